@@ -1,0 +1,1 @@
+//! The agent loop: model, tools, deadlines and a stop at any point.

@@ -1,0 +1,2 @@
+//! The `allstop` command.
+fn main() {}

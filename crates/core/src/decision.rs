@@ -1,0 +1,65 @@
+//! Commit versus stop: one atomic decision. Whoever is first wins, and the other learns it.
+
+use std::sync::OnceLock;
+
+use crate::cause::Cause;
+
+/// The one decision of a turn. It is made once, by [`Decision::commit`] or by [`Decision::stop`], from any thread.
+#[derive(Debug, Default)]
+pub struct Decision(OnceLock<Verdict>);
+
+/// How the decision fell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The turn may commit, and can no longer be stopped.
+    Commit,
+    /// The turn is stopped, and can no longer commit.
+    Stop(Cause),
+}
+
+/// The right to commit one turn. Made only by the decision that fell for it, and used up by the commit.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped leaves a turn that can neither commit nor be stopped"]
+pub struct CommitPermit(());
+
+impl Decision {
+    /// Undecided.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decides for the commit.
+    ///
+    /// # Errors
+    /// The cause of the stop that was first.
+    ///
+    /// # Panics
+    /// If the same turn asks for a second commit, which is a bug of the engine's driver.
+    pub fn commit(&self) -> Result<CommitPermit, Cause> {
+        match self.0.set(Verdict::Commit) {
+            Ok(()) => Ok(CommitPermit(())),
+            Err(_) => match self.verdict() {
+                Some(Verdict::Stop(cause)) => Err(cause.clone()),
+                _ => panic!("a turn asked twice to commit"),
+            },
+        }
+    }
+
+    /// Decides for the stop. Returns whether this call was the first to decide; a later cause changes nothing.
+    pub fn stop(&self, cause: Cause) -> bool {
+        self.0.set(Verdict::Stop(cause)).is_ok()
+    }
+
+    /// How it fell, if it has.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.0.get()
+    }
+
+    /// The cause, if it fell for a stop.
+    pub fn stopped_by(&self) -> Option<&Cause> {
+        match self.verdict() {
+            Some(Verdict::Stop(cause)) => Some(cause),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a stop covers.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a stop covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// One call; its turn goes on.
+    Call,
+    /// The running turn, but not the background work of its session.
+    Turn,
+    /// The running turn and all background work.
+    TurnAndBackground,
+    /// The whole session: its next turn ends at its entry.
+    Session,
+    /// A sub-agent and what it started.
+    Subtree,
+    /// Everything that this process runs.
+    Process,
+}
+
+impl Extent {
+    /// The word used in JSON and in text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Turn => "turn",
+            Self::TurnAndBackground => "turn_and_background",
+            Self::Session => "session",
+            Self::Subtree => "subtree",
+            Self::Process => "process",
+        }
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,82 @@
+//! Ids that cannot be mixed up. All are made by their owner and passed in: nothing here draws randomness.
+
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+macro_rules! string_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(#[schemars(with = "String")] Arc<str>);
+
+        impl $name {
+            /// Takes the id as it is.
+            pub fn new(id: impl Into<Arc<str>>) -> Self {
+                Self(id.into())
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(id: &str) -> Self {
+                Self::new(id)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(id: String) -> Self {
+                Self::new(id)
+            }
+        }
+    };
+}
+
+string_id! {
+    /// One conversation.
+    SessionId
+}
+string_id! {
+    /// One tool call, as the model named it; unique within its turn.
+    CallId
+}
+string_id! {
+    /// One stop and its receipt.
+    StopId
+}
+string_id! {
+    /// One piece of background work (`bg_1`), unique within its session.
+    BackgroundId
+}
+
+/// The number of a turn in its session: 1, 2, 3 …, counting stopped turns too.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct TurnNumber(pub u32);
+
+impl fmt::Display for TurnNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,26 @@
+//! The vocabulary, the receipt and the turn engine of Allstop: no I/O, no async.
+//!
+//! Start with [`receipt::Receipt`], the answer to a stop, and [`turn`], the state machine whose only mutation of a
+//! conversation is a commit. Clocks and ids come in as parameters.
+
+pub mod cause;
+pub mod decision;
+pub mod extent;
+pub mod ids;
+pub mod message;
+pub mod process;
+pub mod receipt;
+pub mod record;
+pub mod stop_reason;
+pub mod time;
+pub mod turn;
+pub mod usage;
+
+pub use cause::{Cause, CauseKind};
+pub use extent::Extent;
+pub use ids::{CallId, SessionId, StopId, TurnNumber};
+pub use message::{Effect, Message, ToolCall, ToolResult};
+pub use receipt::Receipt;
+pub use stop_reason::StopReason;
+pub use time::Timestamp;
+pub use usage::Usage;

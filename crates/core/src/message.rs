@@ -1,0 +1,146 @@
+//! What a conversation consists of.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::CallId;
+
+/// What repeating a tool call would do. Unknown is `irreversible`, the safe side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Changes nothing.
+    ReadOnly,
+    /// Twice is as good as once.
+    Idempotent,
+    /// Can be undone.
+    Compensatable,
+    /// Cannot be undone, or nobody said.
+    #[default]
+    Irreversible,
+}
+
+impl Effect {
+    /// Whether a call with this effect and an unknown outcome may be repeated without asking.
+    pub fn may_repeat(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Idempotent)
+    }
+}
+
+/// A tool call that a model asked for, complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolCall {
+    /// As the model (or the adapter, where the model gave none) named it.
+    pub id: CallId,
+    /// The tool's name.
+    pub name: Arc<str>,
+    /// The arguments, or the text that was no JSON.
+    pub arguments: Arguments,
+}
+
+/// The arguments of a tool call. Malformed ones are kept as they came: they are answered with an error result, the
+/// tool is never run with `{}` in their place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arguments {
+    /// Parsed.
+    Json(Value),
+    /// What the model wrote, which is not JSON.
+    Malformed(String),
+}
+
+/// The one answer to a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolResult {
+    /// Which call it answers.
+    pub call_id: CallId,
+    /// What the model is told.
+    pub content: Arc<str>,
+    /// Whether it is an error for the model.
+    #[serde(default)]
+    pub is_error: bool,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// From the user.
+    User {
+        /// The words.
+        text: Arc<str>,
+    },
+    /// From the model: text, tool calls, or both.
+    Assistant {
+        /// The words; empty when there are only calls.
+        text: Arc<str>,
+        /// The calls, each of which has exactly one result in the messages that follow.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+    },
+    /// The result of one call.
+    Tool(ToolResult),
+    /// The mark of a stop under the policy `keep`: what the model is told happened here.
+    StopMarker {
+        /// The words.
+        text: Arc<str>,
+    },
+}
+
+impl Message {
+    /// A user's message.
+    pub fn user(text: impl Into<Arc<str>>) -> Self {
+        Self::User { text: text.into() }
+    }
+}
+
+/// Why a list of messages is no history that a provider would take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidHistory {
+    /// A call without a result.
+    #[error("the call {0} has no result")]
+    MissingResult(CallId),
+    /// A result that answers no open call: none asked, or answered twice.
+    #[error("a result answers {0}, which is not open")]
+    StrayResult(CallId),
+    /// Two open calls of one message share an id.
+    #[error("the call id {0} is used twice in one message")]
+    DuplicateCall(CallId),
+}
+
+/// Checks that every tool call has exactly one result before the next other message.
+///
+/// # Errors
+/// The first violation.
+pub fn check_history<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+) -> Result<(), InvalidHistory> {
+    let mut open: Vec<&CallId> = Vec::new();
+    for message in messages {
+        if let Message::Tool(result) = message {
+            let Some(at) = open.iter().position(|id| **id == result.call_id) else {
+                return Err(InvalidHistory::StrayResult(result.call_id.clone()));
+            };
+            open.swap_remove(at);
+            continue;
+        }
+        if let Some(id) = open.first() {
+            return Err(InvalidHistory::MissingResult((*id).clone()));
+        }
+        if let Message::Assistant { tool_calls, .. } = message {
+            for call in tool_calls {
+                if open.contains(&&call.id) {
+                    return Err(InvalidHistory::DuplicateCall(call.id.clone()));
+                }
+                open.push(&call.id);
+            }
+        }
+    }
+    match open.first() {
+        Some(id) => Err(InvalidHistory::MissingResult((*id).clone())),
+        None => Ok(()),
+    }
+}

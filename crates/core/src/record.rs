@@ -1,0 +1,192 @@
+//! What the log of a session holds. State is a fold over these ([`crate::turn::SessionState`]); nothing else is true.
+//!
+//! A turn writes: `turn_started` → each call's `call_started` and `call_finished` → `turn_committed` or `turn_stopped`.
+//! Readers must skip a record whose `type` they do not know only if it is marked `"optional": true`; this version
+//! writes none.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cause::Cause;
+use crate::ids::{BackgroundId, CallId, SessionId, TurnNumber};
+use crate::message::{Arguments, Effect, Message};
+use crate::process::ProcessIdentity;
+use crate::receipt::{ItemState, Receipt};
+use crate::stop_reason::StopReason;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// One record of a session's stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SessionRecord {
+    /// The first record of every session.
+    SessionOpened {
+        /// The session.
+        session_id: SessionId,
+        /// When.
+        at: Timestamp,
+        /// The folder it was opened in.
+        folder: Arc<str>,
+    },
+    /// A turn began. It has not ended until a `turn_committed` or `turn_stopped` of the same number.
+    TurnStarted {
+        /// Its number.
+        turn: TurnNumber,
+        /// When.
+        at: Timestamp,
+        /// The user's words.
+        input: Arc<str>,
+        /// The process that runs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<ProcessIdentity>,
+    },
+    /// A call is about to run: durable before it does.
+    CallStarted {
+        /// Its turn.
+        turn: TurnNumber,
+        /// The call.
+        call: StartedCall,
+        /// When.
+        at: Timestamp,
+    },
+    /// A call has ended.
+    CallFinished {
+        /// Its turn.
+        turn: TurnNumber,
+        /// The id of the call, as in [`StartedCall::id`].
+        id: CallId,
+        /// How it ended.
+        outcome: CallOutcome,
+        /// What it cost, for model calls: the metered ledger, never taken back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// The one ending of a completed turn.
+    TurnCommitted {
+        /// The turn.
+        turn: TurnNumber,
+        /// When.
+        at: Timestamp,
+        /// What it adds to the conversation, the user's message first.
+        messages: Vec<Message>,
+        /// What it adds to the committed usage.
+        usage: Usage,
+    },
+    /// The one ending of any other turn.
+    TurnStopped {
+        /// The turn.
+        turn: TurnNumber,
+        /// When.
+        at: Timestamp,
+        /// Why it ended.
+        reason: StopReason,
+        /// The first cause.
+        cause: Cause,
+        /// What stopped and what did not; none for a turn refused at its entry and for a crash without accounting.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<Box<Receipt>>,
+        /// What the policy `keep` adds to the conversation; empty under `rollback`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kept: Vec<Message>,
+        /// What it adds to the committed usage: zero under `rollback`.
+        usage: Usage,
+    },
+    /// Background work began.
+    BackgroundStarted {
+        /// Its id.
+        id: BackgroundId,
+        /// The turn that started it.
+        turn: TurnNumber,
+        /// The call that started it.
+        call_id: CallId,
+        /// For people: the command.
+        name: Arc<str>,
+        /// Whether idle waits for it.
+        attachment: Attachment,
+        /// Its process, where it is one: the shell itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<ProcessIdentity>,
+        /// The keeper of its process, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keeper: Option<ProcessIdentity>,
+        /// Where its output goes, where that is a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Arc<str>>,
+    },
+    /// Background work was let go on purpose: it outlives the session.
+    BackgroundDetached {
+        /// Its id.
+        id: BackgroundId,
+    },
+    /// Background work ended; written once.
+    BackgroundEnded {
+        /// Its id.
+        id: BackgroundId,
+        /// How.
+        state: ItemState,
+        /// Its exit code, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+    },
+}
+
+/// Whether a session's idle waits for background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Attachment {
+    /// Idle waits for it.
+    Attached,
+    /// It is only named.
+    Detached,
+}
+
+/// A call that was started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartedCall {
+    /// `step_2` for the model call of the second step, the model's own id for a tool call.
+    pub id: CallId,
+    /// The model or the tool.
+    pub name: Arc<str>,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: StartedCallKind,
+}
+
+/// What a started call is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StartedCallKind {
+    /// A model call.
+    Model {
+        /// Tokens set aside for it before it was sent.
+        reserved_tokens: u64,
+    },
+    /// A tool call.
+    Tool {
+        /// With what.
+        arguments: Arguments,
+        /// What repeating it would do.
+        effect: Effect,
+    },
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOutcome {
+    /// With a result.
+    Succeeded,
+    /// With an error result.
+    Failed,
+    /// The permission policy, a person or a hook said no: it did not run.
+    Denied,
+    /// A stop ended it before it had a result.
+    Stopped,
+    /// Its own limit of time ended it.
+    TimedOut,
+    /// It had started and its end was never seen: only recovery and stops write this.
+    Unknown,
+}

@@ -1,0 +1,74 @@
+//! Why a turn ended, and the exit code that `allstop run` gives for it.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Why a turn ended. Only [`StopReason::Completed`] commits the whole turn.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Committed once.
+    Completed,
+    /// A provider, tool or store failure that the turn could not absorb.
+    Error,
+    /// The loop's limit of steps.
+    MaxStepsReached,
+    /// The session's limit of turns.
+    MaxTurnsReached,
+    /// Tokens, money or calls, reserved before spending.
+    MaxBudgetReached,
+    /// An input or output guardrail refused.
+    Guardrail,
+    /// The same call again and again.
+    LoopDetected,
+    /// A deadline of the turn or of the run, or an inactivity limit.
+    Timeout,
+    /// A stop by a user, a newer message, a parent or a disconnect.
+    Cancelled,
+    /// The process was told to end.
+    Shutdown,
+}
+
+impl StopReason {
+    /// The exit code of `allstop run`. A shutdown by SIGHUP exits 129 instead; the binary knows the signal.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::Error => 1,
+            Self::MaxStepsReached => 3,
+            Self::MaxTurnsReached => 4,
+            Self::MaxBudgetReached => 5,
+            Self::Guardrail => 6,
+            Self::LoopDetected => 7,
+            Self::Timeout => 124,
+            Self::Cancelled => 130,
+            Self::Shutdown => 143,
+        }
+    }
+
+    /// The word used in JSON and in text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Error => "error",
+            Self::MaxStepsReached => "max_steps_reached",
+            Self::MaxTurnsReached => "max_turns_reached",
+            Self::MaxBudgetReached => "max_budget_reached",
+            Self::Guardrail => "guardrail",
+            Self::LoopDetected => "loop_detected",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,47 @@
+//! Tokens, counted.
+
+use std::ops::{Add, AddAssign};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Tokens of one or more model calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens received.
+    pub output_tokens: u64,
+    /// Whether any of it was counted on our side because the provider sent no figure.
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// Input and output together.
+    pub fn total_tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// How many tokens a text of this many bytes is taken for where a provider reports nothing: four bytes a token,
+    /// rounded up, which is the usual rule of thumb for English and code.
+    pub fn estimate_tokens(bytes: usize) -> u64 {
+        (bytes as u64).div_ceil(4)
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.estimated |= other.estimated;
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}

@@ -1,0 +1,36 @@
+//! What arrives from a model.
+
+use std::sync::Arc;
+
+use allstop_core::{ToolCall, Usage};
+
+/// One event of a model's stream. Tool calls arrive whole: a half-streamed call is dropped, never answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// A piece of the answer.
+    Text(Arc<str>),
+    /// A piece of the model's reasoning, which is shown and never kept.
+    Reasoning(Arc<str>),
+    /// Bytes of a tool call that is still being streamed: shows progress, carries nothing.
+    ToolCallProgress {
+        /// How many bytes of arguments.
+        bytes: usize,
+    },
+    /// A complete tool call.
+    ToolCall(ToolCall),
+    /// What the provider says the call cost so far; the last one counts.
+    Usage(Usage),
+    /// The end; nothing follows. A stream that ends without it was cut, which is an error.
+    End(FinishReason),
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    /// It was done, or wants its tools.
+    Done,
+    /// The limit of output tokens.
+    Length,
+    /// The provider's own filter.
+    ContentFilter,
+}

@@ -1,0 +1,1 @@
+//! Configuration made into a running system.

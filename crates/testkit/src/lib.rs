@@ -1,0 +1,1 @@
+//! Parts for tests of things that stop: scripted models, faults, left-over checks.
