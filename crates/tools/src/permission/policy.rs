@@ -1,0 +1,173 @@
+//! The policy: rules, and what holds where no rule speaks.
+
+use std::sync::Arc;
+
+use allstop_core::Effect;
+use serde_json::Value;
+
+use super::command::{Command, Match};
+use super::prompter::Question;
+use super::rule::{Rule, RuleError, SHELL};
+use super::session::Grant;
+use crate::tool::{ToolInvocation, ToolSpec};
+
+/// The longest question text, in characters: a screenful, beyond which nobody reads before saying yes.
+const QUESTION_CHARS_MAX: usize = 2_000;
+
+/// What the policy says about one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Run it.
+    Allow,
+    /// Do not run it; the model is told why, and the turn goes on.
+    Deny {
+        /// Why, for the model and for the list of denials.
+        reason: String,
+    },
+    /// Ask a person, through a [`super::Prompter`].
+    Ask(Box<Question>),
+}
+
+/// Which calls run, which do not, and which a person is asked about.
+///
+/// A rule that denies wins over one that asks, and that over one that allows. Where no rule speaks, a call whose
+/// effect is read-only runs and any other is asked about. The file tools refuse by themselves what is outside the
+/// working directory.
+///
+/// For the shell, a rule with a prefix allows a command only if each simple command in it is allowed; a command of
+/// which that cannot be told is asked about, also where a denying rule might be meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PermissionPolicy {
+    /// Calls that run.
+    pub allow: Vec<Rule>,
+    /// Calls that are asked about, whatever allows them.
+    pub ask: Vec<Rule>,
+    /// Calls that never run.
+    pub deny: Vec<Rule>,
+}
+
+impl PermissionPolicy {
+    /// Reads rules as they are written in configuration.
+    ///
+    /// # Errors
+    /// The first rule that cannot be read.
+    pub fn parse<S: AsRef<str>>(allow: &[S], ask: &[S], deny: &[S]) -> Result<Self, RuleError> {
+        let rules = |rules: &[S]| -> Result<Vec<Rule>, RuleError> {
+            rules.iter().map(|rule| rule.as_ref().parse()).collect()
+        };
+        Ok(Self {
+            allow: rules(allow)?,
+            ask: rules(ask)?,
+            deny: rules(deny)?,
+        })
+    }
+
+    /// Decides about a call whose arguments were checked.
+    pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
+        let call = Call::of(spec, invocation);
+        let mut doubtful = false;
+        for rule in &self.deny {
+            match call.is_meant_by(rule) {
+                Match::Yes => {
+                    return Decision::Deny {
+                        reason: format!("denied by the permission rule `{rule}`"),
+                    };
+                }
+                Match::Perhaps => doubtful = true,
+                Match::No => {}
+            }
+        }
+        doubtful |= self
+            .ask
+            .iter()
+            .any(|rule| call.is_meant_by(rule) != Match::No);
+        let allowed = || self.allows(&call) || spec.effect == Effect::ReadOnly;
+        if !doubtful && allowed() {
+            Decision::Allow
+        } else {
+            Decision::Ask(Box::new(call.question(invocation)))
+        }
+    }
+
+    fn allows(&self, call: &Call<'_>) -> bool {
+        let rules = || self.allow.iter().filter(|rule| &*rule.tool == call.tool);
+        rules().any(|rule| rule.prefix.is_empty())
+            || call.command.as_ref().is_some_and(|command| {
+                command.all_start_with(&rules().map(|rule| rule.prefix.as_slice()))
+            })
+    }
+}
+
+/// A call, as rules see it.
+struct Call<'a> {
+    tool: &'a str,
+    /// The shell's command.
+    command: Option<Command>,
+}
+
+impl<'a> Call<'a> {
+    fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
+        // Arguments without a command did not pass the schema: nothing is known of them.
+        let command = (&*spec.name == SHELL)
+            .then(|| shell_command(&invocation.arguments).map_or(Command::Opaque, Command::parse));
+        Self {
+            tool: &spec.name,
+            command,
+        }
+    }
+
+    fn is_meant_by(&self, rule: &Rule) -> Match {
+        match &self.command {
+            _ if &*rule.tool != self.tool => Match::No,
+            Some(command) if !rule.prefix.is_empty() => command.any_starts_with(&rule.prefix),
+            _ => Match::Yes,
+        }
+    }
+
+    fn question(&self, invocation: &ToolInvocation) -> Question {
+        let tool: Arc<str> = self.tool.into();
+        let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
+            // Only this very command: a prefix that a person did not write is a prefix that nobody thought about.
+            Some(command) if self.command.is_some() => (
+                format!("{tool}: {}", for_people(command)),
+                "this very command".to_owned(),
+                Grant::Command(command.into()),
+            ),
+            _ => (
+                format!("{tool} {}", for_people(&invocation.arguments.to_string())),
+                format!("every call of {tool}"),
+                Grant::Tool(Arc::clone(&tool)),
+            ),
+        };
+        Question {
+            call_id: invocation.call_id.clone(),
+            tool,
+            text,
+            session_scope,
+            grant,
+        }
+    }
+}
+
+fn shell_command(arguments: &Value) -> Option<&str> {
+    arguments.get("command").and_then(Value::as_str)
+}
+
+/// One line, without control characters or letters that turn the direction of the text round, and bounded.
+fn for_people(text: &str) -> String {
+    let mut line = String::new();
+    let mut chars = text.chars();
+    for c in chars.by_ref().take(QUESTION_CHARS_MAX) {
+        if c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    match chars.count() {
+        0 => line,
+        rest => format!("{line} … and {rest} more characters"),
+    }
+}

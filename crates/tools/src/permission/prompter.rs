@@ -1,0 +1,53 @@
+//! The question to a person, and who asks it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::CallId;
+use futures::future::BoxFuture;
+
+/// May this call run?
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// What would run, in one line for people: control characters are escaped, so that a call cannot write to the
+    /// terminal that asks about it.
+    pub text: String,
+    /// What [`Answer::AllowForSession`] would allow from then on, in words.
+    pub session_scope: String,
+    /// What [`Answer::AllowForSession`] would allow, for [`super::Permissions`].
+    pub(super) grant: super::session::Grant,
+}
+
+/// What the person said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// This once.
+    AllowOnce,
+    /// This, and its like until the session ends.
+    AllowForSession,
+    /// No. The model is told, and the turn goes on.
+    Deny,
+}
+
+/// Asks a person.
+pub trait Prompter: Send + Sync + fmt::Debug {
+    /// Asks, and waits for the answer as long as it takes.
+    ///
+    /// # Cancel safety
+    /// The loop drops the future when a stop comes first; the question must then vanish from wherever it was shown.
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
+}
+
+/// Answers every question alike: with a yes for people who said so beforehand, with a no where nobody can be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct FixedAnswer(pub Answer);
+
+impl Prompter for FixedAnswer {
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(std::future::ready(self.0))
+    }
+}

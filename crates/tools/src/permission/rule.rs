@@ -1,0 +1,96 @@
+//! One rule: which calls it is about.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::command::Command;
+
+/// The name of the tool whose `command` argument prefix rules look at.
+pub(super) const SHELL: &str = "shell";
+
+/// Which calls a rule is about: `read` (every call of the tool) or `shell:git status` (commands that start with
+/// these words).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub(super) tool: Arc<str>,
+    /// The words that a command starts with; empty: every call.
+    pub(super) prefix: Vec<String>,
+}
+
+/// Why a rule could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Nothing names a tool.
+    #[error("the permission rule {rule:?} names no tool")]
+    NoTool {
+        /// The rule.
+        rule: String,
+    },
+    /// Only the shell has commands.
+    #[error(
+        "the permission rule {rule:?} has a command prefix, which only `shell:` rules may have"
+    )]
+    PrefixOfOtherTool {
+        /// The rule.
+        rule: String,
+    },
+    /// `shell:` with nothing behind it would read like a rule for nothing and act like one for everything.
+    #[error(
+        "the permission rule {rule:?} has an empty command prefix; write `shell` for every command"
+    )]
+    EmptyPrefix {
+        /// The rule.
+        rule: String,
+    },
+    /// A prefix with shell syntax never matches what its writer meant.
+    #[error("the command prefix of the permission rule {rule:?} is not plain words")]
+    NotPlainWords {
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(rule: &str) -> Result<Self, RuleError> {
+        let (tool, prefix) = match rule.split_once(':') {
+            Some((tool, prefix)) => (tool.trim(), Some(prefix)),
+            None => (rule.trim(), None),
+        };
+        let rule = || rule.to_owned();
+        if tool.is_empty() {
+            return Err(RuleError::NoTool { rule: rule() });
+        }
+        let Some(prefix) = prefix else {
+            return Ok(Self {
+                tool: tool.into(),
+                prefix: Vec::new(),
+            });
+        };
+        if tool != SHELL {
+            return Err(RuleError::PrefixOfOtherTool { rule: rule() });
+        }
+        if prefix.trim().is_empty() {
+            return Err(RuleError::EmptyPrefix { rule: rule() });
+        }
+        let prefix = Command::parse(prefix)
+            .into_plain_words()
+            .ok_or_else(|| RuleError::NotPlainWords { rule: rule() })?;
+        Ok(Self {
+            tool: tool.into(),
+            prefix,
+        })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.tool)?;
+        if !self.prefix.is_empty() {
+            write!(f, ":{}", self.prefix.join(" "))?;
+        }
+        Ok(())
+    }
+}
