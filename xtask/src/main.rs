@@ -1,2 +1,69 @@
-//! Everything a developer runs.
-fn main() {}
+//! Everything a developer runs: `cargo xtask`.
+//!
+//! One file per subcommand, each with a `run`; [`exec`] starts programs and [`workspace`] knows
+//! where things are. Kept small and with few dependencies, because it is built before anything else.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people at a terminal"
+)]
+
+use std::process::ExitCode;
+
+mod arrows;
+mod bench;
+mod exec;
+mod gates;
+mod links;
+mod parts;
+mod test;
+mod workspace;
+
+const HELP: &str = "\
+What a developer runs on this repository.
+
+    cargo xtask test             everything that must pass before a commit lands: gates, then tests
+    cargo xtask test ARGS...     only tests, chosen by ARGS of `cargo nextest run`:
+                                   cargo xtask test -p allstop-scope        one crate
+                                   cargo xtask test ladder                  names that contain a word
+                                   cargo xtask test ladder --no-capture     and show what they print
+    cargo xtask gates            format, crate arrows, links, licences, clippy, docs; no tests
+    cargo xtask parts            fetch what tests need from outside and print where it is
+    cargo xtask bench [ARGS...]  the benchmarks; ARGS go to criterion:
+                                   cargo xtask bench -- stop                names that contain a word
+    cargo xtask help             this text
+
+`test` and `gates` fetch by themselves what they need, into the build folder (target/parts).
+Needed on the machine: Rust, and Python 3 with pip.
+";
+
+/// The subcommands, for the check that the documents name only commands that exist.
+const SUBCOMMANDS: [&str; 5] = ["test", "gates", "parts", "bench", "help"];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = args
+        .split_first()
+        .map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let done = match command {
+        "test" => test::run(rest),
+        "gates" => gates::run(),
+        "parts" => parts::run(),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        unknown => {
+            eprintln!("error: no subcommand `{unknown}`\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,3 @@
 //! Parts for tests of things that stop: scripted models, faults, left-over checks.
+
+pub mod llama;

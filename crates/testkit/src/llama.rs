@@ -1,0 +1,263 @@
+//! A real language model, served by llama.cpp on a loopback port.
+//!
+//! For tests that must see real streaming and a real stop: a closed connection shows in the
+//! server's own CPU time, which no book of ours can fake. The model is tiny (135 million
+//! parameters, about 70 tokens a second on one thread): good for streams, not for decisions.
+//!
+//! The part is fetched by `cargo xtask parts` (which `cargo xtask test` runs first); without it
+//! [`LlamaServer::start`] fails and says so. A test never skips because a part is missing.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), allstop_testkit::llama::LlamaError> {
+//! use allstop_testkit::llama::LlamaServer;
+//!
+//! let server = LlamaServer::start()?;
+//! println!("--base-url {} --model {}", server.base_url(), LlamaServer::MODEL);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// How long the server must show no activity to count as idle: three of the kernel's 10 ms clock
+/// ticks, in which one thread that decodes shows at least twice.
+const IDLE_WINDOW: Duration = Duration::from_millis(30);
+
+/// How often activity is looked at: often enough that a runnable thread is seen several times in
+/// a window, seldom enough to leave the cores to what is measured.
+const SAMPLE_EVERY: Duration = Duration::from_millis(3);
+
+/// The kernel's unit of CPU time in `/proc/<pid>/stat`: always 100 per second for user space.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
+
+/// A running server, killed when this is dropped.
+///
+/// It ends as well when this process ends in any other way, because its standard input closes.
+#[derive(Debug)]
+#[must_use = "dropping the server kills it"]
+pub struct LlamaServer {
+    child: Child,
+    port: u16,
+}
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LlamaError {
+    /// The part was never fetched, or only for another build folder.
+    #[error("the llama part is missing (looked in {looked_in}): run `cargo xtask parts` and try again")]
+    Missing {
+        /// The place where it would be.
+        looked_in: String,
+    },
+    /// Python could not be started.
+    #[error("cannot start python3")]
+    Spawn(#[source] io::Error),
+    /// The server ended, or said something else than its port. What it complained about is on
+    /// standard error.
+    #[error("the llama server did not become ready (it said {said:?})")]
+    NotReady {
+        /// What it printed.
+        said: String,
+    },
+}
+
+impl LlamaServer {
+    /// The name that the server gives its model.
+    pub const MODEL: &str = "smollm2";
+
+    /// Starts a server and waits until it answers: about a second.
+    ///
+    /// Blocks the thread meanwhile; the server itself gives up after a minute.
+    pub fn start() -> Result<Self, LlamaError> {
+        let site = installed_part()?;
+        let child = Command::new("python3")
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/parts/llama_server.py"))
+            .arg(site)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(LlamaError::Spawn)?;
+        // From here on dropping `server` kills the child.
+        let mut server = Self { child, port: 0 };
+        let mut said = String::new();
+        if let Some(stdout) = server.child.stdout.take() {
+            // An unreadable line parses no better than an empty one.
+            BufReader::new(stdout).read_line(&mut said).unwrap_or_default();
+        }
+        match said.trim().parse() {
+            Ok(port) => server.port = port,
+            Err(_) => return Err(LlamaError::NotReady { said }),
+        }
+        Ok(server)
+    }
+
+    /// The address for an OpenAI-compatible client, `http://127.0.0.1:PORT/v1/`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1/", self.port)
+    }
+
+    /// The loopback port that it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The server's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The CPU time that the server has used so far, in steps of 10 ms (Linux only).
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
+        let fields = fields_after_name(&stat);
+        // Fields 14 and 15 of proc(5), utime and stime; the name was the second.
+        let ticks: u32 = fields
+            .iter()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u32>().ok())
+            .sum();
+        Ok(CLOCK_TICK * ticks)
+    }
+
+    /// Waits until the server has been idle for a moment; answers after how long from now its last
+    /// activity was seen, or `None` if it was still at work when `limit` had passed.
+    ///
+    /// Idle means that its CPU time stands still *and* that none of its threads waits for a core:
+    /// on a busy machine the first alone would only show that others had their turn.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only looks.
+    pub async fn idle_after(&self, limit: Duration) -> io::Result<Option<Duration>> {
+        let begin = Instant::now();
+        let mut last_active = begin;
+        let mut seen = self.cpu_time()?;
+        loop {
+            let now = self.cpu_time()?;
+            if now != seen || self.has_runnable_thread()? {
+                last_active = Instant::now();
+                seen = now;
+            }
+            if last_active.elapsed() >= IDLE_WINDOW {
+                return Ok(Some(last_active - begin));
+            }
+            if begin.elapsed() >= limit + IDLE_WINDOW {
+                return Ok(None);
+            }
+            tokio::time::sleep(SAMPLE_EVERY).await;
+        }
+    }
+
+    fn has_runnable_thread(&self) -> io::Result<bool> {
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            // A thread that ended between the two reads is not runnable.
+            let stat = fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
+            if fields_after_name(&stat).first() == Some(&"R") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for LlamaServer {
+    fn drop(&mut self) {
+        // Both fail only if the child has been waited for, which nobody else can do.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// The fields of a `stat` file after the process's name, which may itself hold blanks.
+fn fields_after_name(stat: &str) -> Vec<&str> {
+    stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
+}
+
+/// Finds `parts/llama` in the build folder that this program was built into.
+///
+/// The program's own path leads there without a look at the environment, and works for every
+/// profile and for another `CARGO_TARGET_DIR`.
+fn installed_part() -> Result<PathBuf, LlamaError> {
+    let program = std::env::current_exe().unwrap_or_default();
+    program
+        .ancestors()
+        .map(|folder| folder.join("parts/llama"))
+        .find(|site| site.join(".complete").is_file())
+        .ok_or_else(|| LlamaError::Missing {
+            looked_in: program.parent().unwrap_or(Path::new("")).display().to_string(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_brackets_does_not_shift_the_fields() {
+        let stat = "7 (a b) c) R 1 7 7 0 -1 0 0 0 0 0 12 3 0 0 20 0 1 0 5";
+        let fields = fields_after_name(stat);
+        assert_eq!(fields.first(), Some(&"R"));
+        assert_eq!(fields.get(11..13), Some(&["12", "3"][..]));
+    }
+
+    /// Measures time, so it has the machine to itself (see `.config/nextest.toml`).
+    mod alone {
+        use std::io::{Read as _, Write as _};
+        use std::net::TcpStream;
+
+        use super::*;
+
+        fn begin_stream(server: &LlamaServer) -> TcpStream {
+            let body = format!(
+                r#"{{"model":"{}","stream":true,"max_tokens":4000,"ignore_eos":true,
+                   "messages":[{{"role":"user","content":"Count from one to one thousand."}}]}}"#,
+                LlamaServer::MODEL
+            );
+            let mut connection = TcpStream::connect(("127.0.0.1", server.port())).expect("connect");
+            write!(
+                connection,
+                "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .expect("send the request");
+            connection
+        }
+
+        #[tokio::test]
+        async fn a_closed_stream_leaves_the_server_idle_at_once() {
+            let server = LlamaServer::start().expect("the llama part");
+            let mut connection = begin_stream(&server);
+            let mut streamed = String::new();
+            let mut chunk = [0; 4096];
+            while streamed.matches("data: ").count() < 10 {
+                let len = connection.read(&mut chunk).expect("a chunk");
+                assert_ne!(len, 0, "the stream ended early: {streamed}");
+                streamed.push_str(&String::from_utf8_lossy(chunk.get(..len).expect("read that much")));
+            }
+            let busy = server.idle_after(Duration::from_millis(200)).await.expect("look");
+            assert_eq!(busy, None, "while it streams, it must not look idle");
+
+            drop(connection);
+            let idle = server.idle_after(Duration::from_secs(2)).await.expect("look");
+            let idle = idle.expect("idle within two seconds");
+            assert!(idle < Duration::from_millis(100), "idle only after {idle:?}");
+        }
+
+        #[test]
+        fn dropping_it_leaves_no_process() {
+            let server = LlamaServer::start().expect("the llama part");
+            let process = PathBuf::from(format!("/proc/{}", server.pid()));
+            assert!(process.exists());
+            drop(server);
+            assert!(!process.exists());
+        }
+    }
+}

