@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Why a model call failed.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
     /// What callers branch on.
@@ -16,8 +19,35 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
 }
 
+impl ModelError {
+    /// An error without a hint.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            retry_after: None,
+        }
+    }
+
+    /// The same, with what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same, with how long the provider asks to wait.
+    #[must_use]
+    pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
+        self.retry_after = retry_after;
+        self
+    }
+}
+
 /// Kinds of failure. Retry is decided from these, never from text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
     /// No connection could be made.
     Connect,
@@ -44,6 +74,23 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
+    /// The word used in JSON and in text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::ProviderTimeout => "provider_timeout",
+            Self::Unauthorized => "unauthorized",
+            Self::NotFound => "not_found",
+            Self::RateLimited => "rate_limited",
+            Self::Unavailable => "unavailable",
+            Self::Disconnected => "disconnected",
+            Self::Invalid => "invalid",
+            Self::Protocol => "protocol",
+            Self::Script => "script",
+        }
+    }
+
     /// Whether the same call may succeed later. Nothing was committed, so repeating it is safe for the conversation.
     pub fn is_transient(self) -> bool {
         matches!(

@@ -1,19 +1,35 @@
 //! Language models: the trait, every provider that genai knows, and a scripted one.
 //!
-//! A [`Model`] streams. Stopping a call is dropping its stream: that closes the connection, and
-//! [`ModelStream::closing`] lets the caller verify on the socket that it did.
+//! A [`Model`] streams, always. Stopping a call is dropping its future or its stream: that closes the connection, and
+//! the [`ConnectionProbe`] that travelled with the request says whether the kernel agrees.
+//!
+//! - [`ProviderModel`] talks to every provider that genai knows by name, and to any OpenAI-compatible server by URL.
+//! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
+//! - [`RecordingModel`] wraps a model and writes a script of what it said.
+//! - [`stream_within`] puts the limits on a call that are the provider's own time; [`RetryPolicy`] says when to try
+//!   again. Both wait nowhere but in the caller's scope.
+//!
+//! Nothing here reads the environment: keys come from a function that the caller passes in.
 
-pub mod request;
-pub mod event;
 pub mod error;
+pub mod event;
+mod kernel;
+pub mod limits;
+pub mod probe;
+pub mod request;
+pub mod retry;
+pub mod scripted;
 
 pub use error::{ModelError, ModelErrorKind};
 pub use event::{FinishReason, ModelEvent};
+pub use limits::{TokenLimits, stream_within};
+pub use probe::{ConnectionProbe, ConnectionState};
 pub use request::{ModelRequest, ToolDeclaration};
+pub use retry::RetryPolicy;
+pub use scripted::{Reply, ScriptedModel};
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use futures::Stream;
 use futures::future::BoxFuture;
@@ -25,31 +41,37 @@ pub trait Model: Send + Sync + fmt::Debug {
 
     /// Starts one call. The answer is its stream as soon as the provider has accepted the request.
     ///
+    /// Every connection of the call is registered with `request.probe` before it is made, so that a stop during
+    /// connecting can be verified too.
+    ///
     /// # Cancel safety
     /// Dropping the future or the stream ends the call and closes its connection.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
-
-    /// A model that keeps connections of its own hands out a probe before the call starts, so that a stop during
-    /// connecting can be verified too. `None`: the call holds no connection.
-    fn probe(&self) -> Option<Arc<dyn ConnectionProbe>> {
-        None
-    }
 }
 
+/// What arrives in one call, in order. After an error or [`ModelEvent::End`] nothing follows.
+pub type ModelEvents = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
+
 /// The stream of one call.
+#[must_use = "dropping the stream ends the call"]
 pub struct ModelStream {
     /// What arrives.
-    pub events: Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>,
+    pub events: ModelEvents,
+}
+
+impl ModelStream {
+    /// A stream of these events.
+    pub fn new(
+        events: impl Stream<Item = Result<ModelEvent, ModelError>> + Send + 'static,
+    ) -> Self {
+        Self {
+            events: Box::pin(events),
+        }
+    }
 }
 
 impl fmt::Debug for ModelStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelStream").finish_non_exhaustive()
     }
-}
-
-/// Sees the connections of one call from outside.
-pub trait ConnectionProbe: Send + Sync + fmt::Debug {
-    /// Resolves when the kernel shows no established connection of the call any more.
-    fn closed(&self) -> BoxFuture<'static, ()>;
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use allstop_core::Message;
 use serde_json::Value;
 
+use crate::probe::ConnectionProbe;
+
 /// One call. Everything is shared, so that a step clones pointers only.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
@@ -16,6 +18,21 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolDeclaration]>,
     /// At most so many tokens of answer.
     pub max_output_tokens: Option<u64>,
+    /// Where the model registers the connections of this call. Keep a clone; ask it after a stop.
+    pub probe: ConnectionProbe,
+}
+
+impl ModelRequest {
+    /// A request with a conversation and nothing else.
+    pub fn new(messages: Vec<Arc<Message>>) -> Self {
+        Self {
+            system: None,
+            messages,
+            tools: Arc::new([]),
+            max_output_tokens: None,
+            probe: ConnectionProbe::default(),
+        }
+    }
 }
 
 /// A tool as the model sees it.

@@ -1,0 +1,132 @@
+//! What the kernel says about TCP connections, from `/proc`.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::probe::SocketPair;
+
+/// The connections that our side holds open.
+pub(crate) type OpenSockets = Arc<HashSet<SocketPair>>;
+
+/// The newest look, with the moment at which it began. A thousand calls that are stopped together share one look: the
+/// table is read again only for those who asked after the last look began.
+static NEWEST: Mutex<Option<(Instant, OpenSockets)>> = Mutex::new(None);
+
+/// Every TCP connection of this network namespace that was open at some moment not before `since`. `None` where the
+/// system has no such table.
+pub(crate) fn open_sockets_since(since: Instant) -> Option<OpenSockets> {
+    let mut newest = NEWEST.lock();
+    if let Some((began, open)) = &*newest
+        && *began >= since
+    {
+        return Some(Arc::clone(open));
+    }
+    let began = Instant::now();
+    let mut open = HashSet::new();
+    let v4 = std::fs::read_to_string("/proc/self/net/tcp").ok()?;
+    collect_open(&v4, &mut open);
+    // A kernel without IPv6 has no such file, and then no such connection.
+    if let Ok(v6) = std::fs::read_to_string("/proc/self/net/tcp6") {
+        collect_open(&v6, &mut open);
+    }
+    let open = Arc::new(open);
+    *newest = Some((began, Arc::clone(&open)));
+    Some(open)
+}
+
+fn collect_open(table: &str, open: &mut HashSet<SocketPair>) {
+    for line in table.lines().skip(1) {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (Some(local), Some(remote), Some(state)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        if !is_held_open(state) {
+            continue;
+        }
+        if let (Some(local), Some(remote)) = (parse_address(local), parse_address(remote)) {
+            open.insert(SocketPair { local, remote });
+        }
+    }
+}
+
+/// Whether our side has not closed it: established, being set up, or closed by the other side only. Everything else
+/// (`FIN_WAIT`, `CLOSING`, `LAST_ACK`, `TIME_WAIT`) is what the kernel keeps after we have closed.
+fn is_held_open(state: &str) -> bool {
+    const ESTABLISHED: &str = "01";
+    const SYN_SENT: &str = "02";
+    const SYN_RECV: &str = "03";
+    const CLOSE_WAIT: &str = "08";
+    matches!(state, ESTABLISHED | SYN_SENT | SYN_RECV | CLOSE_WAIT)
+}
+
+/// `0100007F:1F90`, or four such words for IPv6: each word is printed as the machine holds it.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| {
+        Some(
+            u32::from_str_radix(ip.get(at..at + 8)?, 16)
+                .ok()?
+                .to_ne_bytes(),
+        )
+    };
+    let ip: IpAddr = match ip.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(at * 8)?);
+            }
+            Ipv6Addr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn reads_the_table_of_the_kernel() {
+        let table = "  sl  local_address rem_address   st tx_queue\n\
+             0: 0100007F:1F90 0100007F:C001 01 00000000:00000000\n\
+             1: 0100007F:1F91 0100007F:C002 06 00000000:00000000\n\
+             2: 0000000000000000FFFF00000100007F:1F92 0000000000000000FFFF00000100007F:C003 08 0\n\
+             garbage\n";
+        let mut open = HashSet::new();
+        collect_open(table, &mut open);
+        let pair = |local: &str, remote: &str| SocketPair {
+            local: local.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+        };
+        assert_eq!(
+            open,
+            HashSet::from([
+                pair("127.0.0.1:8080", "127.0.0.1:49153"),
+                pair("127.0.0.1:8082", "127.0.0.1:49155"),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_connection_is_seen_while_it_is_held() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let pair = SocketPair {
+            local: ours.local_addr().unwrap(),
+            remote: ours.peer_addr().unwrap(),
+        };
+        assert!(open_sockets_since(Instant::now()).unwrap().contains(&pair));
+        drop(ours);
+        assert!(!open_sockets_since(Instant::now()).unwrap().contains(&pair));
+    }
+}

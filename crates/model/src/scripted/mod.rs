@@ -1,0 +1,141 @@
+//! A model that plays a script: for people who test agents.
+//!
+//! Which reply answers a request depends on the request alone (unless the order says otherwise), so a script means the
+//! same in a fresh process, in a resumed session and after a stop:
+//!
+//! - A turn of the script whose `when` occurs in the newest user message answers that message; its first reply is the
+//!   turn's first step, its second the second, and so on.
+//! - Everything else is answered from the main line, in the order of the conversation: the reply's number is the
+//!   number of assistant messages so far that no such turn gave.
+//!
+//! So a stopped turn that was rolled back is answered with the same reply again, and one that was kept goes on with
+//! the next. The format of script files is described in `docs/scripted-model.md`.
+
+mod choose;
+mod playback;
+mod reply;
+
+pub use reply::{Pause, Reply};
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use choose::Script;
+use playback::Playback;
+
+/// In what order the main line of a script is played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The reply's number is the number of assistant messages in the request: the same request gets the same reply.
+    #[default]
+    History,
+    /// Each call takes the next reply, whatever it asks: a retry and the turn after a rollback get the next one too.
+    Calls,
+}
+
+/// A model that plays a script.
+///
+/// ```
+/// use allstop_model::{Reply, ScriptedModel};
+/// use serde_json::json;
+///
+/// let model = ScriptedModel::new(vec![
+///     Reply::text("Let me look.").call("shell", json!({"command": "ls"})),
+///     Reply::text("Three files."),
+/// ]);
+/// # let _ = model;
+/// ```
+pub struct ScriptedModel {
+    name: Arc<str>,
+    script: Script,
+    requests: Option<Mutex<Vec<ModelRequest>>>,
+}
+
+impl ScriptedModel {
+    /// A model that gives these replies in the order of the conversation.
+    pub fn new(replies: Vec<Reply>) -> Self {
+        Self::of(
+            "script".into(),
+            Script::new(Order::History, Vec::new(), replies),
+        )
+    }
+
+    /// A model that gives these replies one a call, whatever is asked.
+    pub fn in_order_of_calls(replies: Vec<Reply>) -> Self {
+        Self::of(
+            "script".into(),
+            Script::new(Order::Calls, Vec::new(), replies),
+        )
+    }
+
+    fn of(name: Arc<str>, script: Script) -> Self {
+        Self {
+            name,
+            script,
+            requests: None,
+        }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The same, keeping every request that it gets, for tests to look at.
+    #[must_use]
+    pub fn keeping_requests(mut self) -> Self {
+        self.requests = Some(Mutex::default());
+        self
+    }
+
+    /// The requests so far, if they are kept.
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.requests
+            .as_ref()
+            .map(|kept| kept.lock().clone())
+            .unwrap_or_default()
+    }
+}
+
+impl Model for ScriptedModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        request.probe.no_connection();
+        let chosen = self.script.choose(&request.messages);
+        if let Some(kept) = &self.requests {
+            kept.lock().push(request);
+        }
+        Box::pin(async move {
+            let chosen = chosen.map_err(|message| {
+                ModelError::new(ModelErrorKind::Script, format!("{}: {message}", self.name))
+                    .with_hint("add a reply to the script, or a turn that matches this message")
+            })?;
+            if let Some(pause) = chosen.slot.reply.connect_stall {
+                pause.wait().await;
+            }
+            if let Some(error) = chosen.slot.error_at_start() {
+                return Err(error);
+            }
+            Ok(ModelStream {
+                events: Box::pin(Playback::new(chosen)),
+            })
+        })
+    }
+}
+
+impl fmt::Debug for ScriptedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedModel")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

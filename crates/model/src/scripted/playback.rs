@@ -1,0 +1,98 @@
+//! Plays one reply as a stream.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use allstop_core::{CallId, ToolCall};
+use futures::Stream;
+use tokio::time::Sleep;
+
+use super::choose::Chosen;
+use super::reply::{Pause, Step};
+use crate::{FinishReason, ModelError, ModelEvent};
+
+/// The stream of one reply. It allocates nothing but its timer, and that only where the script waits.
+pub(super) struct Playback {
+    chosen: Chosen,
+    at: usize,
+    calls: usize,
+    sleep: Option<Pin<Box<Sleep>>>,
+    done: bool,
+}
+
+impl Playback {
+    pub(super) fn new(chosen: Chosen) -> Self {
+        Self {
+            chosen,
+            at: 0,
+            calls: 0,
+            sleep: None,
+            done: false,
+        }
+    }
+
+    /// Unique in the conversation, and the same each time the script is played.
+    fn next_call_id(&mut self) -> CallId {
+        self.calls += 1;
+        format!("call_{}_{}", self.chosen.assistants + 1, self.calls).into()
+    }
+}
+
+impl Stream for Playback {
+    type Item = Result<ModelEvent, ModelError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        if let Some(sleep) = &mut self.sleep {
+            ready!(sleep.as_mut().poll(cx));
+            self.sleep = None;
+        }
+        loop {
+            let at = self.at;
+            let Some(step) = self.chosen.slot.reply.steps.get(at) else {
+                self.done = true;
+                let reason = self.chosen.slot.reply.finish.unwrap_or(FinishReason::Done);
+                return Poll::Ready(Some(Ok(ModelEvent::End(reason))));
+            };
+            let event = match step {
+                Step::Text(text) => ModelEvent::Text(text.clone()),
+                Step::Reasoning(text) => ModelEvent::Reasoning(text.clone()),
+                Step::Progress { bytes } => ModelEvent::ToolCallProgress { bytes: *bytes },
+                Step::Usage(usage) => ModelEvent::Usage(*usage),
+                Step::Call {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    let (id, name, arguments) = (id.clone(), name.clone(), arguments.clone());
+                    let id = id.unwrap_or_else(|| self.next_call_id());
+                    ModelEvent::ToolCall(ToolCall {
+                        id,
+                        name,
+                        arguments,
+                    })
+                }
+                // Nobody will wake this stream: it hangs until it is dropped.
+                Step::Pause(Pause::Forever) => return Poll::Pending,
+                Step::Pause(Pause::For(duration)) => {
+                    let mut sleep = Box::pin(tokio::time::sleep(*duration));
+                    self.at = at + 1;
+                    if sleep.as_mut().poll(cx).is_pending() {
+                        self.sleep = Some(sleep);
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                Step::Fail(error) => {
+                    let error = error.clone();
+                    self.done = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            };
+            self.at = at + 1;
+            return Poll::Ready(Some(Ok(event)));
+        }
+    }
+}
