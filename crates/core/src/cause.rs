@@ -94,7 +94,11 @@ pub struct Cause {
 impl Cause {
     /// A cause of this kind, with neither detail nor asker.
     pub fn new(kind: CauseKind) -> Self {
-        Self { kind, detail: None, by: None }
+        Self {
+            kind,
+            detail: None,
+            by: None,
+        }
     }
 
     /// The same, with a detail.

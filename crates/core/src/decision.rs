@@ -31,17 +31,11 @@ impl Decision {
     /// Decides for the commit.
     ///
     /// # Errors
-    /// The cause of the stop that was first.
-    ///
-    /// # Panics
-    /// If the same turn asks for a second commit, which is a bug of the engine's driver.
-    pub fn commit(&self) -> Result<CommitPermit, Cause> {
+    /// How it had fallen before: for a stop, with its cause, or for a commit, whose permit was given once already.
+    pub fn commit(&self) -> Result<CommitPermit, Verdict> {
         match self.0.set(Verdict::Commit) {
             Ok(()) => Ok(CommitPermit(())),
-            Err(_) => match self.verdict() {
-                Some(Verdict::Stop(cause)) => Err(cause.clone()),
-                _ => panic!("a turn asked twice to commit"),
-            },
+            Err(_) => Err(self.0.get().cloned().unwrap_or(Verdict::Commit)),
         }
     }
 

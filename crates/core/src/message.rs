@@ -46,10 +46,16 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arguments {
-    /// Parsed.
-    Json(Value),
+    /// Parsed; shared, because the history, the log and the tool all hold them.
+    Json(Arc<Value>),
     /// What the model wrote, which is not JSON.
-    Malformed(String),
+    Malformed(Arc<str>),
+}
+
+impl From<Value> for Arguments {
+    fn from(value: Value) -> Self {
+        Self::Json(Arc::new(value))
+    }
 }
 
 /// The one answer to a tool call.

@@ -177,12 +177,18 @@ pub struct Evidence {
 impl Evidence {
     /// Seen from outside.
     pub fn verified(way: Verified) -> Self {
-        Self { verified: Some(way), observed_at: None }
+        Self {
+            verified: Some(way),
+            observed_at: None,
+        }
     }
 
     /// Acknowledged by the work at this checkpoint.
     pub fn observed_at(checkpoint: impl Into<Cow<'static, str>>) -> Self {
-        Self { verified: None, observed_at: Some(checkpoint.into()) }
+        Self {
+            verified: None,
+            observed_at: Some(checkpoint.into()),
+        }
     }
 
     /// The same, also acknowledged at this checkpoint.
@@ -294,11 +300,19 @@ impl ItemState {
 
     /// Whether this item keeps a receipt from being quiet, if it is in the extent.
     pub fn breaks_quiet(&self) -> bool {
-        matches!(self, Self::StillRunning { .. } | Self::Unreachable { .. } | Self::Refused { .. })
+        matches!(
+            self,
+            Self::StillRunning { .. } | Self::Unreachable { .. } | Self::Refused { .. }
+        )
     }
 
     fn is_outside_extent(&self) -> bool {
-        matches!(self, Self::StillRunning { why: Why::OutsideExtent })
+        matches!(
+            self,
+            Self::StillRunning {
+                why: Why::OutsideExtent
+            }
+        )
     }
 }
 
@@ -446,10 +460,18 @@ pub struct StopFindings {
 impl Receipt {
     /// Makes the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the findings.
     pub fn of_stop(request: StopRequest, findings: StopFindings) -> Self {
-        let in_extent = || findings.items.iter().filter(|item| !item.state.is_outside_extent());
+        let in_extent = || {
+            findings
+                .items
+                .iter()
+                .filter(|item| !item.state.is_outside_extent())
+        };
         let quiet = !in_extent().any(|item| item.state.breaks_quiet());
         let something_left = in_extent().any(|item| {
-            matches!(item.state, ItemState::StillRunning { .. } | ItemState::Unreachable { .. })
+            matches!(
+                item.state,
+                ItemState::StillRunning { .. } | ItemState::Unreachable { .. }
+            )
         });
         Self {
             schema: ReceiptSchema::V1,
@@ -478,7 +500,13 @@ impl Receipt {
     pub fn of_preview(request: StopRequest, items: Vec<ReceiptItem>) -> Self {
         Self {
             preview: true,
-            ..Self::of_stop(request, StopFindings { items, ..StopFindings::default() })
+            ..Self::of_stop(
+                request,
+                StopFindings {
+                    items,
+                    ..StopFindings::default()
+                },
+            )
         }
     }
 
@@ -497,7 +525,9 @@ impl Receipt {
     /// The same, with work outside the extent named as still running.
     pub fn with_bystanders(mut self, bystanders: impl IntoIterator<Item = ReceiptItem>) -> Self {
         self.items.extend(bystanders.into_iter().map(|mut item| {
-            item.state = ItemState::StillRunning { why: Why::OutsideExtent };
+            item.state = ItemState::StillRunning {
+                why: Why::OutsideExtent,
+            };
             item
         }));
         self

@@ -71,7 +71,7 @@ pub enum SessionRecord {
         /// When.
         at: Timestamp,
         /// What it adds to the conversation, the user's message first.
-        messages: Vec<Message>,
+        messages: Vec<Arc<Message>>,
         /// What it adds to the committed usage.
         usage: Usage,
     },
@@ -87,10 +87,10 @@ pub enum SessionRecord {
         cause: Cause,
         /// What stopped and what did not; none for a turn refused at its entry and for a crash without accounting.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        receipt: Option<Box<Receipt>>,
+        receipt: Option<Arc<Receipt>>,
         /// What the policy `keep` adds to the conversation; empty under `rollback`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        kept: Vec<Message>,
+        kept: Vec<Arc<Message>>,
         /// What it adds to the committed usage: zero under `rollback`.
         usage: Usage,
     },

@@ -1,1 +1,35 @@
-//! The turn engine.
+//! The turn engine: what a turn may do, when it may end, and what is left of it.
+//!
+//! A turn is a [`Draft`] over an immutable [`Conversation`]. It is committed once, stopped once, or dropped, which
+//! changes nothing. What happens to it is told as [`SessionRecord`](crate::record::SessionRecord)s, and each passes
+//! through one transition function, [`TurnState::apply`], in live work and in recovery alike.
+//!
+//! Invariants:
+//! 1. A conversation changes only by [`Commit::publish`] and by a stop under [`StopPolicy::Keep`].
+//! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns it.
+//! 3. A turn that started has exactly one ending, and nothing is taken after it.
+//! 4. What [`Draft::request_messages`] gives has exactly one result for each tool call, at any time.
+//! 5. Committed usage changes with the conversation only; metered usage is never taken back.
+//!
+//! No clock is read here and nothing is awaited: moments come in as parameters.
+
+mod budget;
+mod conversation;
+mod draft;
+mod ending;
+mod limits;
+mod loop_detector;
+mod session_state;
+mod state;
+mod step;
+mod summary;
+
+pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
+pub use conversation::Conversation;
+pub use draft::{Draft, DraftError, ModelAnswer, Next, StepStart, TurnStart};
+pub use ending::{Commit, NotCommitted, NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
+pub use limits::{Refusal, TurnLimits};
+pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};
+pub use session_state::{IllegalRecord, SessionState};
+pub use state::{Ending, IllegalEvent, TurnEvent, TurnState};
+pub use summary::{BackgroundWork, TurnEnding, TurnSummary};

@@ -1,0 +1,196 @@
+//! Tokens and calls, reserved before they are spent, by any number of threads at once.
+//!
+//! Invariants:
+//! 1. What is reserved and what is spent never exceed the limit together, except by what a call used beyond its own
+//!    reservation: that is metered too, because it was used.
+//! 2. What was metered is never given back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::usage::Usage;
+
+/// What may be spent. `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Tokens, in and out together.
+    pub tokens_max: Option<u64>,
+    /// Calls, of models and of tools together.
+    pub calls_max: Option<u64>,
+}
+
+/// A budget that parallel work shares.
+#[derive(Debug, Default)]
+pub struct Budget {
+    limits: BudgetLimits,
+    // One short critical section without waiting: both figures are checked and changed as one.
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Ledger {
+    spent_tokens: u64,
+    reserved_tokens: u64,
+    /// Calls that run or have run.
+    calls: u64,
+}
+
+/// What a budget is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetUnit {
+    /// Tokens.
+    Tokens,
+    /// Calls.
+    Calls,
+}
+
+/// A reservation that did not fit. Nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the budget of {limit} {} is reached: {spent} spent, {reserved} reserved, {requested} asked", match .unit {
+    BudgetUnit::Tokens => "tokens",
+    BudgetUnit::Calls => "calls",
+})]
+pub struct BudgetExceeded {
+    /// What ran out.
+    pub unit: BudgetUnit,
+    /// The limit.
+    pub limit: u64,
+    /// What was spent before this was asked.
+    pub spent: u64,
+    /// What others had reserved.
+    pub reserved: u64,
+    /// What was asked for.
+    pub requested: u64,
+}
+
+impl Budget {
+    /// A budget of which nothing is spent.
+    pub fn new(limits: BudgetLimits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            ledger: Mutex::default(),
+        })
+    }
+
+    /// A budget of tokens only.
+    pub fn of_tokens(tokens_max: u64) -> Arc<Self> {
+        Self::new(BudgetLimits {
+            tokens_max: Some(tokens_max),
+            calls_max: None,
+        })
+    }
+
+    /// Sets one call of at most so many tokens aside.
+    ///
+    /// # Errors
+    /// If it does not fit; then nothing is changed.
+    pub fn reserve(self: &Arc<Self>, tokens: u64) -> Result<Reservation, BudgetExceeded> {
+        let mut ledger = self.ledger();
+        self.check(&ledger, tokens)?;
+        ledger.calls += 1;
+        ledger.reserved_tokens = ledger.reserved_tokens.saturating_add(tokens);
+        drop(ledger);
+        Ok(Reservation {
+            budget: Arc::clone(self),
+            tokens,
+            metered: 0,
+            settled: false,
+        })
+    }
+
+    /// Checks whether a call of a single token would fit now, without setting anything aside.
+    ///
+    /// # Errors
+    /// If it would not.
+    pub fn check_left(&self) -> Result<(), BudgetExceeded> {
+        self.check(&self.ledger(), 1)
+    }
+
+    /// Tokens that were metered.
+    pub fn spent_tokens(&self) -> u64 {
+        self.ledger().spent_tokens
+    }
+
+    /// Tokens that are set aside for calls that run.
+    pub fn reserved_tokens(&self) -> u64 {
+        self.ledger().reserved_tokens
+    }
+
+    /// Calls that run or have run.
+    pub fn calls(&self) -> u64 {
+        self.ledger().calls
+    }
+
+    fn check(&self, ledger: &Ledger, tokens: u64) -> Result<(), BudgetExceeded> {
+        if let Some(limit) = self.limits.calls_max
+            && ledger.calls >= limit
+        {
+            let (unit, spent) = (BudgetUnit::Calls, ledger.calls);
+            return Err(BudgetExceeded {
+                unit,
+                limit,
+                spent,
+                reserved: 0,
+                requested: 1,
+            });
+        }
+        let (spent, reserved) = (ledger.spent_tokens, ledger.reserved_tokens);
+        match self.limits.tokens_max {
+            Some(limit) if spent.saturating_add(reserved).saturating_add(tokens) > limit => {
+                let unit = BudgetUnit::Tokens;
+                Err(BudgetExceeded {
+                    unit,
+                    limit,
+                    spent,
+                    reserved,
+                    requested: tokens,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // Every change is complete before the guard goes, so a poisoned ledger is still a true one.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tokens that are set aside for one call. Dropped, it gives back what was not metered.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is given back"]
+pub struct Reservation {
+    budget: Arc<Budget>,
+    tokens: u64,
+    metered: u64,
+    settled: bool,
+}
+
+impl Reservation {
+    /// How much was set aside.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Notes the tokens that the call has used so far, so that they are not lost if it is dropped in mid-stream. It
+    /// only grows.
+    pub fn meter(&mut self, tokens_so_far: u64) {
+        self.metered = self.metered.max(tokens_so_far);
+    }
+
+    /// Ends it with what the call used in the end, more or less than was set aside.
+    pub fn settle(mut self, actual: Usage) {
+        self.metered = self.metered.max(actual.total_tokens());
+        self.settled = true;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut ledger = self.budget.ledger();
+        ledger.reserved_tokens = ledger.reserved_tokens.saturating_sub(self.tokens);
+        ledger.spent_tokens = ledger.spent_tokens.saturating_add(self.metered);
+        if !self.settled && self.metered == 0 {
+            ledger.calls = ledger.calls.saturating_sub(1);
+        }
+    }
+}

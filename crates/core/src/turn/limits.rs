@@ -1,0 +1,83 @@
+//! What a turn may use, and the refusal when that is reached.
+
+use std::sync::Arc;
+
+use crate::cause::{Cause, CauseKind};
+use crate::record::SessionRecord;
+use crate::stop_reason::StopReason;
+use crate::turn::budget::{Budget, BudgetExceeded};
+use crate::turn::draft::TurnStart;
+
+/// The limits of a turn. `None` is no limit.
+#[derive(Debug, Clone, Default)]
+pub struct TurnLimits {
+    /// Steps of one turn.
+    pub steps_max: Option<u32>,
+    /// Turns that the conversation may hold. Counted in turns, so that shortening the history never hides one.
+    pub turns_max: Option<u32>,
+    /// Shared with every turn and sub-agent that spends from it.
+    pub budget: Option<Arc<Budget>>,
+}
+
+/// Why something did not start. Nothing was changed by asking.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A stop was first.
+    #[error("stopped: {0}")]
+    Stopped(Cause),
+    /// The conversation holds as many turns as it may.
+    #[error("the session's limit of {limit} turns is reached")]
+    TurnsMax {
+        /// The limit.
+        limit: u32,
+    },
+    /// The turn has taken as many steps as it may.
+    #[error("the turn's limit of {limit} steps is reached")]
+    StepsMax {
+        /// The limit.
+        limit: u32,
+    },
+    /// It might cost more than is left.
+    #[error(transparent)]
+    Budget(#[from] BudgetExceeded),
+}
+
+impl Refusal {
+    /// The stop reason of a turn that ends for it.
+    pub fn reason(&self) -> StopReason {
+        match self {
+            // The successor's ending is what counts after a lost lease; here the turn could not go on.
+            Self::Stopped(cause) => cause.kind.stop_reason().unwrap_or(StopReason::Error),
+            Self::TurnsMax { .. } => StopReason::MaxTurnsReached,
+            Self::StepsMax { .. } => StopReason::MaxStepsReached,
+            Self::Budget(_) => StopReason::MaxBudgetReached,
+        }
+    }
+
+    /// The cause of a turn that ends for it. All limits are of the kind `budget`; the stop reason tells them apart.
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Stopped(cause) => cause.clone(),
+            limit => Cause::new(CauseKind::Budget).detail(limit.to_string()),
+        }
+    }
+
+    /// The records of a turn that was refused at its entry: its start and its ending, to be appended as one. Empty
+    /// after a lost lease, whose ending the successor writes.
+    pub fn records(&self, start: &TurnStart) -> Vec<SessionRecord> {
+        let cause = self.cause();
+        if cause.kind == CauseKind::LeaseLost {
+            return Vec::new();
+        }
+        let stopped = SessionRecord::TurnStopped {
+            turn: start.turn,
+            at: start.at,
+            reason: self.reason(),
+            cause,
+            receipt: None,
+            kept: Vec::new(),
+            usage: crate::usage::Usage::default(),
+        };
+        vec![start.record(), stopped]
+    }
+}

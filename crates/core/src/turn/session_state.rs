@@ -1,0 +1,377 @@
+//! A session's state: a fold over the records of its log, and the records that a crash left out.
+
+use std::sync::Arc;
+
+use crate::cause::{Cause, CauseKind};
+use crate::ids::{BackgroundId, SessionId, TurnNumber};
+use crate::message::{InvalidHistory, Message, check_history};
+use crate::record::{CallOutcome, SessionRecord};
+use crate::stop_reason::StopReason;
+use crate::time::Timestamp;
+use crate::turn::conversation::Conversation;
+use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
+use crate::turn::summary::{BackgroundWork, TurnEnding, TurnSummary, excerpt};
+use crate::usage::Usage;
+
+/// What the log of a session says, from its first record to the last one applied.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SessionState {
+    opened: Option<Opened>,
+    conversation: Arc<Conversation>,
+    metered: Usage,
+    turns: Vec<TurnSummary>,
+    /// The turn that has no ending yet; its summary is the last.
+    open: Option<TurnState>,
+    background: Vec<BackgroundWork>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Opened {
+    session_id: SessionId,
+    at: Timestamp,
+    folder: Arc<str>,
+}
+
+/// A record that cannot stand where it is. The state is as it was before.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalRecord {
+    /// The first record is not the opening.
+    #[error("the session was not opened")]
+    NotOpened,
+    /// A second opening.
+    #[error("the session was opened before")]
+    OpenedTwice,
+    /// A turn that starts while another has no ending.
+    #[error("turn {turn} started while turn {open} had no ending")]
+    TurnStillOpen {
+        /// The one that starts.
+        turn: TurnNumber,
+        /// The one without an ending.
+        open: TurnNumber,
+    },
+    /// A turn with a number that is not the next.
+    #[error("turn {turn} started where {expected} is next")]
+    NotTheNextTurn {
+        /// Its number.
+        turn: TurnNumber,
+        /// The next one.
+        expected: TurnNumber,
+    },
+    /// Something of a turn that is not under way.
+    #[error("turn {0} is not under way")]
+    TurnNotOpen(TurnNumber),
+    /// Something that cannot happen where the turn is.
+    #[error("turn {turn}: {source}")]
+    Turn {
+        /// The turn.
+        turn: TurnNumber,
+        /// What.
+        source: IllegalEvent,
+    },
+    /// Messages that no provider would take.
+    #[error("turn {turn} adds an invalid history: {source}")]
+    History {
+        /// The turn.
+        turn: TurnNumber,
+        /// Which.
+        source: InvalidHistory,
+    },
+    /// Background work with an id that was used before.
+    #[error("the background work {0} was started before")]
+    BackgroundStartedTwice(BackgroundId),
+    /// Something of background work that does not run.
+    #[error("the background work {0} does not run")]
+    BackgroundNotRunning(BackgroundId),
+}
+
+impl SessionState {
+    /// Before the first record.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Folds a list of records.
+    ///
+    /// # Errors
+    /// The first record that cannot stand where it is.
+    pub fn fold<'a>(
+        records: impl IntoIterator<Item = &'a SessionRecord>,
+    ) -> Result<Self, IllegalRecord> {
+        let mut state = Self::new();
+        records
+            .into_iter()
+            .try_for_each(|record| state.apply(record))?;
+        Ok(state)
+    }
+
+    /// Takes the next record, or refuses it and changes nothing.
+    ///
+    /// # Errors
+    /// If the record cannot stand here.
+    pub fn apply(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
+        if let SessionRecord::SessionOpened {
+            session_id,
+            at,
+            folder,
+        } = record
+        {
+            if self.opened.is_some() {
+                return Err(IllegalRecord::OpenedTwice);
+            }
+            let (session_id, folder) = (session_id.clone(), Arc::clone(folder));
+            self.opened = Some(Opened {
+                session_id,
+                at: *at,
+                folder,
+            });
+            return Ok(());
+        }
+        if self.opened.is_none() {
+            return Err(IllegalRecord::NotOpened);
+        }
+        match TurnEvent::of(record) {
+            Some((turn, event)) => self.apply_event(turn, event, record),
+            None => self.apply_other(record),
+        }
+    }
+
+    fn apply_event(
+        &mut self,
+        turn: TurnNumber,
+        event: TurnEvent<'_>,
+        record: &SessionRecord,
+    ) -> Result<(), IllegalRecord> {
+        let ending = match record {
+            SessionRecord::TurnCommitted {
+                at,
+                messages,
+                usage,
+                ..
+            } => {
+                check_messages(turn, messages)?;
+                let reason = StopReason::Completed;
+                let ending = TurnEnding {
+                    at: *at,
+                    reason,
+                    cause: None,
+                    receipt: None,
+                };
+                Some((ending, messages, *usage))
+            }
+            SessionRecord::TurnStopped {
+                at,
+                reason,
+                cause,
+                receipt,
+                kept,
+                usage,
+                ..
+            } => {
+                check_messages(turn, kept)?;
+                let (cause, receipt) = (Some(cause.clone()), receipt.clone());
+                Some((
+                    TurnEnding {
+                        at: *at,
+                        reason: *reason,
+                        cause,
+                        receipt,
+                    },
+                    kept,
+                    *usage,
+                ))
+            }
+            _ => None,
+        };
+        let (Some(open), Some(summary)) = (&mut self.open, self.turns.last_mut()) else {
+            return Err(IllegalRecord::TurnNotOpen(turn));
+        };
+        if open.number() != turn {
+            return Err(IllegalRecord::TurnNotOpen(turn));
+        }
+        let metered_before = open.metered();
+        open.apply(event)
+            .map_err(|source| IllegalRecord::Turn { turn, source })?;
+        if open.metered() != metered_before
+            && let TurnEvent::CallFinished {
+                usage: Some(usage), ..
+            } = event
+        {
+            self.metered += usage;
+        }
+        summary.steps = open.steps();
+        summary.metered = open.metered();
+        if summary.unknown_calls.len() != open.unknown_calls().len() {
+            summary.unknown_calls = open.unknown_calls().to_vec();
+        }
+        if let Some((ending, messages, usage)) = ending {
+            summary.ending = Some(ending);
+            self.open = None;
+            if !messages.is_empty() {
+                let before = std::mem::take(&mut self.conversation);
+                self.conversation = before.with_turn(messages, usage);
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_other(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
+        match record {
+            SessionRecord::TurnStarted {
+                turn,
+                at,
+                input,
+                owner,
+            } => {
+                if let Some(open) = &self.open {
+                    let open = open.number();
+                    return Err(IllegalRecord::TurnStillOpen { turn: *turn, open });
+                }
+                let expected = self.next_turn();
+                if *turn != expected {
+                    return Err(IllegalRecord::NotTheNextTurn {
+                        turn: *turn,
+                        expected,
+                    });
+                }
+                self.open = Some(TurnState::new(*turn));
+                self.turns.push(TurnSummary {
+                    turn: *turn,
+                    started_at: *at,
+                    input: excerpt(input),
+                    owner: owner.clone(),
+                    steps: 0,
+                    metered: Usage::default(),
+                    unknown_calls: Vec::new(),
+                    ending: None,
+                });
+            }
+            SessionRecord::BackgroundStarted {
+                id,
+                turn,
+                call_id,
+                name,
+                attachment,
+                process,
+                keeper,
+                output,
+            } => {
+                if self.background.iter().any(|work| work.id == *id) {
+                    return Err(IllegalRecord::BackgroundStartedTwice(id.clone()));
+                }
+                self.background.push(BackgroundWork {
+                    id: id.clone(),
+                    turn: *turn,
+                    call_id: call_id.clone(),
+                    name: Arc::clone(name),
+                    attachment: *attachment,
+                    process: process.clone(),
+                    keeper: keeper.clone(),
+                    output: output.clone(),
+                    ended: None,
+                });
+            }
+            SessionRecord::BackgroundDetached { id } => {
+                self.running(id)?.attachment = crate::record::Attachment::Detached;
+            }
+            SessionRecord::BackgroundEnded {
+                id,
+                state,
+                exit_code,
+            } => {
+                self.running(id)?.ended = Some((state.clone(), *exit_code));
+            }
+            SessionRecord::SessionOpened { .. }
+            | SessionRecord::CallStarted { .. }
+            | SessionRecord::CallFinished { .. }
+            | SessionRecord::TurnCommitted { .. }
+            | SessionRecord::TurnStopped { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn running(&mut self, id: &BackgroundId) -> Result<&mut BackgroundWork, IllegalRecord> {
+        let found = self
+            .background
+            .iter_mut()
+            .find(|work| work.id == *id && work.ended.is_none());
+        found.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
+    }
+
+    /// The records that a crash left out: the ends of the calls that were open, which nobody knows, and the ending of
+    /// the turn. Empty if the last turn has its ending. A crash always rolls back.
+    pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
+        let Some(open) = &self.open else {
+            return Vec::new();
+        };
+        let turn = open.number();
+        let ends = open
+            .open_calls()
+            .iter()
+            .map(|call| SessionRecord::CallFinished {
+                turn,
+                id: call.id.clone(),
+                outcome: CallOutcome::Unknown,
+                usage: None,
+            });
+        let ending = SessionRecord::TurnStopped {
+            turn,
+            at,
+            reason: StopReason::Error,
+            cause: Cause::new(CauseKind::Failure).detail("crash"),
+            receipt: None,
+            kept: Vec::new(),
+            usage: Usage::default(),
+        };
+        ends.chain([ending]).collect()
+    }
+
+    /// The session's id; `None` before its first record.
+    pub fn session_id(&self) -> Option<&SessionId> {
+        self.opened.as_ref().map(|opened| &opened.session_id)
+    }
+
+    /// When it was opened; `None` before its first record.
+    pub fn opened_at(&self) -> Option<Timestamp> {
+        self.opened.as_ref().map(|opened| opened.at)
+    }
+
+    /// The folder that it was opened in; `None` before its first record.
+    pub fn folder(&self) -> Option<&Arc<str>> {
+        self.opened.as_ref().map(|opened| &opened.folder)
+    }
+
+    /// What is committed, with the committed ledger.
+    pub fn conversation(&self) -> &Arc<Conversation> {
+        &self.conversation
+    }
+
+    /// What every call of every turn used: the metered ledger.
+    pub fn metered(&self) -> Usage {
+        self.metered
+    }
+
+    /// Every turn, in order, stopped ones too.
+    pub fn turns(&self) -> &[TurnSummary] {
+        &self.turns
+    }
+
+    /// The turn that has no ending, if there is one.
+    pub fn open_turn(&self) -> Option<&TurnState> {
+        self.open.as_ref()
+    }
+
+    /// The number that the next turn gets.
+    pub fn next_turn(&self) -> TurnNumber {
+        TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)
+    }
+
+    /// All background work, ended work too, in the order of its start.
+    pub fn background(&self) -> &[BackgroundWork] {
+        &self.background
+    }
+}
+
+fn check_messages(turn: TurnNumber, messages: &[Arc<Message>]) -> Result<(), IllegalRecord> {
+    check_history(messages.iter().map(AsRef::as_ref))
+        .map_err(|source| IllegalRecord::History { turn, source })
+}

@@ -1,0 +1,267 @@
+//! The one transition function of a turn, for live work and for recovery.
+//!
+//! ```text
+//! idle ──model call starts──▶ asking ──succeeds──▶ answered ──tool call starts──▶ in tools ──┐
+//!  ▲ ▲                          │                     │  ▲────── model call starts: asking ◀─┘
+//!  │ └──────── fails ───────────┘                     │
+//!  └ started                                          └── committed        (stopped: from anywhere)
+//! ```
+//!
+//! Invariants:
+//! 1. Each call starts once and ends once; an id is never used again in its turn.
+//! 2. A model call runs alone; tool calls run beside one another.
+//! 3. A turn commits only on a model's answer, and ends only when none of its calls is open.
+//! 4. After its ending it takes nothing: what comes late is refused here.
+
+use std::collections::HashSet;
+
+use crate::ids::{CallId, TurnNumber};
+use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
+use crate::stop_reason::StopReason;
+use crate::usage::Usage;
+
+/// Something that happened in a turn that has started.
+#[derive(Debug, Clone, Copy)]
+pub enum TurnEvent<'a> {
+    /// A call starts.
+    CallStarted(&'a StartedCall),
+    /// A call has ended.
+    CallFinished {
+        /// Its id.
+        id: &'a CallId,
+        /// How.
+        outcome: CallOutcome,
+        /// What it cost.
+        usage: Option<Usage>,
+    },
+    /// The turn is committed.
+    Committed,
+    /// The turn is stopped.
+    Stopped(StopReason),
+}
+
+impl<'a> TurnEvent<'a> {
+    /// The event that a record tells of; `None` for records that are not of a turn under way.
+    pub fn of(record: &'a SessionRecord) -> Option<(TurnNumber, Self)> {
+        Some(match record {
+            SessionRecord::CallStarted { turn, call, .. } => (*turn, Self::CallStarted(call)),
+            SessionRecord::CallFinished {
+                turn,
+                id,
+                outcome,
+                usage,
+            } => (
+                *turn,
+                Self::CallFinished {
+                    id,
+                    outcome: *outcome,
+                    usage: *usage,
+                },
+            ),
+            SessionRecord::TurnCommitted { turn, .. } => (*turn, Self::Committed),
+            SessionRecord::TurnStopped { turn, reason, .. } => (*turn, Self::Stopped(*reason)),
+            SessionRecord::SessionOpened { .. }
+            | SessionRecord::TurnStarted { .. }
+            | SessionRecord::BackgroundStarted { .. }
+            | SessionRecord::BackgroundDetached { .. }
+            | SessionRecord::BackgroundEnded { .. } => return None,
+        })
+    }
+}
+
+/// An event that cannot happen where the turn is. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalEvent {
+    /// The turn has ended: what comes late is not taken.
+    #[error("the turn has already ended as {}", match .0 {
+        Ending::Committed => "completed",
+        Ending::Stopped(reason) => reason.as_str(),
+    })]
+    Ended(Ending),
+    /// A call with this id was started before in this turn.
+    #[error("the call {0} was started before")]
+    CallStartedTwice(CallId),
+    /// No such call is open: never started, or ended before.
+    #[error("the call {0} is not open")]
+    CallNotOpen(CallId),
+    /// The event needs every call to have ended, and this one has not.
+    #[error("the call {0} is still open")]
+    CallOpen(CallId),
+    /// A tool call or a commit without a model's answer to stand on.
+    #[error("the model has not answered")]
+    NoAnswer,
+    /// The end of a model call where none is open.
+    #[error("no model call is open")]
+    NoModelCall,
+    /// The model did not ask for this call, or it was answered before.
+    #[error("the call {0} awaits no result")]
+    NotAsked(CallId),
+    /// The call's arguments are malformed: it can be rejected, never run.
+    #[error("the arguments of the call {0} are malformed")]
+    MalformedArguments(CallId),
+    /// A stop that claims to have completed the turn.
+    #[error("a turn cannot be stopped as completed")]
+    StoppedAsCompleted,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Committed.
+    Committed,
+    /// Stopped, for this reason.
+    Stopped(StopReason),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Idle,
+    Asking,
+    Answered,
+    InTools,
+}
+
+/// Where a turn is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnState {
+    number: TurnNumber,
+    position: Position,
+    ending: Option<Ending>,
+    steps: u32,
+    metered: Usage,
+    started: HashSet<CallId>,
+    open: Vec<StartedCall>,
+    unknown: Vec<StartedCall>,
+}
+
+impl TurnState {
+    /// A turn that has just started.
+    pub fn new(number: TurnNumber) -> Self {
+        Self {
+            number,
+            position: Position::Idle,
+            ending: None,
+            steps: 0,
+            metered: Usage::default(),
+            started: HashSet::new(),
+            open: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    /// Takes an event, or refuses it and changes nothing.
+    ///
+    /// # Errors
+    /// If the event cannot happen here.
+    pub fn apply(&mut self, event: TurnEvent<'_>) -> Result<(), IllegalEvent> {
+        if let Some(ending) = self.ending {
+            return Err(IllegalEvent::Ended(ending));
+        }
+        match event {
+            TurnEvent::CallStarted(call) => self.start_call(call),
+            TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
+            TurnEvent::Committed => {
+                self.check_no_call_open()?;
+                if self.position != Position::Answered {
+                    return Err(IllegalEvent::NoAnswer);
+                }
+                self.ending = Some(Ending::Committed);
+                Ok(())
+            }
+            TurnEvent::Stopped(reason) => {
+                self.check_no_call_open()?;
+                if reason == StopReason::Completed {
+                    return Err(IllegalEvent::StoppedAsCompleted);
+                }
+                self.ending = Some(Ending::Stopped(reason));
+                Ok(())
+            }
+        }
+    }
+
+    fn start_call(&mut self, call: &StartedCall) -> Result<(), IllegalEvent> {
+        let position = match call.kind {
+            StartedCallKind::Model { .. } => {
+                self.check_no_call_open()?;
+                Position::Asking
+            }
+            StartedCallKind::Tool { .. } => match self.position {
+                Position::Answered | Position::InTools => Position::InTools,
+                Position::Idle | Position::Asking => return Err(IllegalEvent::NoAnswer),
+            },
+        };
+        if !self.started.insert(call.id.clone()) {
+            return Err(IllegalEvent::CallStartedTwice(call.id.clone()));
+        }
+        self.open.push(call.clone());
+        self.position = position;
+        self.steps += u32::from(position == Position::Asking);
+        Ok(())
+    }
+
+    fn finish_call(
+        &mut self,
+        id: &CallId,
+        outcome: CallOutcome,
+        usage: Option<Usage>,
+    ) -> Result<(), IllegalEvent> {
+        let Some(at) = self.open.iter().position(|call| call.id == *id) else {
+            return Err(IllegalEvent::CallNotOpen(id.clone()));
+        };
+        // In order, so that what is open is told in the order in which it started.
+        let call = self.open.remove(at);
+        if matches!(call.kind, StartedCallKind::Model { .. }) {
+            self.position = match outcome {
+                CallOutcome::Succeeded => Position::Answered,
+                _ => Position::Idle,
+            };
+        }
+        if outcome == CallOutcome::Unknown {
+            self.unknown.push(call);
+        }
+        self.metered += usage.unwrap_or_default();
+        Ok(())
+    }
+
+    fn check_no_call_open(&self) -> Result<(), IllegalEvent> {
+        match self.open.first() {
+            Some(call) => Err(IllegalEvent::CallOpen(call.id.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> TurnNumber {
+        self.number
+    }
+
+    /// How many model calls have started.
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// What its calls have used: the metered ledger, which only grows.
+    pub fn metered(&self) -> Usage {
+        self.metered
+    }
+
+    /// The calls that have started and not ended, in the order of their start.
+    pub fn open_calls(&self) -> &[StartedCall] {
+        &self.open
+    }
+
+    /// The calls of which it is not known what they did.
+    pub fn unknown_calls(&self) -> &[StartedCall] {
+        &self.unknown
+    }
+
+    /// Whether a call of this id was ever started in this turn.
+    pub fn has_started(&self, id: &CallId) -> bool {
+        self.started.contains(id)
+    }
+
+    /// How it ended, if it has.
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+}
