@@ -1,71 +1,35 @@
 //! The append-only log of sessions: in memory and on SQLite.
 //!
-//! The log is the only truth: state is a fold over its records. Records have a dense number per stream (1, 2, 3 …).
+//! The log is the only truth: state is a fold over its records. A [`Log`] holds streams of records that it does not
+//! look into; each stream is numbered densely (1, 2, 3 …), each append names the version it expects, and of two
+//! writers one gets a conflict. [`MemoryLog`] lives as long as the process.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use allstop_log::{AppendId, Log, MemoryLog, StreamName, Version};
+//! # futures::executor::block_on(async {
+//! let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+//! let stream = StreamName::new("session/s1");
+//! let version = log.append(&stream, Version(0), AppendId(1), vec!["hello".into()]).await?;
+//! assert_eq!(version, Version(1));
+//! // The same id again: nothing is written twice.
+//! assert_eq!(log.append(&stream, Version(0), AppendId(1), vec!["hello".into()]).await?, version);
+//! assert_eq!(log.read(&stream, Version(1), 10).await?, [(Version(1), "hello".into())]);
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
 
-use std::fmt;
-use std::sync::Arc;
+mod error;
+mod future;
+mod lock;
+mod log;
+mod memory;
+mod names;
+mod process;
 
-use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
-
-/// The name of a stream: `session/01J…`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct StreamName(pub Arc<str>);
-
-/// The number of the last record of a stream; 0 is the empty stream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Version(pub u64);
-
-/// Names one append, so that repeating it after a lost answer returns the first version.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct AppendId(pub Arc<str>);
-
-/// One record: bytes that the log does not look into.
-pub type RecordBytes = bytes::Bytes;
-
-/// A log of streams.
-pub trait Log: Send + Sync + fmt::Debug {
-    /// Appends records if the stream's version is `expected`. An `Ok` is durable, to the store's stated level.
-    fn append(
-        &self,
-        stream: &StreamName,
-        expected: Version,
-        id: AppendId,
-        records: Vec<RecordBytes>,
-    ) -> BoxFuture<'static, Result<Version, AppendError>>;
-
-    /// Reads at most `limit` records from number `from` (1 is the first).
-    fn read(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> BoxFuture<'static, Result<Vec<(Version, RecordBytes)>, LogError>>;
-
-    /// The streams whose name starts with `prefix`, in order, with their versions.
-    fn list(&self, prefix: &str) -> BoxFuture<'static, Result<Vec<(StreamName, Version)>, LogError>>;
-}
-
-/// Why an append did not happen, or is not known to have.
-#[derive(Debug, thiserror::Error)]
-pub enum AppendError {
-    /// Another writer was first.
-    #[error("the stream is at version {}, not at the expected one", actual.0)]
-    Conflict {
-        /// Where the stream is.
-        actual: Version,
-    },
-    /// The answer was lost: repeat it with its id.
-    #[error("it is not known whether the append happened")]
-    Indeterminate,
-    /// The store failed; nothing was written.
-    #[error(transparent)]
-    Log(#[from] LogError),
-}
-
-/// Why the store failed.
-#[derive(Debug, thiserror::Error)]
-#[error("placeholder")]
-pub struct LogError;
+pub use error::{AppendError, LogError, LogErrorKind};
+pub use future::LogFuture;
+pub use lock::{LockAttempt, StreamLock};
+pub use log::{Log, TAIL_POLL_MS};
+pub use memory::MemoryLog;
+pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};

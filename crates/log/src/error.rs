@@ -1,0 +1,114 @@
+//! Why a store did not do what it was asked.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Version;
+
+/// Why an append did not happen, or is not known to have.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// Another writer was first.
+    #[error("the stream is at version {actual}, not at the expected one")]
+    Conflict {
+        /// Where the stream is.
+        actual: Version,
+    },
+    /// The answer was lost: repeat it with its id.
+    #[error("it is not known whether the append happened")]
+    Indeterminate,
+    /// The store failed; nothing was written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// A store failed. The text is one line that names the place; [`LogError::hint`] says what helps.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{kind}: {place}")]
+pub struct LogError {
+    kind: LogErrorKind,
+    place: Arc<str>,
+    #[source]
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// What callers branch on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LogErrorKind {
+    /// The folder of the store, or the store, is not there.
+    NotFound,
+    /// Another process kept the store locked for too long. Transient.
+    Busy,
+    /// The store, its folder or the file system may not be written.
+    ReadOnly,
+    /// No room is left on the device, or in a quota.
+    Full,
+    /// The file is not a store, or it is damaged.
+    Corrupt,
+    /// A newer Allstop wrote it.
+    NewerVersion,
+    /// The store was closed, or its thread has ended.
+    Closed,
+    /// Anything else that the system reported.
+    Io,
+}
+
+impl fmt::Display for LogErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "there is no such store or folder",
+            Self::Busy => "another process keeps the store busy",
+            Self::ReadOnly => "the store cannot be written",
+            Self::Full => "no room is left for the store",
+            Self::Corrupt => "the file is no Allstop store, or is damaged",
+            Self::NewerVersion => "the store was written by a newer version of Allstop",
+            Self::Closed => "the store is closed",
+            Self::Io => "the store failed",
+        })
+    }
+}
+
+impl LogError {
+    /// A failure of this kind at this place, usually a path.
+    pub fn new(kind: LogErrorKind, place: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            place: place.into(),
+            source: None,
+        }
+    }
+
+    /// The same, with what the system said.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What to branch on.
+    pub fn kind(&self) -> LogErrorKind {
+        self.kind
+    }
+
+    /// What a person can do about it, in one line.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self.kind {
+            LogErrorKind::NotFound => Some("make the folder first, or name another store"),
+            LogErrorKind::Busy => Some("try again, or see which process holds the file"),
+            LogErrorKind::ReadOnly => Some(
+                "give yourself write permission on the file and its folder, or name another store",
+            ),
+            LogErrorKind::Full => {
+                Some("free some room on the device; what was acknowledged is still there")
+            }
+            LogErrorKind::Corrupt => {
+                Some("name another store, or move this file away; it was left as it is")
+            }
+            LogErrorKind::NewerVersion => Some("use the newer version, or name another store"),
+            LogErrorKind::Closed => Some("open the store again"),
+            LogErrorKind::Io => None,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The answer of a log.
+
+use std::fmt;
+use std::future::{Future, Ready, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+
+/// The answer of a log: there at once from a store in memory, without an allocation, or awaited.
+#[must_use = "a future does nothing unless it is polled"]
+pub enum LogFuture<T> {
+    /// The answer is there.
+    Ready(Ready<T>),
+    /// The answer comes.
+    Waiting(BoxFuture<'static, T>),
+}
+
+impl<T> LogFuture<T> {
+    /// An answer that is there.
+    pub fn ready(answer: T) -> Self {
+        Self::Ready(ready(answer))
+    }
+
+    /// An answer that comes.
+    pub fn waiting(answer: impl Future<Output = T> + Send + 'static) -> Self {
+        Self::Waiting(Box::pin(answer))
+    }
+}
+
+impl<T> Future for LogFuture<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match self.get_mut() {
+            Self::Ready(answer) => Pin::new(answer).poll(cx),
+            Self::Waiting(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> fmt::Debug for LogFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ready(_) => "LogFuture::Ready",
+            Self::Waiting(_) => "LogFuture::Waiting",
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! The log in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::lock::{LockAttempt, StreamLock};
+use crate::process::this_process;
+use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
+
+/// A log that lives as long as the value: for tests, and for programs that keep nothing. Clones share it.
+///
+/// Every answer but a tail's is there at once, and the append happens in the call, not when the future is polled.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryLog {
+    shared: Arc<Mutex<Streams>>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    /// Sorted, because a list is by name.
+    streams: BTreeMap<StreamName, Stream>,
+    locked: BTreeSet<StreamName>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Record `n` is at `n - 1`, each with the id of its append.
+    records: Vec<(AppendId, RecordBytes)>,
+    /// Made by the first tail, so that an append that nobody waits for pays nothing.
+    grown: Option<Arc<Notify>>,
+}
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Stream {
+    fn version(&self) -> Version {
+        Version(self.records.len() as u64)
+    }
+
+    fn append(
+        &mut self,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> Result<Version, AppendError> {
+        let actual = self.version();
+        if expected != actual {
+            // Invariant 4: the record after `expected` carries the id of the append that wrote it.
+            let written = usize::try_from(expected.0)
+                .ok()
+                .and_then(|at| self.records.get(at..))
+                .map_or(0, |later| {
+                    later.iter().take_while(|(by, _)| *by == id).count()
+                });
+            return match written {
+                0 => Err(AppendError::Conflict { actual }),
+                count => Ok(Version(expected.0 + count as u64)),
+            };
+        }
+        self.records
+            .extend(records.into_iter().map(|record| (id, record)));
+        if let Some(grown) = &self.grown {
+            grown.notify_waiters();
+        }
+        Ok(self.version())
+    }
+
+    fn read(&self, from: Version, limit: usize) -> Vec<(Version, RecordBytes)> {
+        let from = from.0.max(1);
+        let skip = usize::try_from(from - 1).unwrap_or(usize::MAX);
+        (from..)
+            .map(Version)
+            .zip(
+                self.records
+                    .iter()
+                    .skip(skip)
+                    .take(limit)
+                    .map(|(_, record)| record.clone()),
+            )
+            .collect()
+    }
+}
+
+impl Log for MemoryLog {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let mut shared = self.shared.lock();
+        let answer = match shared.streams.get_mut(stream) {
+            Some(known) => known.append(expected, id, records),
+            None => shared
+                .streams
+                .entry(stream.clone())
+                .or_default()
+                .append(expected, id, records),
+        };
+        LogFuture::ready(answer)
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let shared = self.shared.lock();
+        LogFuture::ready(Ok(shared
+            .streams
+            .get(stream)
+            .map(|s| s.read(from, limit))
+            .unwrap_or_default()))
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (shared, stream) = (self.shared.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            loop {
+                let grown = {
+                    let mut shared = shared.lock();
+                    let known = shared.streams.entry(stream.clone()).or_default();
+                    let records = known.read(from, limit);
+                    if !records.is_empty() || limit == 0 {
+                        return Ok(records);
+                    }
+                    // Made under the lock, so it hears every append from here on, also before its first poll.
+                    known.grown.get_or_insert_default().clone().notified_owned()
+                };
+                grown.await;
+            }
+        })
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        let shared = self.shared.lock();
+        let found = shared
+            .streams
+            .range(StreamName::new(prefix)..)
+            .take_while(|(name, _)| name.as_str().starts_with(prefix))
+            .filter(|(_, stream)| !stream.records.is_empty())
+            .map(|(name, stream)| (name.clone(), stream.version()))
+            .collect();
+        LogFuture::ready(Ok(found))
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        let free = self.shared.lock().locked.insert(stream.clone());
+        LogFuture::ready(Ok(if free {
+            let (shared, name) = (self.shared.clone(), stream.clone());
+            LockAttempt::Locked(StreamLock::new(stream.clone(), move || {
+                shared.lock().locked.remove(&name);
+            }))
+        } else {
+            LockAttempt::HeldBy(Some(this_process().clone()))
+        }))
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        let held = self.shared.lock().locked.contains(stream);
+        LogFuture::ready(Ok(held.then(|| this_process().clone())))
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        let mut shared = self.shared.lock();
+        if let Some(stream) = shared.streams.get_mut(lock.stream()) {
+            // A tail that waits keeps waiting: the stream may begin again.
+            stream.records = Vec::new();
+            if stream.grown.is_none() {
+                shared.streams.remove(lock.stream());
+            }
+        }
+        drop(shared);
+        drop(lock);
+        LogFuture::ready(Ok(()))
+    }
+}
