@@ -33,7 +33,7 @@ impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.estimated |= other.estimated;
+        self.estimated = self.estimated || other.estimated;
     }
 }
 

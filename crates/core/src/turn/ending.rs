@@ -15,7 +15,7 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
 use crate::turn::draft::Draft;
-use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
+use crate::turn::state::{Ending, IllegalEvent, TurnEvent, TurnState};
 use crate::usage::Usage;
 
 /// What a stopped turn leaves of itself in the conversation.
@@ -121,11 +121,8 @@ impl Draft {
     /// # Errors
     /// The draft, with the reason; after a stop it is to be [stopped](Draft::stop).
     pub fn commit(self, at: Timestamp) -> Result<Commit, Box<NotCommitted>> {
-        let mut after = self.state.clone();
-        if let Err(illegal) = self
-            .check_stepless()
-            .and_then(|()| after.apply(TurnEvent::Committed))
-        {
+        let answered = self.check_step_answered();
+        if let Err(illegal) = answered.and_then(|()| self.state.check_ending(Ending::Committed)) {
             return Err(Box::new(NotCommitted {
                 draft: self,
                 why: illegal.into(),
@@ -175,13 +172,14 @@ impl Draft {
         } else {
             Usage::default()
         };
-        let conversation = match keeps {
-            true => Arc::clone(&self.base).with_turn(&kept, usage),
-            false => Arc::clone(&self.base),
-        };
-        let effect = match keeps {
-            true => ConversationEffect::KeptCompletedSteps,
-            false => ConversationEffect::Unchanged,
+        let base = Arc::clone(&self.base);
+        let (conversation, effect) = if keeps {
+            (
+                base.with_turn(&kept, usage),
+                ConversationEffect::KeptCompletedSteps,
+            )
+        } else {
+            (base, ConversationEffect::Unchanged)
         };
         let receipt = stop.receipt.map(|receipt| {
             Arc::new(
@@ -252,7 +250,7 @@ impl Draft {
         kept
     }
 
-    fn check_stepless(&self) -> Result<(), IllegalEvent> {
+    fn check_step_answered(&self) -> Result<(), IllegalEvent> {
         match self.step.as_ref().and_then(|step| step.unanswered().next()) {
             Some(call) => Err(IllegalEvent::CallOpen(call.id.clone())),
             None => Ok(()),

@@ -160,23 +160,28 @@ impl TurnState {
         match event {
             TurnEvent::CallStarted(call) => self.start_call(call),
             TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
-            TurnEvent::Committed => {
-                self.check_no_call_open()?;
-                if self.position != Position::Answered {
-                    return Err(IllegalEvent::NoAnswer);
-                }
-                self.ending = Some(Ending::Committed);
-                Ok(())
-            }
-            TurnEvent::Stopped(reason) => {
-                self.check_no_call_open()?;
-                if reason == StopReason::Completed {
-                    return Err(IllegalEvent::StoppedAsCompleted);
-                }
-                self.ending = Some(Ending::Stopped(reason));
-                Ok(())
-            }
+            TurnEvent::Committed => self.end(Ending::Committed),
+            TurnEvent::Stopped(reason) => self.end(Ending::Stopped(reason)),
         }
+    }
+
+    /// Whether the turn can end like this now.
+    pub(super) fn check_ending(&self, ending: Ending) -> Result<(), IllegalEvent> {
+        if let Some(ending) = self.ending {
+            return Err(IllegalEvent::Ended(ending));
+        }
+        self.check_no_call_open()?;
+        match ending {
+            Ending::Committed if self.position != Position::Answered => Err(IllegalEvent::NoAnswer),
+            Ending::Stopped(StopReason::Completed) => Err(IllegalEvent::StoppedAsCompleted),
+            Ending::Committed | Ending::Stopped(_) => Ok(()),
+        }
+    }
+
+    fn end(&mut self, ending: Ending) -> Result<(), IllegalEvent> {
+        self.check_ending(ending)?;
+        self.ending = Some(ending);
+        Ok(())
     }
 
     fn start_call(&mut self, call: &StartedCall) -> Result<(), IllegalEvent> {
