@@ -135,6 +135,28 @@ impl SessionState {
         }
     }
 
+    /// Says whether these records could be applied, one after another, and applies none: a writer asks before it makes
+    /// them durable. It costs the same however long the session is.
+    ///
+    /// # Errors
+    /// The first record that could not stand where it would be.
+    pub fn check<'a>(
+        &self,
+        records: impl IntoIterator<Item = &'a SessionRecord>,
+    ) -> Result<(), IllegalRecord> {
+        // All that the transitions look at: the last turn and the background work, never the conversation.
+        let mut probe = Self {
+            opened: self.opened.clone(),
+            turns: self.turns.last().cloned().into_iter().collect(),
+            open: self.open.clone(),
+            background: self.background.clone(),
+            ..Self::default()
+        };
+        records
+            .into_iter()
+            .try_for_each(|record| probe.apply(record))
+    }
+
     fn apply_event(
         &mut self,
         turn: TurnNumber,
