@@ -1,6 +1,6 @@
 //! `cargo xtask gates`: what must hold of the source, apart from tests. Cheapest first.
 
-use crate::{arrows, exec, links, parts, workspace};
+use crate::{arrows, exec, links, parts, taught, workspace};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     exec::step(
@@ -8,7 +8,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         workspace::cargo().args(["fmt", "--all", "--check"]),
     )?;
     exec::check("crate arrows", arrows::check)?;
-    exec::check("links and commands in documents", links::check)?;
+    exec::check("links in documents", links::check)?;
+    exec::check("xtask commands in documents", taught::check_xtask)?;
     let deny = parts::TOOLS.fetch()?.join("bin/cargo-deny");
     exec::step(
         "licences, sources and duplicates",

@@ -1,50 +1,16 @@
-//! The documents' relative links lead somewhere, and the commands that they teach exist.
+//! The documents' relative links lead somewhere.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, bail};
-
-use crate::{SUBCOMMANDS, exec, workspace};
+use crate::documents::{self, prose};
 
 pub(crate) fn check() -> anyhow::Result<()> {
-    let root = workspace::root();
-    // Tracked or about to be, so neither the build folder nor an editor's leftovers.
-    let listed = exec::output(std::process::Command::new("git").current_dir(root).args([
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "*.md",
-    ]))?;
-    let documents: Vec<PathBuf> = listed
-        .lines()
-        .map(|path| root.join(path))
-        .filter(|path| path.exists())
-        .collect();
-    if documents.is_empty() {
-        bail!("no document found, so nothing was checked");
-    }
-    let mut wrong = Vec::new();
-    for document in &documents {
-        let text = std::fs::read_to_string(document)
-            .with_context(|| format!("cannot read {}", document.display()))?;
-        let shown = document.strip_prefix(root).unwrap_or(document).display();
-        let folder = document.parent().unwrap_or(root);
-        wrong.extend(
-            dead_links(&text, folder)
-                .into_iter()
-                .map(|link| format!("{shown}: dead link {link}")),
-        );
-        wrong.extend(
-            unknown_commands(&text)
-                .into_iter()
-                .map(|word| format!("{shown}: no `cargo xtask {word}`")),
-        );
-    }
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    bail!("{}", wrong.join("\n"))
+    documents::report(|text, folder| {
+        dead_links(text, folder)
+            .into_iter()
+            .map(|link| format!("dead link {link}"))
+            .collect()
+    })
 }
 
 /// The relative links of a document in `folder` that lead to no file, or to no heading of one.
@@ -93,16 +59,6 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines outside of fenced code.
-fn prose(text: &str) -> impl Iterator<Item = &str> {
-    let mut fenced = false;
-    text.lines().filter(move |line| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        !fenced && !fence
-    })
-}
-
 /// The fragment that leads to a heading, if the line is one: as the usual renderers make it.
 fn slug(line: &str) -> Option<String> {
     let title = line
@@ -116,23 +72,10 @@ fn slug(line: &str) -> Option<String> {
     Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
 }
 
-/// The words after `cargo xtask` that are no subcommands.
-fn unknown_commands(text: &str) -> Vec<String> {
-    text.split("cargo xtask ")
-        .skip(1)
-        .map(|rest| {
-            rest.split(|char: char| !char.is_ascii_alphanumeric() && char != '-')
-                .next()
-                .unwrap_or_default()
-        })
-        .filter(|word| !word.is_empty() && !SUBCOMMANDS.contains(word))
-        .map(str::to_owned)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace;
 
     #[track_caller]
     fn check_links(text: &str, expected: &[&str]) {
@@ -162,11 +105,5 @@ mod tests {
             "[a](CONTRIBUTING.md#no-such-heading)",
             &["CONTRIBUTING.md#no-such-heading"],
         );
-    }
-
-    #[test]
-    fn commands_that_exist_and_one_that_does_not() {
-        assert!(unknown_commands("`cargo xtask test`, cargo xtask bench -- x").is_empty());
-        assert_eq!(unknown_commands("run `cargo xtask tets`"), ["tets"]);
     }
 }

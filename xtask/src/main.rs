@@ -12,10 +12,12 @@ use std::process::ExitCode;
 
 mod arrows;
 mod bench;
+mod documents;
 mod exec;
 mod gates;
 mod links;
 mod parts;
+mod taught;
 mod test;
 mod workspace;
 

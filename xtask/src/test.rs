@@ -4,26 +4,34 @@
 
 use std::process::Command;
 
-use crate::{exec, gates, parts, workspace};
+use crate::{exec, gates, parts, taught, workspace};
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     // Before anything long, so that a missing part is told at once.
-    let tools = parts::TOOLS.fetch()?;
+    let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");
     parts::LLAMA.fetch()?;
-    let mut nextest = Command::new(tools.join("bin/cargo-nextest"));
-    nextest
-        .current_dir(workspace::root())
-        .args(["nextest", "run"]);
+    let nextest = || {
+        let mut command = Command::new(&nextest);
+        command
+            .current_dir(workspace::root())
+            .args(["nextest", "run"]);
+        command
+    };
     if !args.is_empty() {
-        return exec::step("tests", nextest.args(args));
+        return exec::step("tests", nextest().args(args));
     }
+    let whole = ["--workspace", "--all-features"];
     gates::run()?;
+    exec::step("build", nextest().args(whole).arg("--no-run"))?;
+    let binary = workspace::target_dir()?.join("debug/allstop");
+    exec::check("allstop commands in documents", || {
+        taught::check_allstop(&binary)
+    })?;
     exec::step(
         "doc tests",
-        workspace::cargo().args(["test", "--workspace", "--all-features", "--doc", "--quiet"]),
+        workspace::cargo()
+            .args(["test", "--doc", "--quiet"])
+            .args(whole),
     )?;
-    exec::step(
-        "tests",
-        nextest.args(["--workspace", "--all-features", "--no-fail-fast"]),
-    )
+    exec::step("tests", nextest().args(whole).arg("--no-fail-fast"))
 }

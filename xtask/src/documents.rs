@@ -1,0 +1,70 @@
+//! The Markdown documents of the repository, and what in them is code.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::{exec, workspace};
+
+/// Fails with each complaint that `complaints` has about a document, given its text and folder.
+pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow::Result<()> {
+    let root = workspace::root();
+    let mut all = Vec::new();
+    for document in list()? {
+        let text = std::fs::read_to_string(&document)
+            .with_context(|| format!("cannot read {}", document.display()))?;
+        let shown = document.strip_prefix(root).unwrap_or(&document).display();
+        let found = complaints(&text, document.parent().unwrap_or(root));
+        all.extend(
+            found
+                .into_iter()
+                .map(|complaint| format!("{shown}: {complaint}")),
+        );
+    }
+    if all.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", all.join("\n"))
+}
+
+/// The documents that are tracked or about to be: neither the build folder nor an editor's leftovers.
+fn list() -> anyhow::Result<Vec<PathBuf>> {
+    let root = workspace::root();
+    let listed = exec::output(Command::new("git").current_dir(root).args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "*.md",
+    ]))?;
+    let documents: Vec<PathBuf> = listed
+        .lines()
+        .map(|path| root.join(path))
+        .filter(|path| path.exists())
+        .collect();
+    if documents.is_empty() {
+        bail!("no document found, so nothing was checked");
+    }
+    Ok(documents)
+}
+
+/// The lines outside of fenced code.
+pub(crate) fn prose(text: &str) -> impl Iterator<Item = &str> {
+    lines(text).filter_map(|(line, code)| (!code).then_some(line))
+}
+
+/// The lines of fenced code, whose fences are left out.
+pub(crate) fn code(text: &str) -> impl Iterator<Item = &str> {
+    lines(text).filter_map(|(line, code)| code.then_some(line))
+}
+
+/// Each line with whether it is code; the fences themselves are neither.
+fn lines(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let mut fenced = false;
+    text.lines().filter_map(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fence).then_some((line, fenced))
+    })
+}
