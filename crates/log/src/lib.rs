@@ -2,7 +2,9 @@
 //!
 //! The log is the only truth: state is a fold over its records. A [`Log`] holds streams of records that it does not
 //! look into; each stream is numbered densely (1, 2, 3 …), each append names the version it expects, and of two
-//! writers one gets a conflict. [`MemoryLog`] lives as long as the process.
+//! writers one gets a conflict. [`MemoryLog`] lives as long as the process. [`SessionStream`] puts the records of one
+//! conversation on top: it holds the session's lock, folds what is there, ends the turn that a crash left open, and
+//! appends.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -26,6 +28,7 @@ mod log;
 mod memory;
 mod names;
 mod process;
+pub mod session;
 
 pub use error::{AppendError, LogError, LogErrorKind};
 pub use future::LogFuture;
@@ -33,3 +36,6 @@ pub use lock::{LockAttempt, StreamLock};
 pub use log::{Log, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
+pub use session::{
+    SessionError, SessionStream, SessionSummary, list_sessions, read_session, remove_session,
+};

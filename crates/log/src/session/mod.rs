@@ -1,0 +1,31 @@
+//! One conversation on a log: its records, its lock, its recovery.
+
+mod codec;
+mod error;
+mod list;
+mod stream;
+
+pub use codec::{DecodeError, decode, encode};
+pub use error::SessionError;
+pub use list::{SessionSummary, list_sessions, read_session, remove_session};
+pub use stream::SessionStream;
+
+use allstop_core::SessionId;
+
+use crate::StreamName;
+
+/// What the names of the streams of sessions start with.
+pub const STREAM_PREFIX: &str = "session/";
+
+/// The stream of a session.
+pub fn stream_of(id: &SessionId) -> StreamName {
+    StreamName::new(format!("{STREAM_PREFIX}{id}"))
+}
+
+/// The session of a stream, if it is one's.
+pub fn session_of(stream: &StreamName) -> Option<SessionId> {
+    stream
+        .as_str()
+        .strip_prefix(STREAM_PREFIX)
+        .map(SessionId::from)
+}

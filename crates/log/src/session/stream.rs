@@ -1,0 +1,226 @@
+//! The one writer of a session.
+//!
+//! Invariants:
+//! 1. Who has a [`SessionStream`] holds the session's lock, so recovery never touches a turn that somebody runs.
+//! 2. The state is the fold of what is in the log, and of nothing else: a record is applied when it is durable.
+//! 3. Records are checked against the state before they are written: the log never holds one that cannot follow.
+//! 4. An append that was dropped or whose answer was lost is settled before the next one, under its first id.
+
+use std::sync::Arc;
+
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::SessionState;
+use allstop_core::{SessionId, Timestamp};
+use bytes::BytesMut;
+
+use super::error::SessionError;
+use super::list::fold;
+use super::{codec, stream_of};
+use crate::{
+    AppendError, AppendId, AppendIds, LockAttempt, Log, RecordBytes, StreamLock, StreamName,
+    Version,
+};
+
+/// How often an append whose answer was lost is repeated before the caller is told: once for the store's hiccup, and
+/// twice more for a store that is coming back. A store that stays silent is the caller's to wait for, not ours.
+const SETTLE_TRIES_MAX: u32 = 3;
+
+/// One session, open for writing under its lock.
+#[derive(Debug)]
+#[must_use = "dropping it gives the session's lock back"]
+pub struct SessionStream {
+    log: Arc<dyn Log>,
+    id: SessionId,
+    stream: StreamName,
+    lock: StreamLock,
+    version: Version,
+    state: SessionState,
+    ids: AppendIds,
+    buffer: BytesMut,
+    unsettled: Option<Unsettled>,
+    recovered: Vec<SessionRecord>,
+}
+
+/// An append that has been asked for and not answered.
+#[derive(Debug)]
+struct Unsettled {
+    id: AppendId,
+    encoded: Vec<RecordBytes>,
+    records: Vec<SessionRecord>,
+}
+
+impl SessionStream {
+    /// Makes a session and takes its lock. `folder` is where it works.
+    ///
+    /// **Cancel safety**: dropping it may leave a session without a turn, which [`SessionStream::resume`] opens.
+    ///
+    /// # Errors
+    /// [`SessionError::Exists`], [`SessionError::InUse`], or a failure of the store.
+    pub async fn create(
+        log: Arc<dyn Log>,
+        id: SessionId,
+        at: Timestamp,
+        folder: impl Into<Arc<str>>,
+    ) -> Result<Self, SessionError> {
+        let mut session = Self::lock(log, id.clone()).await?;
+        if session.version != Version(0) {
+            return Err(SessionError::Exists(id));
+        }
+        let folder = folder.into();
+        session
+            .append(vec![SessionRecord::SessionOpened {
+                session_id: id,
+                at,
+                folder,
+            }])
+            .await?;
+        Ok(session)
+    }
+
+    /// Opens a session that is there and takes its lock. A turn that a crash left open is ended, as of `at`.
+    ///
+    /// **Cancel safety**: dropping it leaves the session as it was, or recovered.
+    ///
+    /// # Errors
+    /// [`SessionError::NotFound`], [`SessionError::InUse`], a session that cannot be read, or a failure of the store.
+    pub async fn resume(
+        log: Arc<dyn Log>,
+        id: SessionId,
+        at: Timestamp,
+    ) -> Result<Self, SessionError> {
+        let mut session = Self::lock(log, id.clone()).await?;
+        if session.version == Version(0) {
+            return Err(SessionError::NotFound(id));
+        }
+        session.recovered = session.state.recovery_records(at);
+        if !session.recovered.is_empty() {
+            session.append(session.recovered.clone()).await?;
+        }
+        Ok(session)
+    }
+
+    async fn lock(log: Arc<dyn Log>, id: SessionId) -> Result<Self, SessionError> {
+        let stream = stream_of(&id);
+        let lock = match log.try_lock(&stream).await? {
+            LockAttempt::Locked(lock) => lock,
+            LockAttempt::HeldBy(owner) => return Err(SessionError::InUse { id, owner }),
+        };
+        // Read under the lock, so that nothing is appended between the fold and the recovery.
+        let (state, version) = fold(&*log, &id).await?;
+        Ok(Self {
+            log,
+            id,
+            stream,
+            lock,
+            version,
+            state,
+            ids: AppendIds::new(),
+            buffer: BytesMut::new(),
+            unsettled: None,
+            recovered: Vec::new(),
+        })
+    }
+
+    /// Appends records as one, all or nothing, and applies them to the state when they are durable.
+    ///
+    /// **Cancel safety**: a dropped append may have happened. The state then does not show it until the next append,
+    /// or [`SessionStream::settle`], has finished it; it is never lost halfway and never written twice.
+    ///
+    /// # Errors
+    /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] when another writer has appended;
+    /// [`SessionError::Indeterminate`]; or a failure of the store.
+    pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
+        self.settle().await?;
+        self.state.check(&records)?;
+        let encoded = records
+            .iter()
+            .map(|r| codec::encode(r, &mut self.buffer))
+            .collect();
+        self.unsettled = Some(Unsettled {
+            id: self.ids.next_id(),
+            encoded,
+            records,
+        });
+        self.settle().await
+    }
+
+    /// Finishes an append that was dropped, or whose answer was lost. Does nothing if there is none.
+    ///
+    /// **Cancel safety**: as for [`SessionStream::append`].
+    ///
+    /// # Errors
+    /// As for [`SessionStream::append`].
+    pub async fn settle(&mut self) -> Result<(), SessionError> {
+        for _ in 0..SETTLE_TRIES_MAX {
+            let Some(Unsettled { id, encoded, .. }) = &self.unsettled else {
+                return Ok(());
+            };
+            let answer = self
+                .log
+                .append(&self.stream, self.version, *id, encoded.clone())
+                .await;
+            match answer {
+                Ok(version) => return self.publish(version),
+                Err(AppendError::Indeterminate) => {}
+                Err(AppendError::Conflict { actual }) => {
+                    self.unsettled = None;
+                    return Err(SessionError::Fenced { actual });
+                }
+                Err(AppendError::Log(error)) => {
+                    self.unsettled = None;
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(SessionError::Indeterminate)
+    }
+
+    fn publish(&mut self, version: Version) -> Result<(), SessionError> {
+        self.version = version;
+        for record in self
+            .unsettled
+            .take()
+            .into_iter()
+            .flat_map(|done| done.records)
+        {
+            self.state.apply(&record)?;
+        }
+        Ok(())
+    }
+
+    /// What the records say.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// Which session it is.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The number of its last record.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The log that it is in.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.log
+    }
+
+    /// What recovery wrote when the session was resumed: the endings of what a crash left open. Empty after a clean
+    /// end.
+    pub fn recovered(&self) -> &[SessionRecord] {
+        &self.recovered
+    }
+
+    /// Deletes the session.
+    ///
+    /// **Cancel safety**: dropping it does not take the deletion back.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn delete(self) -> Result<(), SessionError> {
+        Ok(self.log.delete(self.lock).await?)
+    }
+}

@@ -1,0 +1,3 @@
+//! The log through its public face.
+
+mod session;

@@ -1,0 +1,413 @@
+//! One conversation on a log: opened once, recovered, fenced, removed.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
+use allstop_core::turn::SessionState;
+use allstop_core::{CauseKind, Message, StopReason, Timestamp, TurnNumber, Usage};
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
+    RecordBytes, SessionError, SessionStream, StreamLock, StreamName, Version, list_sessions,
+    read_session, remove_session,
+};
+use parking_lot::Mutex;
+
+/// Any moment: no test here looks at the clock.
+fn at() -> Timestamp {
+    Timestamp::from_unix_ms(0)
+}
+
+fn turn_started(turn: u32) -> SessionRecord {
+    SessionRecord::TurnStarted {
+        turn: TurnNumber(turn),
+        at: at(),
+        input: "hello".into(),
+        owner: None,
+    }
+}
+
+fn model_call_started(turn: u32) -> SessionRecord {
+    SessionRecord::CallStarted {
+        turn: TurnNumber(turn),
+        at: at(),
+        call: StartedCall {
+            id: "step_1".into(),
+            name: "scripted".into(),
+            kind: StartedCallKind::Model { reserved_tokens: 0 },
+        },
+    }
+}
+
+fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
+    let answer = Message::Assistant {
+        text: "hi".into(),
+        tool_calls: vec![],
+    };
+    vec![
+        SessionRecord::CallFinished {
+            turn: TurnNumber(turn),
+            id: "step_1".into(),
+            outcome: CallOutcome::Succeeded,
+            usage: Some(Usage {
+                input_tokens: 3,
+                output_tokens: 1,
+                estimated: false,
+            }),
+        },
+        SessionRecord::TurnCommitted {
+            turn: TurnNumber(turn),
+            at: at(),
+            messages: vec![Arc::new(Message::user("hello")), Arc::new(answer)],
+            usage: Usage {
+                input_tokens: 3,
+                output_tokens: 1,
+                estimated: false,
+            },
+        },
+    ]
+}
+
+fn memory() -> Arc<dyn Log> {
+    Arc::new(MemoryLog::new())
+}
+
+async fn run_turn(session: &mut SessionStream, turn: u32) {
+    session.append(vec![turn_started(turn)]).await.unwrap();
+    session
+        .append(vec![model_call_started(turn)])
+        .await
+        .unwrap();
+    session.append(answered_and_committed(turn)).await.unwrap();
+}
+
+async fn stored(log: &dyn Log, id: &str) -> Vec<SessionRecord> {
+    let records = log
+        .read(&stream_of(&id.into()), Version(1), 1_000)
+        .await
+        .unwrap();
+    records
+        .iter()
+        .map(|(_, bytes)| decode(bytes).unwrap().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn the_state_is_the_fold_of_what_is_stored() {
+    let log = memory();
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    run_turn(&mut session, 1).await;
+    run_turn(&mut session, 2).await;
+    assert_eq!(session.version(), Version(9));
+    assert_eq!(session.state().conversation().messages.len(), 4);
+    assert_eq!(
+        *session.state(),
+        SessionState::fold(&stored(&*log, "s").await).unwrap()
+    );
+
+    drop(session);
+    let again = SessionStream::resume(log.clone(), "s".into(), at())
+        .await
+        .unwrap();
+    assert_eq!(again.recovered(), []);
+    assert_eq!(
+        *again.state(),
+        SessionState::fold(&stored(&*log, "s").await).unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_turn_that_a_crash_left_open_is_ended_when_the_session_is_resumed() {
+    let log = memory();
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    run_turn(&mut session, 1).await;
+    let committed = session.state().conversation().clone();
+    session
+        .append(vec![turn_started(2), model_call_started(2)])
+        .await
+        .unwrap();
+    drop(session);
+
+    let mut session = SessionStream::resume(log.clone(), "s".into(), at())
+        .await
+        .unwrap();
+    assert_eq!(session.recovered().len(), 2);
+    assert!(session.state().open_turn().is_none());
+    assert_eq!(*session.state().conversation(), committed);
+    let last = session.state().turns().last().unwrap();
+    assert_eq!(last.unknown_calls.len(), 1);
+    let ending = last.ending.as_ref().unwrap();
+    assert_eq!(ending.reason, StopReason::Error);
+    assert_eq!(ending.cause.as_ref().unwrap().kind, CauseKind::Failure);
+    run_turn(&mut session, 3).await;
+    drop(session);
+
+    let session = SessionStream::resume(log, "s".into(), at()).await.unwrap();
+    assert_eq!(session.recovered(), [], "recovery is written once");
+}
+
+#[tokio::test]
+async fn a_session_is_opened_by_one_at_a_time() {
+    let log = memory();
+    let session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    let second = SessionStream::resume(log.clone(), "s".into(), at()).await;
+    assert!(
+        matches!(second, Err(SessionError::InUse { owner: Some(o), .. }) if o.pid == std::process::id())
+    );
+    assert!(matches!(
+        remove_session(&*log, &"s".into()).await,
+        Err(SessionError::InUse { .. })
+    ));
+    drop(session);
+    assert!(
+        SessionStream::resume(log.clone(), "s".into(), at())
+            .await
+            .is_ok()
+    );
+    let again = SessionStream::create(log.clone(), "s".into(), at(), "/work").await;
+    assert!(matches!(again, Err(SessionError::Exists(_))));
+    let unknown = SessionStream::resume(log.clone(), "t".into(), at()).await;
+    assert!(matches!(unknown, Err(SessionError::NotFound(_))));
+    assert!(
+        log.list("")
+            .await
+            .unwrap()
+            .iter()
+            .all(|(name, _)| name.as_str() == "session/s")
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_follow_is_not_written() {
+    let log = memory();
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    session.append(vec![turn_started(1)]).await.unwrap();
+    let (before, version) = (session.state().clone(), session.version());
+    // The first could stand, the second not: neither is written.
+    let refused = session
+        .append(vec![model_call_started(1), turn_started(2)])
+        .await;
+    assert!(matches!(refused, Err(SessionError::Illegal(_))));
+    assert_eq!((session.state(), session.version()), (&before, version));
+    assert_eq!(stored(&*log, "s").await.len(), 2);
+    session.append(vec![model_call_started(1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_writer_fences_this_one_off() {
+    let log = memory();
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    log.append(
+        &stream_of(&"s".into()),
+        Version(1),
+        AppendId(9),
+        vec!["{}".into()],
+    )
+    .await
+    .unwrap();
+    let before = session.state().clone();
+    for _ in 0..2 {
+        let refused = session.append(vec![turn_started(1)]).await;
+        assert!(matches!(
+            refused,
+            Err(SessionError::Fenced { actual: Version(2) })
+        ));
+    }
+    assert_eq!(*session.state(), before);
+}
+
+#[tokio::test]
+async fn sessions_are_listed_read_and_removed_from_outside() {
+    let log = memory();
+    let mut used = SessionStream::create(log.clone(), "b".into(), at(), "/work")
+        .await
+        .unwrap();
+    run_turn(&mut used, 1).await;
+    used.append(vec![turn_started(2)]).await.unwrap();
+    drop(
+        SessionStream::create(log.clone(), "a".into(), at(), "/work")
+            .await
+            .unwrap(),
+    );
+    log.append(
+        &stream_of(&"c".into()),
+        Version(0),
+        AppendId(9),
+        vec!["{}".into()],
+    )
+    .await
+    .unwrap();
+
+    let listed = list_sessions(&*log).await.unwrap();
+    let ids: Vec<_> = listed.iter().map(|s| s.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b", "c"]);
+    assert!(listed[0].owner.is_none() && listed[0].turns == 0 && listed[0].problem.is_none());
+    assert!(listed[1].owner.is_some() && listed[1].turns == 2 && listed[1].turn_open);
+    assert_eq!(listed[1].last_stop_reason, Some(StopReason::Completed));
+    assert!(matches!(
+        listed[2].problem,
+        Some(SessionError::Unreadable {
+            version: Version(1),
+            ..
+        })
+    ));
+
+    let (state, owner) = read_session(&*log, &"b".into()).await.unwrap();
+    assert_eq!((&state, owner.is_some()), (used.state(), true));
+    remove_session(&*log, &"a".into()).await.unwrap();
+    assert!(matches!(
+        read_session(&*log, &"a".into()).await,
+        Err(SessionError::NotFound(_))
+    ));
+    assert!(matches!(
+        remove_session(&*log, &"a".into()).await,
+        Err(SessionError::NotFound(_))
+    ));
+    used.delete().await.unwrap();
+    assert_eq!(list_sessions(&*log).await.unwrap().len(), 1);
+}
+
+/// A log whose appends go wrong as told, over one in memory.
+#[derive(Debug, Default)]
+struct Unsteady {
+    log: MemoryLog,
+    faults: Mutex<Vec<Fault>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    WrittenButAnswerLost,
+    NotWrittenAndAnswerLost,
+    WrittenAndNeverAnswers,
+    Full,
+}
+
+impl Log for Unsteady {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let fault = self.faults.lock().pop();
+        if matches!(fault, Some(Fault::NotWrittenAndAnswerLost)) {
+            return LogFuture::ready(Err(AppendError::Indeterminate));
+        }
+        if matches!(fault, Some(Fault::Full)) {
+            return LogFuture::ready(Err(LogError::new(LogErrorKind::Full, "disk").into()));
+        }
+        let answer = self.log.append(stream, expected, id, records);
+        match fault {
+            Some(Fault::WrittenButAnswerLost) => LogFuture::ready(Err(AppendError::Indeterminate)),
+            Some(_) => LogFuture::waiting(std::future::pending()),
+            None => answer,
+        }
+    }
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.log.read(stream, from, limit)
+    }
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.log.tail(stream, from, limit)
+    }
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.log.list(prefix)
+    }
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        self.log.try_lock(stream)
+    }
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<allstop_core::process::ProcessIdentity>, LogError>> {
+        self.log.lock_owner(stream)
+    }
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        self.log.delete(lock)
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_and_nothing_is_written_twice() {
+    for faults in [
+        vec![Fault::WrittenButAnswerLost],
+        vec![Fault::NotWrittenAndAnswerLost],
+        vec![Fault::WrittenButAnswerLost, Fault::NotWrittenAndAnswerLost],
+    ] {
+        let log = Arc::new(Unsteady::default());
+        let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+            .await
+            .unwrap();
+        *log.faults.lock() = faults;
+        run_turn(&mut session, 1).await;
+        assert_eq!(stored(&*log, "s").await.len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_stays_silent_is_reported_and_settled_by_the_next_append() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    *log.faults.lock() = vec![Fault::WrittenButAnswerLost; 3];
+    let silent = session.append(vec![turn_started(1)]).await;
+    assert!(matches!(silent, Err(SessionError::Indeterminate)));
+    assert!(
+        session.state().open_turn().is_none(),
+        "what is not known is not shown"
+    );
+    session.append(vec![model_call_started(1)]).await.unwrap();
+    assert_eq!(stored(&*log, "s").await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_dropped_append_is_settled_by_the_next() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    *log.faults.lock() = vec![Fault::WrittenAndNeverAnswers];
+    {
+        let mut append = Box::pin(session.append(vec![turn_started(1)]));
+        assert!(matches!(futures::poll!(&mut append), Poll::Pending));
+    }
+    session.settle().await.unwrap();
+    assert!(session.state().open_turn().is_some());
+    assert_eq!(stored(&*log, "s").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_full_store_leaves_the_state_as_it_was_and_the_session_usable() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    let before = session.state().clone();
+    *log.faults.lock() = vec![Fault::Full];
+    let full = session.append(vec![turn_started(1)]).await;
+    assert!(matches!(full, Err(SessionError::Log(e)) if e.kind() == LogErrorKind::Full));
+    assert_eq!(*session.state(), before);
+    run_turn(&mut session, 1).await;
+}
