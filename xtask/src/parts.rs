@@ -77,7 +77,7 @@ impl Part {
             &format!("fetch {}", self.name),
             python()
                 .args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"])
-                .args(["--root-user-action=ignore", "--no-deps", "--only-binary=:all:", "--require-hashes"])
+                .args(["--no-deps", "--only-binary=:all:", "--require-hashes"])
                 .arg("--requirement")
                 .arg(&requirements_file)
                 .arg("--target")
@@ -115,6 +115,8 @@ fn python() -> Command {
     python
         .env_remove("PIP_TARGET")
         .env_remove("PIP_USER")
-        .env_remove("PIP_PREFIX");
+        .env_remove("PIP_PREFIX")
+        // Said as root about the system's packages, which stay untouched. Older versions of pip lack the flag.
+        .env("PIP_ROOT_USER_ACTION", "ignore");
     python
 }
