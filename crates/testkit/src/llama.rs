@@ -48,7 +48,9 @@ pub struct LlamaServer {
 #[derive(Debug, thiserror::Error)]
 pub enum LlamaError {
     /// The part was never fetched, or only for another build folder.
-    #[error("the llama part is missing (looked in {looked_in}): run `cargo xtask parts` and try again")]
+    #[error(
+        "the llama part is missing (looked in {looked_in}): run `cargo xtask parts` and try again"
+    )]
     Missing {
         /// The place where it would be.
         looked_in: String,
@@ -75,7 +77,10 @@ impl LlamaServer {
     pub fn start() -> Result<Self, LlamaError> {
         let site = installed_part()?;
         let child = Command::new("python3")
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/parts/llama_server.py"))
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/parts/llama_server.py"
+            ))
             .arg(site)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -86,7 +91,9 @@ impl LlamaServer {
         let mut said = String::new();
         if let Some(stdout) = server.child.stdout.take() {
             // An unreadable line parses no better than an empty one.
-            BufReader::new(stdout).read_line(&mut said).unwrap_or_default();
+            BufReader::new(stdout)
+                .read_line(&mut said)
+                .unwrap_or_default();
         }
         match said.trim().parse() {
             Ok(port) => server.port = port,
@@ -177,7 +184,8 @@ impl Drop for LlamaServer {
 
 /// The fields of a `stat` file after the process's name, which may itself hold blanks.
 fn fields_after_name(stat: &str) -> Vec<&str> {
-    stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
+    stat.rsplit_once(')')
+        .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
 }
 
 /// Finds `parts/llama` in the build folder that this program was built into.
@@ -191,7 +199,11 @@ fn installed_part() -> Result<PathBuf, LlamaError> {
         .map(|folder| folder.join("parts/llama"))
         .find(|site| site.join(".complete").is_file())
         .ok_or_else(|| LlamaError::Missing {
-            looked_in: program.parent().unwrap_or(Path::new("")).display().to_string(),
+            looked_in: program
+                .parent()
+                .unwrap_or(Path::new(""))
+                .display()
+                .to_string(),
         })
 }
 
@@ -240,15 +252,26 @@ mod tests {
             while streamed.matches("data: ").count() < 10 {
                 let len = connection.read(&mut chunk).expect("a chunk");
                 assert_ne!(len, 0, "the stream ended early: {streamed}");
-                streamed.push_str(&String::from_utf8_lossy(chunk.get(..len).expect("read that much")));
+                streamed.push_str(&String::from_utf8_lossy(
+                    chunk.get(..len).expect("read that much"),
+                ));
             }
-            let busy = server.idle_after(Duration::from_millis(200)).await.expect("look");
+            let busy = server
+                .idle_after(Duration::from_millis(200))
+                .await
+                .expect("look");
             assert_eq!(busy, None, "while it streams, it must not look idle");
 
             drop(connection);
-            let idle = server.idle_after(Duration::from_secs(2)).await.expect("look");
+            let idle = server
+                .idle_after(Duration::from_secs(2))
+                .await
+                .expect("look");
             let idle = idle.expect("idle within two seconds");
-            assert!(idle < Duration::from_millis(100), "idle only after {idle:?}");
+            assert!(
+                idle < Duration::from_millis(100),
+                "idle only after {idle:?}"
+            );
         }
 
         #[test]
