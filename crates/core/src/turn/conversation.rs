@@ -19,7 +19,12 @@ pub struct Conversation {
 impl Conversation {
     /// The conversation with one more turn. Its messages are moved if nobody else holds it, else their pointers are
     /// cloned.
-    pub(crate) fn with_turn(self: Arc<Self>, messages: &[Arc<Message>], usage: Usage) -> Arc<Self> {
+    pub(crate) fn with_turn<I>(self: Arc<Self>, messages: I, usage: Usage) -> Arc<Self>
+    where
+        I: IntoIterator<Item = Arc<Message>>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let messages = messages.into_iter();
         let mut next = Arc::try_unwrap(self).unwrap_or_else(|shared| {
             let mut all = Vec::with_capacity(shared.messages.len() + messages.len());
             all.extend_from_slice(&shared.messages);
@@ -29,7 +34,7 @@ impl Conversation {
                 usage: shared.usage,
             }
         });
-        next.messages.extend_from_slice(messages);
+        next.messages.extend(messages);
         next.turns = next.turns.saturating_add(1);
         next.usage += usage;
         Arc::new(next)

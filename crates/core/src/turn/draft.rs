@@ -5,15 +5,16 @@ use std::sync::Arc;
 use crate::cause::Cause;
 use crate::decision::{Decision, Verdict};
 use crate::ids::{CallId, TurnNumber};
-use crate::message::{Arguments, Effect, Message, ToolCall, ToolResult};
+use crate::message::Message;
 use crate::process::ProcessIdentity;
-use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
+use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
 use crate::turn::limits::{Refusal, TurnLimits};
+use crate::turn::model_call::RunningModel;
 use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
-use crate::turn::step::{OpenStep, make_ids_unique};
+use crate::turn::step::OpenStep;
 use crate::usage::Usage;
 
 /// With what a turn begins.
@@ -57,37 +58,9 @@ pub struct Draft {
     pub(super) step: Option<OpenStep>,
     /// What the answers in `messages` and `step` cost.
     pub(super) answered_usage: Usage,
-    limits: TurnLimits,
-    reservation: Option<Reservation>,
-}
-
-/// A step that may run: append the record, then call the model.
-#[derive(Debug)]
-pub struct StepStart {
-    /// The id of the model call: `step_2`.
-    pub id: CallId,
-    /// The number of the step: 1, 2, 3 …
-    pub step: u32,
-    /// The start of the model call.
-    pub record: SessionRecord,
-}
-
-/// A model call that has ended with an answer.
-#[derive(Debug)]
-pub struct ModelAnswer {
-    /// The end of the model call.
-    pub record: SessionRecord,
-    /// What follows.
-    pub next: Next,
-}
-
-/// What follows a model's answer.
-#[derive(Debug, PartialEq)]
-pub enum Next {
-    /// Nothing: it was the final answer, and the turn can commit.
-    Commit,
-    /// These calls, with ids that are unique in the turn; each needs its one result before the next step.
-    Calls(Vec<ToolCall>),
+    /// The model call that runs.
+    pub(super) running_model: Option<RunningModel>,
+    pub(super) limits: TurnLimits,
 }
 
 /// Why a step or a call did not start.
@@ -130,46 +103,9 @@ impl Draft {
             })],
             step: None,
             answered_usage: Usage::default(),
+            running_model: None,
             limits: limits.clone(),
-            reservation: None,
         })
-    }
-
-    /// Begins a step: checks the stop, then the limit of steps, then sets tokens aside for its model call.
-    ///
-    /// `model` names the model; `estimate_tokens` is what the call may cost, input and output together.
-    ///
-    /// # Errors
-    /// The refusal, or a bug: a call of the step before is open or has no result. Nothing is changed then.
-    pub fn begin_step(
-        &mut self,
-        model: &Arc<str>,
-        estimate_tokens: u64,
-        at: Timestamp,
-    ) -> Result<StepStart, DraftError> {
-        self.check_stop()?;
-        if let Some(call) = self.step.as_ref().and_then(|step| step.unanswered().next()) {
-            return Err(IllegalEvent::CallOpen(call.id.clone()).into());
-        }
-        if let Some(limit) = self.limits.steps_max
-            && self.state.steps() >= limit
-        {
-            return Err(Refusal::StepsMax { limit }.into());
-        }
-        let reservation = self.reserve(estimate_tokens)?;
-        let step = self.state.steps() + 1;
-        let id = CallId::from(format!("step_{step}"));
-        let kind = StartedCallKind::Model {
-            reserved_tokens: estimate_tokens,
-        };
-        let call = StartedCall {
-            id: id.clone(),
-            name: Arc::clone(model),
-            kind,
-        };
-        let record = self.start_call(call, at)?;
-        self.reservation = reservation;
-        Ok(StepStart { id, step, record })
     }
 
     /// What the model is to be sent: the base and the draft, by pointer. It has exactly one result for each tool call
@@ -179,127 +115,6 @@ impl Draft {
         all.extend_from_slice(&self.base.messages);
         all.extend_from_slice(&self.messages);
         all
-    }
-
-    /// Notes the tokens that the running model call has used so far, so that a budget does not get them back if the
-    /// draft is dropped.
-    pub fn meter(&mut self, tokens_so_far: u64) {
-        if let Some(reservation) = &mut self.reservation {
-            reservation.meter(tokens_so_far);
-        }
-    }
-
-    /// Takes a model's complete answer.
-    ///
-    /// # Errors
-    /// If no model call is open, as after an [`Draft::abandon_model`].
-    pub fn finish_model(
-        &mut self,
-        text: impl Into<Arc<str>>,
-        mut tool_calls: Vec<ToolCall>,
-        usage: Usage,
-    ) -> Result<ModelAnswer, IllegalEvent> {
-        let record = self.end_model(CallOutcome::Succeeded, usage)?;
-        self.answered_usage += usage;
-        let text = text.into();
-        if tool_calls.is_empty() {
-            let answer = Message::Assistant { text, tool_calls };
-            self.messages.push(Arc::new(answer));
-            return Ok(ModelAnswer {
-                record,
-                next: Next::Commit,
-            });
-        }
-        make_ids_unique(&mut tool_calls, |id| self.state.has_started(id));
-        self.step = Some(OpenStep::new(text, tool_calls.clone()));
-        Ok(ModelAnswer {
-            record,
-            next: Next::Calls(tool_calls),
-        })
-    }
-
-    /// Ends a model call that gave no complete answer: failed, stopped, or out of time. What it had streamed is
-    /// dropped, a half-streamed tool call too; what it used is metered.
-    ///
-    /// # Errors
-    /// If no model call is open.
-    pub fn abandon_model(
-        &mut self,
-        outcome: CallOutcome,
-        usage: Usage,
-    ) -> Result<SessionRecord, IllegalEvent> {
-        let outcome = match outcome {
-            // An answer that was dropped has not succeeded.
-            CallOutcome::Succeeded => CallOutcome::Stopped,
-            other => other,
-        };
-        self.end_model(outcome, usage)
-    }
-
-    /// Begins a tool call that the model asked for: append the record, then run the tool.
-    ///
-    /// # Errors
-    /// The refusal, or a bug: a call that awaits no result, or whose arguments are malformed
-    /// ([`Draft::reject_call`] answers those).
-    pub fn begin_call(
-        &mut self,
-        id: &CallId,
-        effect: Effect,
-        at: Timestamp,
-    ) -> Result<SessionRecord, DraftError> {
-        self.check_stop()?;
-        let call = self.asked(id)?.1;
-        if matches!(call.arguments, Arguments::Malformed(_)) {
-            return Err(IllegalEvent::MalformedArguments(id.clone()).into());
-        }
-        let call = started_tool(call, effect);
-        let reservation = self.reserve(0)?;
-        let record = self.start_call(call, at)?;
-        if let Some(reservation) = reservation {
-            reservation.settle(Usage::default());
-        }
-        Ok(record)
-    }
-
-    /// Takes the result of a call that ran.
-    ///
-    /// # Errors
-    /// If the call is not open: never begun, or ended before.
-    pub fn finish_call(
-        &mut self,
-        result: ToolResult,
-        outcome: CallOutcome,
-    ) -> Result<SessionRecord, IllegalEvent> {
-        let at = self.asked(&result.call_id)?.0;
-        let record = self.end_call(result.call_id.clone(), outcome, None)?;
-        self.answer(at, result);
-        Ok(record)
-    }
-
-    /// Answers a call that a policy, a person or a hook denied: it does not run. The records belong into one append.
-    ///
-    /// # Errors
-    /// If the call awaits no result.
-    pub fn deny_call(
-        &mut self,
-        id: &CallId,
-        content: impl Into<Arc<str>>,
-        at: Timestamp,
-    ) -> Result<[SessionRecord; 2], IllegalEvent> {
-        self.answer_unrun(id, content.into(), CallOutcome::Denied, at)
-    }
-
-    /// Answers a call that cannot run: no such tool, malformed arguments, a loop. The records belong into one append.
-    ///
-    /// # Errors
-    /// If the call awaits no result.
-    pub fn reject_call(
-        &mut self,
-        id: &CallId,
-        content: impl Into<Arc<str>>,
-        at: Timestamp,
-    ) -> Result<[SessionRecord; 2], IllegalEvent> {
-        self.answer_unrun(id, content.into(), CallOutcome::Failed, at)
     }
 
     /// Where the turn is: steps, open calls, metered usage.
@@ -317,59 +132,21 @@ impl Draft {
         self.decision.stopped_by()
     }
 
-    fn answer_unrun(
-        &mut self,
-        id: &CallId,
-        content: Arc<str>,
-        outcome: CallOutcome,
-        at: Timestamp,
-    ) -> Result<[SessionRecord; 2], IllegalEvent> {
-        let (place, call) = self.asked(id)?;
-        // It never runs, so nobody needs to know what repeating it would do.
-        let call = started_tool(call, Effect::default());
-        let started = self.start_call(call, at)?;
-        let finished = self.end_call(id.clone(), outcome, None)?;
-        let result = ToolResult {
-            call_id: id.clone(),
-            content,
-            is_error: true,
-        };
-        self.answer(place, result);
-        Ok([started, finished])
-    }
-
-    fn asked(&self, id: &CallId) -> Result<(usize, &ToolCall), IllegalEvent> {
-        match &self.step {
-            Some(step) => step.awaiting(id),
-            None => Err(IllegalEvent::NotAsked(id.clone())),
-        }
-    }
-
-    fn answer(&mut self, at: usize, result: ToolResult) {
-        let Some(step) = &mut self.step else { return };
-        step.answer(at, result);
-        if step.is_complete()
-            && let Some(step) = self.step.take()
-        {
-            step.into_messages(&mut self.messages, |_| unreachable!("the step is complete"));
-        }
-    }
-
-    fn check_stop(&self) -> Result<(), Refusal> {
+    pub(super) fn check_stop(&self) -> Result<(), Refusal> {
         match self.decision.stopped_by() {
             Some(cause) => Err(Refusal::Stopped(cause.clone())),
             None => Ok(()),
         }
     }
 
-    fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, Refusal> {
+    pub(super) fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, Refusal> {
         Ok(match &self.limits.budget {
             Some(budget) => Some(budget.reserve(tokens)?),
             None => None,
         })
     }
 
-    fn start_call(
+    pub(super) fn start_call(
         &mut self,
         call: StartedCall,
         at: Timestamp,
@@ -395,29 +172,8 @@ impl Draft {
         })
     }
 
-    fn end_model(
-        &mut self,
-        outcome: CallOutcome,
-        usage: Usage,
-    ) -> Result<SessionRecord, IllegalEvent> {
-        let open = self.state.open_calls().first();
-        let id = match open {
-            Some(StartedCall {
-                id,
-                kind: StartedCallKind::Model { .. },
-                ..
-            }) => id.clone(),
-            _ => return Err(IllegalEvent::NoModelCall),
-        };
-        let record = self.end_call(id, outcome, Some(usage))?;
-        if let Some(reservation) = self.reservation.take() {
-            reservation.settle(usage);
-        }
-        Ok(record)
-    }
-
     /// Every record passes here, and so through the transition function, before anybody sees it.
-    fn take(&mut self, record: SessionRecord) -> Result<SessionRecord, IllegalEvent> {
+    pub(super) fn take(&mut self, record: SessionRecord) -> Result<SessionRecord, IllegalEvent> {
         if let Some((_, event)) = TurnEvent::of(&record) {
             self.state.apply(event)?;
         }
@@ -442,16 +198,4 @@ fn check_entry(
         budget.check_left()?;
     }
     Ok(())
-}
-
-fn started_tool(call: &ToolCall, effect: Effect) -> StartedCall {
-    let kind = StartedCallKind::Tool {
-        arguments: call.arguments.clone(),
-        effect,
-    };
-    StartedCall {
-        id: call.id.clone(),
-        name: Arc::clone(&call.name),
-        kind,
-    }
 }

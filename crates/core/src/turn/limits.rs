@@ -7,6 +7,7 @@ use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::turn::budget::{Budget, BudgetExceeded};
 use crate::turn::draft::TurnStart;
+use crate::turn::stop::{reason_of, rolled_back};
 
 /// The limits of a turn. `None` is no limit.
 #[derive(Debug, Clone, Default)]
@@ -46,8 +47,7 @@ impl Refusal {
     /// The stop reason of a turn that ends for it.
     pub fn reason(&self) -> StopReason {
         match self {
-            // The successor's ending is what counts after a lost lease; here the turn could not go on.
-            Self::Stopped(cause) => cause.kind.stop_reason().unwrap_or(StopReason::Error),
+            Self::Stopped(cause) => reason_of(cause),
             Self::TurnsMax { .. } => StopReason::MaxTurnsReached,
             Self::StepsMax { .. } => StopReason::MaxStepsReached,
             Self::Budget(_) => StopReason::MaxBudgetReached,
@@ -69,15 +69,9 @@ impl Refusal {
         if cause.kind == CauseKind::LeaseLost {
             return Vec::new();
         }
-        let stopped = SessionRecord::TurnStopped {
-            turn: start.turn,
-            at: start.at,
-            reason: self.reason(),
-            cause,
-            receipt: None,
-            kept: Vec::new(),
-            usage: crate::usage::Usage::default(),
-        };
-        vec![start.record(), stopped]
+        vec![
+            start.record(),
+            rolled_back(start.turn, start.at, self.reason(), cause),
+        ]
     }
 }

@@ -14,22 +14,30 @@
 //! No clock is read here and nothing is awaited: moments come in as parameters.
 
 mod budget;
+mod commit;
 mod conversation;
 mod draft;
-mod ending;
+mod illegal_record;
 mod limits;
 mod loop_detector;
+mod model_call;
+mod recovery;
 mod session_state;
 mod state;
 mod step;
+mod stop;
 mod summary;
+mod tool_call;
 
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
+pub use commit::{Commit, NotCommitted, NotCommittedWhy};
 pub use conversation::Conversation;
-pub use draft::{Draft, DraftError, ModelAnswer, Next, StepStart, TurnStart};
-pub use ending::{Commit, NotCommitted, NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
+pub use draft::{Draft, DraftError, TurnStart};
+pub use illegal_record::IllegalRecord;
 pub use limits::{Refusal, TurnLimits};
 pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};
-pub use session_state::{IllegalRecord, SessionState};
+pub use model_call::{ModelAnswer, Next, StepStart};
+pub use session_state::SessionState;
 pub use state::{Ending, IllegalEvent, TurnEvent, TurnState};
+pub use stop::{StopPolicy, StoppedTurn, TurnStop};
 pub use summary::{BackgroundWork, TurnEnding, TurnSummary};

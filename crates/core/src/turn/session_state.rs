@@ -1,15 +1,15 @@
-//! A session's state: a fold over the records of its log, and the records that a crash left out.
+//! A session's state: a fold over the records of its log.
 
 use std::sync::Arc;
 
-use crate::cause::{Cause, CauseKind};
 use crate::ids::{BackgroundId, SessionId, TurnNumber};
-use crate::message::{InvalidHistory, Message, check_history};
-use crate::record::{CallOutcome, SessionRecord};
+use crate::message::{Message, check_history};
+use crate::record::{Attachment, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
-use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
+use crate::turn::illegal_record::IllegalRecord;
+use crate::turn::state::{TurnEvent, TurnState};
 use crate::turn::summary::{BackgroundWork, TurnEnding, TurnSummary, excerpt};
 use crate::usage::Usage;
 
@@ -30,58 +30,6 @@ struct Opened {
     session_id: SessionId,
     at: Timestamp,
     folder: Arc<str>,
-}
-
-/// A record that cannot stand where it is. The state is as it was before.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IllegalRecord {
-    /// The first record is not the opening.
-    #[error("the session was not opened")]
-    NotOpened,
-    /// A second opening.
-    #[error("the session was opened before")]
-    OpenedTwice,
-    /// A turn that starts while another has no ending.
-    #[error("turn {turn} started while turn {open} had no ending")]
-    TurnStillOpen {
-        /// The one that starts.
-        turn: TurnNumber,
-        /// The one without an ending.
-        open: TurnNumber,
-    },
-    /// A turn with a number that is not the next.
-    #[error("turn {turn} started where {expected} is next")]
-    NotTheNextTurn {
-        /// Its number.
-        turn: TurnNumber,
-        /// The next one.
-        expected: TurnNumber,
-    },
-    /// Something of a turn that is not under way.
-    #[error("turn {0} is not under way")]
-    TurnNotOpen(TurnNumber),
-    /// Something that cannot happen where the turn is.
-    #[error("turn {turn}: {source}")]
-    Turn {
-        /// The turn.
-        turn: TurnNumber,
-        /// What.
-        source: IllegalEvent,
-    },
-    /// Messages that no provider would take.
-    #[error("turn {turn} adds an invalid history: {source}")]
-    History {
-        /// The turn.
-        turn: TurnNumber,
-        /// Which.
-        source: InvalidHistory,
-    },
-    /// Background work with an id that was used before.
-    #[error("the background work {0} was started before")]
-    BackgroundStartedTwice(BackgroundId),
-    /// Something of background work that does not run.
-    #[error("the background work {0} does not run")]
-    BackgroundNotRunning(BackgroundId),
 }
 
 impl SessionState {
@@ -210,13 +158,11 @@ impl SessionState {
         if open.number() != turn {
             return Err(IllegalRecord::TurnNotOpen(turn));
         }
-        let metered_before = open.metered();
         open.apply(event)
             .map_err(|source| IllegalRecord::Turn { turn, source })?;
-        if open.metered() != metered_before
-            && let TurnEvent::CallFinished {
-                usage: Some(usage), ..
-            } = event
+        if let TurnEvent::CallFinished {
+            usage: Some(usage), ..
+        } = event
         {
             self.metered += usage;
         }
@@ -230,7 +176,7 @@ impl SessionState {
             self.open = None;
             if !messages.is_empty() {
                 let before = std::mem::take(&mut self.conversation);
-                self.conversation = before.with_turn(messages, usage);
+                self.conversation = before.with_turn(messages.iter().cloned(), usage);
             }
         }
         Ok(())
@@ -293,7 +239,7 @@ impl SessionState {
                 });
             }
             SessionRecord::BackgroundDetached { id } => {
-                self.running(id)?.attachment = crate::record::Attachment::Detached;
+                self.running(id)?.attachment = Attachment::Detached;
             }
             SessionRecord::BackgroundEnded {
                 id,
@@ -317,34 +263,6 @@ impl SessionState {
             .iter_mut()
             .find(|work| work.id == *id && work.ended.is_none());
         found.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
-    }
-
-    /// The records that a crash left out: the ends of the calls that were open, which nobody knows, and the ending of
-    /// the turn. Empty if the last turn has its ending. A crash always rolls back.
-    pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
-        let Some(open) = &self.open else {
-            return Vec::new();
-        };
-        let turn = open.number();
-        let ends = open
-            .open_calls()
-            .iter()
-            .map(|call| SessionRecord::CallFinished {
-                turn,
-                id: call.id.clone(),
-                outcome: CallOutcome::Unknown,
-                usage: None,
-            });
-        let ending = SessionRecord::TurnStopped {
-            turn,
-            at,
-            reason: StopReason::Error,
-            cause: Cause::new(CauseKind::Failure).detail("crash"),
-            receipt: None,
-            kept: Vec::new(),
-            usage: Usage::default(),
-        };
-        ends.chain([ending]).collect()
     }
 
     /// The session's id; `None` before its first record.

@@ -255,6 +255,12 @@ impl TurnState {
         &self.open
     }
 
+    /// The id of the model call that runs, if one does.
+    pub(super) fn open_model_call(&self) -> Option<&CallId> {
+        let first = self.open.first()?;
+        matches!(first.kind, StartedCallKind::Model { .. }).then_some(&first.id)
+    }
+
     /// The calls of which it is not known what they did.
     pub fn unknown_calls(&self) -> &[StartedCall] {
         &self.unknown

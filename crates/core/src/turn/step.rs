@@ -1,6 +1,5 @@
 //! A step whose model has answered with tool calls: it joins the draft when each of them has its result.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::ids::CallId;
@@ -78,21 +77,19 @@ impl OpenStep {
 }
 
 /// Makes the ids of a model's calls unique: some providers send none, the same one twice in a message, or the same
-/// ones in each step. An id that is new stays as it is.
-pub(super) fn make_ids_unique(calls: &mut [ToolCall], mut is_taken: impl FnMut(&CallId) -> bool) {
-    let mut seen: HashSet<CallId> = HashSet::with_capacity(calls.len());
-    for call in calls {
-        let mut suffix = 1;
-        let original = if call.id.as_str().is_empty() {
-            CallId::from("call")
-        } else {
-            call.id.clone()
-        };
-        call.id = original.clone();
-        while seen.contains(&call.id) || is_taken(&call.id) {
-            suffix += 1;
-            call.id = CallId::from(format!("{original}_{suffix}"));
+/// ones in each step. An id that is new stays as it is; another becomes `call_N`, with the first free N from `from`.
+pub(super) fn make_ids_unique(
+    calls: &mut [ToolCall],
+    from: usize,
+    is_taken: impl Fn(&CallId) -> bool,
+) {
+    for at in 0..calls.len() {
+        let (before, rest) = calls.split_at_mut(at);
+        let Some(call) = rest.first_mut() else { return };
+        let is_free = |id: &CallId| before.iter().all(|earlier| earlier.id != *id) && !is_taken(id);
+        if call.id.as_str().is_empty() || !is_free(&call.id) {
+            let mut numbered = (from..).map(|n| CallId::from(format!("call_{n}")));
+            call.id = numbered.find(is_free).expect("some number is free");
         }
-        seen.insert(call.id.clone());
     }
 }

@@ -1,0 +1,57 @@
+//! Why a record cannot stand where it is.
+
+use crate::ids::{BackgroundId, TurnNumber};
+use crate::message::InvalidHistory;
+use crate::turn::state::IllegalEvent;
+
+/// A record that cannot stand where it is. The state is as it was before.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalRecord {
+    /// The first record is not the opening.
+    #[error("the session was not opened")]
+    NotOpened,
+    /// A second opening.
+    #[error("the session was opened before")]
+    OpenedTwice,
+    /// A turn that starts while another has no ending.
+    #[error("turn {turn} started while turn {open} had no ending")]
+    TurnStillOpen {
+        /// The one that starts.
+        turn: TurnNumber,
+        /// The one without an ending.
+        open: TurnNumber,
+    },
+    /// A turn with a number that is not the next.
+    #[error("turn {turn} started where {expected} is next")]
+    NotTheNextTurn {
+        /// Its number.
+        turn: TurnNumber,
+        /// The next one.
+        expected: TurnNumber,
+    },
+    /// Something of a turn that is not under way.
+    #[error("turn {0} is not under way")]
+    TurnNotOpen(TurnNumber),
+    /// Something that cannot happen where the turn is.
+    #[error("turn {turn}: {source}")]
+    Turn {
+        /// The turn.
+        turn: TurnNumber,
+        /// What.
+        source: IllegalEvent,
+    },
+    /// Messages that no provider would take.
+    #[error("turn {turn} adds an invalid history: {source}")]
+    History {
+        /// The turn.
+        turn: TurnNumber,
+        /// Which.
+        source: InvalidHistory,
+    },
+    /// Background work with an id that was used before.
+    #[error("the background work {0} was started before")]
+    BackgroundStartedTwice(BackgroundId),
+    /// Something of background work that does not run.
+    #[error("the background work {0} does not run")]
+    BackgroundNotRunning(BackgroundId),
+}

@@ -1,0 +1,204 @@
+//! A step's model call, from its reservation to its answer.
+
+use std::sync::Arc;
+
+use crate::ids::CallId;
+use crate::message::{Message, ToolCall};
+use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
+use crate::time::Timestamp;
+use crate::turn::budget::Reservation;
+use crate::turn::draft::{Draft, DraftError};
+use crate::turn::limits::Refusal;
+use crate::turn::state::IllegalEvent;
+use crate::turn::step::{OpenStep, make_ids_unique};
+use crate::usage::Usage;
+
+/// The ids of model calls: `step_1`, `step_2` …
+const STEP_PREFIX: &str = "step_";
+
+/// A step that may run: append the record, then call the model.
+#[derive(Debug)]
+pub struct StepStart {
+    /// The id of the model call: `step_2`.
+    pub id: CallId,
+    /// The number of the step: 1, 2, 3 …
+    pub step: u32,
+    /// The start of the model call.
+    pub record: SessionRecord,
+}
+
+/// A model call that has ended with an answer.
+#[derive(Debug)]
+pub struct ModelAnswer {
+    /// The end of the model call.
+    pub record: SessionRecord,
+    /// What follows.
+    pub next: Next,
+}
+
+/// What follows a model's answer.
+#[derive(Debug, PartialEq)]
+pub enum Next {
+    /// Nothing: it was the final answer, and the turn can commit.
+    Commit,
+    /// These calls, with ids that are unique in the turn; each needs its one result before the next step.
+    Calls(Vec<ToolCall>),
+}
+
+/// What is known of the model call that runs.
+#[derive(Debug)]
+pub(super) struct RunningModel {
+    usage_so_far: Usage,
+    reservation: Option<Reservation>,
+}
+
+impl Draft {
+    /// Begins a step: checks the stop, then the limit of steps, then sets tokens aside for its model call.
+    ///
+    /// `model` names the model; `estimate_tokens` is what the call may cost, input and output together.
+    ///
+    /// # Errors
+    /// The refusal, or a bug: a call of the step before is open or has no result. Nothing is changed then.
+    pub fn begin_step(
+        &mut self,
+        model: &Arc<str>,
+        estimate_tokens: u64,
+        at: Timestamp,
+    ) -> Result<StepStart, DraftError> {
+        self.check_stop()?;
+        if let Some(call) = self.step.as_ref().and_then(|step| step.unanswered().next()) {
+            return Err(IllegalEvent::CallOpen(call.id.clone()).into());
+        }
+        if let Some(limit) = self.limits.steps_max
+            && self.state.steps() >= limit
+        {
+            return Err(Refusal::StepsMax { limit }.into());
+        }
+        let reservation = self.reserve(estimate_tokens)?;
+        let step = self.state.steps() + 1;
+        let id = CallId::from(format!("{STEP_PREFIX}{step}"));
+        let kind = StartedCallKind::Model {
+            reserved_tokens: estimate_tokens,
+        };
+        let call = StartedCall {
+            id: id.clone(),
+            name: Arc::clone(model),
+            kind,
+        };
+        let record = self.start_call(call, at)?;
+        self.running_model = Some(RunningModel {
+            usage_so_far: Usage::default(),
+            reservation,
+        });
+        Ok(StepStart { id, step, record })
+    }
+
+    /// Notes what the running model call has used so far, so that neither the ledger nor the budget loses it if the
+    /// call is dropped in mid-stream.
+    pub fn meter(&mut self, usage_so_far: Usage) {
+        if let Some(running) = &mut self.running_model {
+            running.usage_so_far = usage_so_far;
+            if let Some(reservation) = &mut running.reservation {
+                reservation.meter(usage_so_far.total_tokens());
+            }
+        }
+    }
+
+    /// Takes a model's complete answer.
+    ///
+    /// # Errors
+    /// If no model call is open, as after an [`Draft::abandon_model`].
+    pub fn finish_model(
+        &mut self,
+        text: impl Into<Arc<str>>,
+        mut tool_calls: Vec<ToolCall>,
+        usage: Usage,
+    ) -> Result<ModelAnswer, IllegalEvent> {
+        let record = self.end_model(CallOutcome::Succeeded, usage)?;
+        self.answered_usage += usage;
+        let text = text.into();
+        if tool_calls.is_empty() {
+            let answer = Message::Assistant { text, tool_calls };
+            self.messages.push(Arc::new(answer));
+            return Ok(ModelAnswer {
+                record,
+                next: Next::Commit,
+            });
+        }
+        // Each message took a number of its own, so this one is free but for odd names.
+        let from = self.base.messages.len() + self.messages.len();
+        make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
+        self.step = Some(OpenStep::new(text, tool_calls.clone()));
+        Ok(ModelAnswer {
+            record,
+            next: Next::Calls(tool_calls),
+        })
+    }
+
+    /// Ends a model call that gave no complete answer: failed, stopped, or out of time. What it had streamed is
+    /// dropped, a half-streamed tool call too; what it used is metered.
+    ///
+    /// # Errors
+    /// If no model call is open.
+    pub fn abandon_model(
+        &mut self,
+        outcome: CallOutcome,
+        usage: Usage,
+    ) -> Result<SessionRecord, IllegalEvent> {
+        let outcome = match outcome {
+            // An answer that was dropped has not succeeded.
+            CallOutcome::Succeeded => CallOutcome::Stopped,
+            other => other,
+        };
+        self.end_model(outcome, usage)
+    }
+
+    /// Whether a tool call may not have this id: the ids of this turn's model calls are set aside, and some providers
+    /// refuse a history in which an id comes twice.
+    fn is_taken(&self, id: &CallId) -> bool {
+        let in_base = |message: &Arc<Message>| match &**message {
+            Message::Assistant { tool_calls, .. } => tool_calls.iter().any(|call| call.id == *id),
+            _ => false,
+        };
+        id.as_str().starts_with(STEP_PREFIX)
+            || self.state.has_started(id)
+            || self.base.messages.iter().any(in_base)
+    }
+
+    /// Ends the model call that a stop found open: with what was metered so far, which is an estimate.
+    pub(super) fn drop_model(
+        &mut self,
+        outcome: CallOutcome,
+    ) -> Result<SessionRecord, IllegalEvent> {
+        let so_far = self
+            .running_model
+            .as_ref()
+            .map(|running| running.usage_so_far);
+        let usage = Usage {
+            estimated: true,
+            ..so_far.unwrap_or_default()
+        };
+        self.end_model(outcome, usage)
+    }
+
+    fn end_model(
+        &mut self,
+        outcome: CallOutcome,
+        usage: Usage,
+    ) -> Result<SessionRecord, IllegalEvent> {
+        let id = self
+            .state
+            .open_model_call()
+            .ok_or(IllegalEvent::NoModelCall)?
+            .clone();
+        let record = self.end_call(id, outcome, Some(usage))?;
+        if let Some(reservation) = self
+            .running_model
+            .take()
+            .and_then(|running| running.reservation)
+        {
+            reservation.settle(usage);
+        }
+        Ok(record)
+    }
+}

@@ -1,0 +1,31 @@
+//! The records that a crash left out.
+
+use crate::cause::{Cause, CauseKind};
+use crate::record::{CallOutcome, SessionRecord};
+use crate::stop_reason::StopReason;
+use crate::time::Timestamp;
+use crate::turn::session_state::SessionState;
+use crate::turn::stop::rolled_back;
+
+impl SessionState {
+    /// The records that a crash left out: the ends of the calls that were open, which nobody knows, and the ending of
+    /// the turn. Empty if the last turn has its ending. A crash always rolls back.
+    pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
+        let Some(open) = self.open_turn() else {
+            return Vec::new();
+        };
+        let turn = open.number();
+        let ends = open
+            .open_calls()
+            .iter()
+            .map(|call| SessionRecord::CallFinished {
+                turn,
+                id: call.id.clone(),
+                outcome: CallOutcome::Unknown,
+                usage: None,
+            });
+        let cause = Cause::new(CauseKind::Failure).detail("crash");
+        let ending = rolled_back(turn, at, StopReason::Error, cause);
+        ends.chain([ending]).collect()
+    }
+}

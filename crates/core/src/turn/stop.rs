@@ -1,0 +1,256 @@
+//! A turn's ending by a stop.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cause::{Cause, CauseKind};
+use crate::ids::{CallId, TurnNumber};
+use crate::message::{Message, ToolResult};
+use crate::receipt::{ConversationEffect, ItemState, Receipt};
+use crate::record::{CallOutcome, SessionRecord};
+use crate::stop_reason::StopReason;
+use crate::time::Timestamp;
+use crate::turn::conversation::Conversation;
+use crate::turn::draft::Draft;
+use crate::turn::limits::Refusal;
+use crate::turn::state::TurnState;
+use crate::usage::Usage;
+
+/// What a stopped turn leaves of itself in the conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StopPolicy {
+    /// Nothing.
+    #[default]
+    Rollback,
+    /// The user's message, the completed steps and a marker of the stop, committed as one.
+    Keep,
+}
+
+/// What the one who stops a turn knows of it.
+#[derive(Debug, Clone)]
+pub struct TurnStop {
+    /// The cause, if the decision has not fallen yet: the first one wins.
+    pub cause: Cause,
+    /// The reason that goes with this cause.
+    pub reason: StopReason,
+    /// What is left.
+    pub policy: StopPolicy,
+    /// When.
+    pub at: Timestamp,
+    /// What the scope found, where there was a stop to carry out.
+    pub receipt: Option<Receipt>,
+}
+
+impl TurnStop {
+    /// A stop for this cause and the reason that it gives, without a receipt.
+    pub fn new(cause: Cause, policy: StopPolicy, at: Timestamp) -> Self {
+        let reason = reason_of(&cause);
+        Self {
+            cause,
+            reason,
+            policy,
+            at,
+            receipt: None,
+        }
+    }
+
+    /// A stop because a step or a call was refused.
+    pub fn refused(refusal: &Refusal, policy: StopPolicy, at: Timestamp) -> Self {
+        Self {
+            reason: refusal.reason(),
+            ..Self::new(refusal.cause(), policy, at)
+        }
+    }
+
+    /// The same, with what the scope found.
+    #[must_use]
+    pub fn receipt(mut self, receipt: Receipt) -> Self {
+        self.receipt = Some(receipt);
+        self
+    }
+}
+
+/// A turn that was stopped: append the records as one, then the conversation is what the session goes on with.
+#[derive(Debug)]
+#[must_use = "its records are the turn's ending"]
+pub struct StoppedTurn {
+    /// The ends of the calls that were open, then the turn's ending. Empty after a lost lease, whose ending the
+    /// successor writes.
+    pub records: Vec<SessionRecord>,
+    /// What the session goes on with once the records are durable: the base itself, unless something was kept.
+    pub conversation: Arc<Conversation>,
+    /// What it goes on with if they could not be written.
+    pub base: Arc<Conversation>,
+    /// Why it ended.
+    pub reason: StopReason,
+    /// The first cause.
+    pub cause: Cause,
+    /// The receipt, with what became of the conversation and the metered usage of the turn.
+    pub receipt: Option<Arc<Receipt>>,
+    /// Where the turn was: steps, metered usage, calls whose outcome is unknown.
+    pub state: TurnState,
+}
+
+impl Draft {
+    /// Ends the turn by a stop. The first cause wins: if the decision fell for another one, that one and its reason
+    /// are what the turn ends with.
+    ///
+    /// Calls that are still open end with it, as the receipt says of the item of their id, else as `unknown`. A
+    /// guardrail's stop keeps nothing: what it refused must not reach the model with the next message.
+    pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
+        let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
+        let mut records = self.end_open_calls(stop.receipt.as_ref());
+        let forbidden = reason == StopReason::Guardrail || cause.kind == CauseKind::LeaseLost;
+        let (kept, usage, effect) = if stop.policy == StopPolicy::Keep && !forbidden {
+            let kept = self.kept_messages(stop.receipt.as_ref(), &cause);
+            (
+                kept,
+                self.answered_usage,
+                ConversationEffect::KeptCompletedSteps,
+            )
+        } else {
+            (Vec::new(), Usage::default(), ConversationEffect::Unchanged)
+        };
+        let conversation = match effect {
+            ConversationEffect::Unchanged => Arc::clone(&self.base),
+            ConversationEffect::KeptCompletedSteps => {
+                Arc::clone(&self.base).with_turn(kept.iter().cloned(), usage)
+            }
+        };
+        let metered = self.state.metered();
+        let receipt = stop
+            .receipt
+            .map(|receipt| Arc::new(receipt.with_conversation(effect).with_usage(metered)));
+        records.push(self.end(SessionRecord::TurnStopped {
+            turn: self.state.number(),
+            at: stop.at,
+            reason,
+            cause: cause.clone(),
+            receipt: receipt.clone(),
+            kept,
+            usage,
+        }));
+        if cause.kind == CauseKind::LeaseLost {
+            records.clear();
+        }
+        let (base, state) = (self.base, self.state);
+        StoppedTurn {
+            records,
+            conversation,
+            base,
+            reason,
+            cause,
+            receipt,
+            state,
+        }
+    }
+
+    fn decide_stop(&self, cause: Cause, reason: StopReason) -> (Cause, StopReason) {
+        self.decision.stop(cause.clone());
+        match self.decision.stopped_by() {
+            Some(first) if *first != cause => (first.clone(), reason_of(first)),
+            _ if reason == StopReason::Completed => (cause.clone(), reason_of(&cause)),
+            _ => (cause, reason),
+        }
+    }
+
+    fn end_open_calls(&mut self, receipt: Option<&Receipt>) -> Vec<SessionRecord> {
+        let open: Vec<CallId> = self
+            .state
+            .open_calls()
+            .iter()
+            .map(|call| call.id.clone())
+            .collect();
+        let is_model = self.state.open_model_call().is_some();
+        let ends = open.into_iter().map(|id| {
+            let outcome = match item_of(receipt, &id) {
+                Some(ItemState::Stopped { .. }) => CallOutcome::Stopped,
+                _ => CallOutcome::Unknown,
+            };
+            if is_model {
+                self.drop_model(outcome)
+            } else {
+                self.end_call(id, outcome, None)
+            }
+        });
+        ends.map(|end| end.expect("the call is open, so it can end"))
+            .collect()
+    }
+
+    fn kept_messages(&mut self, receipt: Option<&Receipt>, cause: &Cause) -> Vec<Arc<Message>> {
+        let mut kept = std::mem::take(&mut self.messages);
+        if let Some(step) = self.step.take() {
+            step.into_messages(&mut kept, |call| {
+                let content = self.why_no_result(receipt, &call.id, cause).into();
+                ToolResult {
+                    call_id: call.id.clone(),
+                    content,
+                    is_error: true,
+                }
+            });
+        }
+        let text = format!("The turn was stopped here ({cause}).").into();
+        kept.push(Arc::new(Message::StopMarker { text }));
+        kept
+    }
+
+    /// What the model is told of a call that has no result.
+    fn why_no_result(&self, receipt: Option<&Receipt>, id: &CallId, cause: &Cause) -> String {
+        if !self.state.has_started(id) {
+            return format!("Not run: the turn was stopped before ({cause}).");
+        }
+        match item_of(receipt, id) {
+            Some(ItemState::Stopped { .. }) => {
+                format!("Stopped before it had a result ({cause}).")
+            }
+            Some(state) if state.breaks_quiet() => {
+                format!(
+                    "The turn was stopped ({cause}), but this call could not be and may still run."
+                )
+            }
+            _ => format!(
+                "Stopped without a result ({cause}); it may have completed. Check before repeating it."
+            ),
+        }
+    }
+
+    fn end(&mut self, record: SessionRecord) -> SessionRecord {
+        self.take(record)
+            .expect("no call is open, and a stop's reason is never `completed`")
+    }
+}
+
+/// The ending of a turn that leaves nothing in the conversation and has no receipt.
+pub(super) fn rolled_back(
+    turn: TurnNumber,
+    at: Timestamp,
+    reason: StopReason,
+    cause: Cause,
+) -> SessionRecord {
+    let (kept, usage) = (Vec::new(), Usage::default());
+    SessionRecord::TurnStopped {
+        turn,
+        at,
+        reason,
+        cause,
+        receipt: None,
+        kept,
+        usage,
+    }
+}
+
+pub(super) fn reason_of(cause: &Cause) -> StopReason {
+    // A lost lease writes no ending; the answer that the caller gets here is that the turn could not go on.
+    cause.kind.stop_reason().unwrap_or(StopReason::Error)
+}
+
+fn item_of<'a>(receipt: Option<&'a Receipt>, id: &CallId) -> Option<&'a ItemState> {
+    let item = receipt?
+        .items()
+        .iter()
+        .find(|item| *item.id == *id.as_str());
+    item.map(|item| &item.state)
+}

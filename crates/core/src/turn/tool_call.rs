@@ -1,0 +1,129 @@
+//! The tool calls of a step: each begins and ends once, or is answered without running.
+
+use std::sync::Arc;
+
+use crate::ids::CallId;
+use crate::message::{Arguments, Effect, ToolCall, ToolResult};
+use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
+use crate::time::Timestamp;
+use crate::turn::draft::{Draft, DraftError};
+use crate::turn::state::IllegalEvent;
+use crate::usage::Usage;
+
+impl Draft {
+    /// Begins a tool call that the model asked for: append the record, then run the tool.
+    ///
+    /// # Errors
+    /// The refusal, or a bug: a call that awaits no result, or whose arguments are malformed
+    /// ([`Draft::reject_call`] answers those).
+    pub fn begin_call(
+        &mut self,
+        id: &CallId,
+        effect: Effect,
+        at: Timestamp,
+    ) -> Result<SessionRecord, DraftError> {
+        self.check_stop()?;
+        let call = self.asked(id)?.1;
+        if matches!(call.arguments, Arguments::Malformed(_)) {
+            return Err(IllegalEvent::MalformedArguments(id.clone()).into());
+        }
+        let call = started_tool(call, effect);
+        let reservation = self.reserve(0)?;
+        let record = self.start_call(call, at)?;
+        if let Some(reservation) = reservation {
+            reservation.settle(Usage::default());
+        }
+        Ok(record)
+    }
+
+    /// Takes the result of a call that ran.
+    ///
+    /// # Errors
+    /// If the call is not open: never begun, or ended before.
+    pub fn finish_call(
+        &mut self,
+        result: ToolResult,
+        outcome: CallOutcome,
+    ) -> Result<SessionRecord, IllegalEvent> {
+        let at = self.asked(&result.call_id)?.0;
+        let record = self.end_call(result.call_id.clone(), outcome, None)?;
+        self.answer(at, result);
+        Ok(record)
+    }
+
+    /// Answers a call that a policy, a person or a hook denied: it does not run. The records belong into one append.
+    ///
+    /// # Errors
+    /// If the call awaits no result.
+    pub fn deny_call(
+        &mut self,
+        id: &CallId,
+        content: impl Into<Arc<str>>,
+        at: Timestamp,
+    ) -> Result<[SessionRecord; 2], IllegalEvent> {
+        self.answer_unrun(id, content.into(), CallOutcome::Denied, at)
+    }
+
+    /// Answers a call that cannot run: no such tool, malformed arguments, a loop. The records belong into one append.
+    ///
+    /// # Errors
+    /// If the call awaits no result.
+    pub fn reject_call(
+        &mut self,
+        id: &CallId,
+        content: impl Into<Arc<str>>,
+        at: Timestamp,
+    ) -> Result<[SessionRecord; 2], IllegalEvent> {
+        self.answer_unrun(id, content.into(), CallOutcome::Failed, at)
+    }
+
+    fn answer_unrun(
+        &mut self,
+        id: &CallId,
+        content: Arc<str>,
+        outcome: CallOutcome,
+        at: Timestamp,
+    ) -> Result<[SessionRecord; 2], IllegalEvent> {
+        let (place, call) = self.asked(id)?;
+        // It never runs, so nobody needs to know what repeating it would do.
+        let call = started_tool(call, Effect::default());
+        let started = self.start_call(call, at)?;
+        let finished = self.end_call(id.clone(), outcome, None)?;
+        let result = ToolResult {
+            call_id: id.clone(),
+            content,
+            is_error: true,
+        };
+        self.answer(place, result);
+        Ok([started, finished])
+    }
+
+    fn asked(&self, id: &CallId) -> Result<(usize, &ToolCall), IllegalEvent> {
+        match &self.step {
+            Some(step) => step.awaiting(id),
+            None => Err(IllegalEvent::NotAsked(id.clone())),
+        }
+    }
+
+    fn answer(&mut self, at: usize, result: ToolResult) {
+        let Some(step) = &mut self.step else { return };
+        step.answer(at, result);
+        if step.is_complete()
+            && let Some(step) = self.step.take()
+        {
+            step.into_messages(&mut self.messages, |_| unreachable!("the step is complete"));
+        }
+    }
+}
+
+fn started_tool(call: &ToolCall, effect: Effect) -> StartedCall {
+    let kind = StartedCallKind::Tool {
+        arguments: call.arguments.clone(),
+        effect,
+    };
+    StartedCall {
+        id: call.id.clone(),
+        name: Arc::clone(&call.name),
+        kind,
+    }
+}
