@@ -1,0 +1,235 @@
+//! The cheap, cloneable way to a running process tree.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{Containment, How, Verified};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use super::spec::LaunchError;
+use super::status::{ExitInfo, Member, ProcessStatus, Unobserved};
+
+/// How a level of containment reaches its tree, without waiting.
+pub(super) trait Lever: Send + Sync {
+    /// Sends SIGTERM to every member.
+    fn ask(&self);
+    /// Sends SIGKILL to every member; the driver repeats it until none is left.
+    fn force(&self);
+    /// Who is there now, zombies and keepers aside.
+    fn members(&self) -> Vec<Member>;
+}
+
+/// A request that the driver carries out.
+#[derive(Debug)]
+pub(super) struct DetachRequest {
+    pub(super) output_file: PathBuf,
+    pub(super) reply: oneshot::Sender<Result<(), DetachError>>,
+}
+
+/// A tree could not be let go; it is contained as before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DetachError {
+    /// Only a keeper can outlive its owner.
+    #[error("only a process with a keeper can be detached")]
+    NeedsKeeper,
+    /// The file for its further output could not be opened.
+    #[error("cannot write further output to {}", output_file.display())]
+    OutputFile {
+        /// Where to.
+        output_file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It had ended, or nobody drives it any more.
+    #[error("the process is not running")]
+    NotRunning,
+}
+
+pub(super) struct Shared {
+    pub(super) marker: Arc<str>,
+    pub(super) containment: Containment,
+    pub(super) keeper: Option<ProcessIdentity>,
+    pub(super) lever: Box<dyn Lever>,
+    /// Wakes the driver when force was asked for.
+    pub(super) forced: Notify,
+    strongest: AtomicU8,
+    detach_tx: mpsc::Sender<DetachRequest>,
+}
+
+/// A running process tree: signal it, wait for it, look at it.
+///
+/// Clones are the same tree. Dropping the handle stops nothing; dropping the [`ProcessDriver`](super::ProcessDriver)
+/// does.
+#[derive(Clone)]
+#[must_use = "a handle is the only way to stop the process"]
+pub struct ProcessHandle {
+    shared: Arc<Shared>,
+    status: watch::Receiver<ProcessStatus>,
+}
+
+/// The requests of a handle, for its driver. One place: whoever detaches waits for the answer.
+pub(super) fn detach_channel() -> (mpsc::Sender<DetachRequest>, mpsc::Receiver<DetachRequest>) {
+    mpsc::channel(1)
+}
+
+impl Shared {
+    pub(super) fn new(
+        marker: Arc<str>,
+        containment: Containment,
+        keeper: Option<ProcessIdentity>,
+        lever: Box<dyn Lever>,
+        detach_tx: mpsc::Sender<DetachRequest>,
+    ) -> Arc<Self> {
+        let (forced, strongest) = (Notify::new(), AtomicU8::new(0));
+        Arc::new(Self { marker, containment, keeper, lever, forced, strongest, detach_tx })
+    }
+}
+
+impl ProcessHandle {
+    pub(super) fn new(shared: Arc<Shared>, status: watch::Receiver<ProcessStatus>) -> Self {
+        Self { shared, status }
+    }
+
+    /// The main process; `None` while its keeper has not yet started it.
+    pub fn identity(&self) -> Option<ProcessIdentity> {
+        self.status.borrow().main.clone()
+    }
+
+    /// The keeper, where there is one.
+    pub fn keeper_identity(&self) -> Option<&ProcessIdentity> {
+        self.shared.keeper.as_ref()
+    }
+
+    /// The marker that its processes carry in their environment.
+    pub fn marker(&self) -> &Arc<str> {
+        &self.shared.marker
+    }
+
+    /// The level at which it is contained.
+    pub fn containment(&self) -> Containment {
+        self.shared.containment
+    }
+
+    /// The status as a channel, for selecting over changes.
+    pub fn status(&self) -> watch::Receiver<ProcessStatus> {
+        self.status.clone()
+    }
+
+    /// Sends SIGTERM to every member of the tree. One that starts later does not get it.
+    pub fn ask(&self) {
+        if self.is_over() {
+            return;
+        }
+        self.shared.strongest.fetch_max(1, Ordering::AcqRel);
+        self.shared.lever.ask();
+    }
+
+    /// Sends SIGKILL to every member of the tree, again and again until none is left.
+    pub fn force(&self) {
+        if self.is_over() {
+            return;
+        }
+        self.shared.strongest.fetch_max(2, Ordering::AcqRel);
+        self.shared.lever.force();
+        self.shared.forced.notify_one();
+    }
+
+    /// The strongest signal that was asked for while the tree was not yet known to be empty.
+    pub fn strongest_signal(&self) -> Option<How> {
+        match self.shared.strongest.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(How::Sigterm),
+            _ => Some(How::Sigkill),
+        }
+    }
+
+    /// How it is known that nothing of the tree is left, if it is known by now.
+    pub fn emptiness(&self) -> Option<Verified> {
+        self.status.borrow().empty
+    }
+
+    /// Who is there now: reads `/proc`, about a millisecond on a machine with a few hundred processes.
+    pub fn members(&self) -> Vec<Member> {
+        if self.status.borrow().empty.is_some() { Vec::new() } else { self.shared.lever.members() }
+    }
+
+    /// Waits until the command has started, and says which process it is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wait_started(&self) -> Result<ProcessIdentity, Arc<LaunchError>> {
+        let lost = || Arc::new(LaunchError::KeeperLost);
+        let mut status = self.status.clone();
+        let seen = status.wait_for(|now| now.main.is_some() || now.failed.is_some()).await.map_err(|_| lost())?;
+        match (&seen.main, &seen.failed) {
+            (Some(main), _) => Ok(main.clone()),
+            (None, Some(error)) => Err(Arc::clone(error)),
+            (None, None) => Err(lost()),
+        }
+    }
+
+    /// Waits until the main process has ended. Its descendants may live on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wait_exited(&self) -> Result<ExitInfo, Unobserved> {
+        self.wait_for(|status| status.exited).await
+    }
+
+    /// Waits until nothing of the tree is left, and says how that is known.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wait_empty(&self) -> Result<Verified, Unobserved> {
+        self.wait_for(|status| status.empty).await
+    }
+
+    /// Lets the tree outlive this process: from now on its keeper writes its further output to `output_file` (appended,
+    /// up to [`DETACHED_OUTPUT_BYTES_MAX`](super::keeper::DETACHED_OUTPUT_BYTES_MAX)), and a closed connection to its
+    /// owner no longer ends it. What the [`OutputReader`](super::OutputReader) has not read by then goes to the file.
+    ///
+    /// Afterwards nobody here watches it: waits answer [`Unobserved::Detached`]. Signal the keeper by its identity:
+    /// SIGTERM makes it end its tree (SIGTERM, and SIGKILL after a grace), and then itself.
+    ///
+    /// # Cancel safety
+    /// Once the driver has taken the request it is carried out, whether or not anyone waits for the answer.
+    pub async fn detach(&self, output_file: &Path) -> Result<(), DetachError> {
+        if self.shared.keeper.is_none() {
+            return Err(DetachError::NeedsKeeper);
+        }
+        let (reply, answer) = oneshot::channel();
+        let request = DetachRequest { output_file: output_file.to_owned(), reply };
+        self.shared.detach_tx.send(request).await.map_err(|_| DetachError::NotRunning)?;
+        answer.await.unwrap_or(Err(DetachError::NotRunning))
+    }
+
+    fn is_over(&self) -> bool {
+        let status = self.status.borrow();
+        status.empty.is_some() || status.detached
+    }
+
+    async fn wait_for<T: Copy>(&self, read: impl Fn(&ProcessStatus) -> Option<T>) -> Result<T, Unobserved> {
+        let mut status = self.status.clone();
+        let is_final = |now: &ProcessStatus| read(now).is_some() || now.failed.is_some() || now.detached;
+        let seen = status.wait_for(is_final).await.map_err(|_| Unobserved::WatcherGone)?;
+        match (read(&seen), &seen.failed) {
+            (Some(value), _) => Ok(value),
+            (None, Some(error)) => Err(Unobserved::NeverStarted(Arc::clone(error))),
+            (None, None) => Err(Unobserved::Detached),
+        }
+    }
+}
+
+impl std::fmt::Debug for ProcessHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessHandle")
+            .field("marker", &self.shared.marker)
+            .field("containment", &self.shared.containment)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! The combined output of a command: standard output and error through one pipe, in their order.
+//!
+//! A pipe ends only when its last writer closes it, and any grandchild may hold it for hours. So the end of the *output*
+//! is not the end of the *pipe*: once the main process has exited, what the pipe holds at that moment is everything that
+//! it wrote, and that many bytes are still read, without waiting.
+
+use std::io;
+
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+use super::status::ProcessStatus;
+
+/// Reads what a command and its descendants print.
+#[derive(Debug)]
+#[must_use = "a pipe that nobody reads fills up and blocks the command"]
+pub struct OutputReader {
+    pipe: pipe::Receiver,
+    status: watch::Receiver<ProcessStatus>,
+    /// How many bytes were in the pipe when the end of the stage was first seen, less what was read since.
+    left_of: [Option<u64>; 2],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    MainExited = 0,
+    TreeEmpty = 1,
+}
+
+impl OutputReader {
+    pub(super) fn new(pipe: pipe::Receiver, status: watch::Receiver<ProcessStatus>) -> Self {
+        Self { pipe, status, left_of: [None; 2] }
+    }
+
+    /// Reads what was printed until the main process exited. `0`: there is no more, although descendants that hold the
+    /// pipe may print more later; [`read_leftovers`](Self::read_leftovers) reads that. After a detach it is `0` too.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: bytes are taken from the pipe only by the poll that returns them.
+    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_until(Stage::MainExited, buffer).await
+    }
+
+    /// Reads what is printed until nothing of the tree is left: use it once [`read`](Self::read) has returned `0`, for
+    /// background work, so that it never blocks on a full pipe. `0`: there will be no more.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn read_leftovers(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_until(Stage::TreeEmpty, buffer).await
+    }
+
+    async fn read_until(&mut self, stage: Stage, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let over = {
+                let status = self.status.borrow_and_update();
+                if status.detached {
+                    return Ok(0);
+                }
+                match stage {
+                    Stage::MainExited => status.exited.is_some() || status.empty.is_some(),
+                    Stage::TreeEmpty => status.empty.is_some(),
+                }
+            } || self.status.has_changed().is_err();
+            if over {
+                return self.read_rest(stage, buffer);
+            }
+            tokio::select! {
+                ready = self.pipe.readable() => {
+                    ready?;
+                    match self.pipe.try_read(buffer) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        read => return read,
+                    }
+                }
+                _ = self.status.changed() => {}
+            }
+        }
+    }
+
+    /// Without waiting, and no more than was there at the end: a descendant that prints for ever delays nothing.
+    fn read_rest(&mut self, stage: Stage, buffer: &mut [u8]) -> io::Result<usize> {
+        let in_pipe = || Ok::<_, io::Error>(rustix::io::ioctl_fionread(&self.pipe)?);
+        let [main, tree] = &mut self.left_of;
+        let left = match stage {
+            Stage::MainExited => main,
+            Stage::TreeEmpty => tree,
+        };
+        let rest = match *left {
+            Some(rest) => rest,
+            None => *left.insert(in_pipe()?),
+        };
+        let len = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        if len == 0 {
+            return Ok(0);
+        }
+        let Some(part) = buffer.get_mut(..len) else { return Ok(0) };
+        // Straight from the descriptor: the runtime's readiness may not have heard of the last bytes yet.
+        let read = match rustix::io::read(&self.pipe, part) {
+            Ok(read) => read,
+            Err(rustix::io::Errno::AGAIN) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        *left = Some(rest.saturating_sub(read as u64));
+        Ok(read)
+    }
+}

@@ -1,0 +1,61 @@
+//! Launching: one pipe for the output, then the level of containment that was chosen.
+
+use std::io;
+use std::process::Stdio;
+
+use tokio::net::unix::pipe;
+use tokio::process::Command;
+use tokio::sync::watch;
+
+use super::driver::ProcessDriver;
+use super::handle::ProcessHandle;
+use super::output::OutputReader;
+use super::spec::{ContainmentChoice, LaunchError, MARKER_VARIABLE, ProcessSpec};
+use super::status::ProcessStatus;
+
+/// Starts a command. Synchronous; it takes about as long as the system needs to start a process.
+///
+/// With a keeper, that the program itself cannot be started is known only a moment later: ask
+/// [`ProcessHandle::wait_started`].
+///
+/// # Panics
+/// Outside a tokio runtime with I/O and time enabled.
+pub fn launch(spec: ProcessSpec) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {
+    let (reader, writer) = io::pipe().map_err(LaunchError::setup("output pipe"))?;
+    let reader = pipe::Receiver::from_owned_fd(reader.into()).map_err(LaunchError::setup("output pipe"))?;
+    let (status_tx, status) = watch::channel(ProcessStatus::default());
+    let (shared, driver) = match &spec.containment {
+        #[cfg(target_os = "linux")]
+        ContainmentChoice::Keeper(keeper) => super::kept::launch(&spec, keeper, writer, status_tx)?,
+        _ => super::group::launch(&spec, writer, status_tx)?,
+    };
+    Ok((ProcessHandle::new(shared, status.clone()), driver, OutputReader::new(reader, status)))
+}
+
+/// What all levels have in common: directory, environment, output, an own process group.
+pub(super) fn prepare(
+    mut command: Command,
+    spec: &ProcessSpec,
+    output: io::PipeWriter,
+) -> Result<Command, LaunchError> {
+    let second = output.try_clone().map_err(LaunchError::setup("output pipe"))?;
+    command
+        .current_dir(&spec.cwd)
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .env(MARKER_VARIABLE, &*spec.marker)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(second)
+        .process_group(0);
+    Ok(command)
+}
+
+/// The directory or the program? The system gives the same error for both.
+pub(super) fn directory_error(spec: &ProcessSpec) -> Option<LaunchError> {
+    let failed = |source| LaunchError::Directory { cwd: spec.cwd.clone(), source };
+    match std::fs::metadata(&spec.cwd) {
+        Err(source) => Some(failed(source)),
+        Ok(found) if !found.is_dir() => Some(failed(io::ErrorKind::NotADirectory.into())),
+        Ok(_) => None,
+    }
+}

@@ -1,0 +1,3 @@
+//! Process containment.
+
+fn main() {}
