@@ -5,23 +5,22 @@
 //!    that the whole group can be killed in one step.
 //! 2. Emptiness of the group is then proved by the kernel (`kill(-group, 0)` says that there is no such group).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{Containment, Verified};
 use futures::future::join_all;
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, test_kill_process_group, waitid};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep_until};
 
 use super::driver::ProcessDriver;
 use super::handle::{Lever, Shared, detach_channel};
 use super::identity::{identity, raw_pid};
 use super::procfs::{Stat, stat};
+use super::readiness::{Watched, watch};
 use super::spec::{LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
 use super::status::{ExitInfo, Member, ProcessStatus};
@@ -52,7 +51,7 @@ impl Lever for GroupLever {
 pub(super) fn launch(
     spec: &ProcessSpec,
     output: std::io::PipeWriter,
-    status: watch::Sender<ProcessStatus>,
+    status: Sender<ProcessStatus>,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let mut program = Command::new(&spec.program);
     program.args(&spec.args);
@@ -63,15 +62,15 @@ pub(super) fn launch(
     })?;
     // Closes this process's ends of the output pipe.
     drop(command);
-    let watch = |child: &Child| -> std::io::Result<_> {
+    let see = |child: &Child| -> std::io::Result<_> {
         let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
         let pid = child.id().and_then(|pid| stat(pid));
         let main = pid.ok_or(gone)?;
         let raw = raw_pid(main.pid).ok_or(std::io::ErrorKind::NotFound)?;
-        let descriptor = AsyncFd::register_with_interest(pidfd_open(raw, PidfdFlags::empty())?, Interest::READABLE)?;
+        let descriptor = watch(Arc::new(pidfd_open(raw, PidfdFlags::empty())?))?;
         Ok((identity(main.pid, main.start_ticks), descriptor))
     };
-    let (main, descriptor) = watch(&child).map_err(LaunchError::setup("descriptor"))?;
+    let (main, descriptor) = see(&child).map_err(LaunchError::setup("descriptor"))?;
     status.send_modify(|now| now.main = Some(main.clone()));
     let sweep = Arc::new(Sweep::new(Arc::clone(&spec.marker), main, None));
     // Nobody reads requests to detach: the handle refuses them without a keeper.
@@ -92,10 +91,10 @@ pub(super) fn launch(
 
 struct Group {
     child: Child,
-    descriptor: AsyncFd<OwnedFd>,
+    descriptor: Watched,
     sweep: Arc<Sweep>,
     shared: Arc<Shared>,
-    status: watch::Sender<ProcessStatus>,
+    status: Sender<ProcessStatus>,
     reaped: bool,
     over: bool,
 }
@@ -111,7 +110,7 @@ impl Group {
         let mut force_pause = None;
         let mut exited = false;
         // The living members, once the main process has exited.
-        let mut left: Vec<AsyncFd<OwnedFd>> = Vec::new();
+        let mut left: Vec<Watched> = Vec::new();
         loop {
             let repeat_at = force_pause.map(|pause| Instant::now() + pause);
             let event = tokio::select! {
@@ -145,7 +144,7 @@ impl Group {
 
     fn publish_exit(&self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let seen = waitid(WaitId::PidFd(std::os::fd::AsFd::as_fd(self.descriptor.get_ref())), options);
+        let seen = waitid(WaitId::PidFd(self.descriptor.get_ref().as_fd()), options);
         let exit = match seen {
             Ok(Some(ended)) => match (ended.exit_status(), ended.terminating_signal()) {
                 (Some(code), _) => ExitInfo::Code(code),
@@ -184,11 +183,11 @@ impl Drop for Group {
 }
 
 /// `None` if it has ended already.
-fn watch_end(member: &Stat) -> Option<AsyncFd<OwnedFd>> {
+fn watch_end(member: &Stat) -> Option<Watched> {
     let descriptor = pidfd_open(raw_pid(member.pid)?, PidfdFlags::empty()).ok()?;
-    AsyncFd::register_with_interest(descriptor, Interest::READABLE).ok()
+    watch(Arc::new(descriptor)).ok()
 }
 
-async fn all_ended(members: &[AsyncFd<OwnedFd>]) {
+async fn all_ended(members: &[Watched]) {
     join_all(members.iter().map(|member| member.readable())).await;
 }

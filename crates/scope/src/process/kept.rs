@@ -20,15 +20,16 @@ use rustix::net::{
 };
 use rustix::process::Signal;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command as Program};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
+use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep_until};
 
 use super::driver::ProcessDriver;
 use super::handle::{DetachError, DetachRequest, Lever, Shared, detach_channel};
 use super::identity::{identity, identity_of};
 use super::keeper::protocol::{Command, PACKET_BYTES_MAX, PATH_BYTES_MAX, Report};
+use super::readiness::{Watched, watch};
 use super::spec::{KeeperProgram, LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
 use super::status::{ExitInfo, Member, ProcessStatus};
@@ -83,7 +84,7 @@ pub(super) fn launch(
     spec: &ProcessSpec,
     keeper: &KeeperProgram,
     output: io::PipeWriter,
-    status: watch::Sender<ProcessStatus>,
+    status: Sender<ProcessStatus>,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| LaunchError::setup("socket to the keeper")(errno.into()))?;
@@ -101,8 +102,7 @@ pub(super) fn launch(
     let pid = child.id().unwrap_or_default();
     // Its child cannot be reaped by anybody else, so it is there to be looked at even if it has ended.
     let keeper = identity_of(pid).ok_or(LaunchError::KeeperLost)?;
-    let socket = AsyncFd::register_with_interest(Arc::clone(&ours), Interest::READABLE)
-        .map_err(LaunchError::setup("socket to the keeper"))?;
+    let socket = watch(Arc::clone(&ours)).map_err(LaunchError::setup("socket to the keeper"))?;
     let orphans = Arc::default();
     let lever = KeptLever { socket: Arc::clone(&ours), keeper: pid, orphans: Arc::clone(&orphans) };
     let (detach_tx, detach_rx) = detach_channel();
@@ -128,10 +128,10 @@ struct Owner {
     spec: ProcessSpec,
     child: Child,
     keeper: u32,
-    socket: AsyncFd<Arc<OwnedFd>>,
+    socket: Watched,
     orphans: Arc<Mutex<Option<Arc<Sweep>>>>,
     shared: Arc<Shared>,
-    status: watch::Sender<ProcessStatus>,
+    status: Sender<ProcessStatus>,
     detach_rx: mpsc::Receiver<DetachRequest>,
     detaching: Option<DetachRequest>,
     help_at: Option<Instant>,
@@ -304,7 +304,7 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 /// The next report; `None` when the keeper's end of the socket is closed.
 ///
 /// Cancel safe: a packet is taken only by the poll that returns it.
-async fn hear(socket: &AsyncFd<Arc<OwnedFd>>) -> Option<Report> {
+async fn hear(socket: &Watched) -> Option<Report> {
     let mut packet = [0; PACKET_BYTES_MAX];
     loop {
         let received = socket

@@ -48,6 +48,8 @@ mod group;
 mod procfs;
 mod start;
 #[cfg(target_os = "linux")]
+mod readiness;
+#[cfg(target_os = "linux")]
 mod sweep;
 #[cfg(target_os = "linux")]
 mod tree;
