@@ -1,0 +1,120 @@
+//! `edit`: one exact replacement in a file.
+
+use std::io::Read as _;
+
+use allstop_core::Effect;
+use memchr::memmem;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::error::FileError;
+use super::open::{self, Missing};
+use super::replace::replace;
+use super::tool::{FileTool, StopCheck};
+use super::workspace::{FolderAccess, Workspace};
+
+/// The largest file that is edited: it is held in memory twice, and nobody writes a larger one by hand.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Where counting occurrences ends: beyond, the exact number helps nobody.
+const COUNT_MAX: usize = 1_000;
+
+/// Arguments of `edit`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edit {
+    /// The file, relative to the working directory.
+    path: String,
+    /// The text to replace, exactly as it stands in the file. It must be there exactly once.
+    #[schemars(length(min = 1))]
+    old: String,
+    /// What takes its place.
+    new: String,
+}
+
+impl FileTool for Edit {
+    const NAME: &'static str = "edit";
+    const DESCRIPTION: &'static str = "Replaces `old` with `new` in a file, in one step. `old` must be in the file \
+        exactly once: give as many lines around it as that takes.";
+    const EFFECT: Effect = Effect::Irreversible;
+
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+        let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
+        let path = &located.shown;
+        let (folder, name) = open::parent(&located, Missing::Refuse)?;
+        let (file, stat) = open::file_in(&folder, name, path)?;
+        let too_large = |bytes| FileError::TooLarge {
+            path: path.clone(),
+            bytes,
+            bytes_max: FILE_BYTES_MAX,
+        };
+        let bytes = u64::try_from(stat.st_size).unwrap_or_default();
+        if bytes > FILE_BYTES_MAX {
+            return Err(too_large(bytes));
+        }
+        let mut content = Vec::new();
+        // One byte more than may be: the file may have grown since.
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+        read.map_err(|source| FileError::Io {
+            did: "could not read",
+            path: path.clone(),
+            source,
+        })?;
+        if content.len() as u64 > FILE_BYTES_MAX {
+            return Err(too_large(content.len() as u64));
+        }
+        stop.check()?;
+        // Bytes, not characters: what else is in the file stays as it is, whatever its encoding.
+        let at = the_only_match(&content, self.old.as_bytes(), path)?;
+        if self.old == self.new {
+            return Err(FileError::Edit(
+                "`old` and `new` are the same; nothing was changed".to_owned(),
+            ));
+        }
+        content.splice(at..at + self.old.len(), self.new.into_bytes());
+        replace(&folder, name, &content, Some(&stat), path, stop)?;
+        let line = 1 + memchr::memchr_iter(b'\n', content.get(..at).unwrap_or_default()).count();
+        Ok(format!("edited `{path}` at line {line}"))
+    }
+}
+
+fn the_only_match(content: &[u8], old: &[u8], path: &str) -> Result<usize, FileError> {
+    if old.is_empty() {
+        return Err(FileError::Edit(
+            "`old` is empty; use `write` for a new file".to_owned(),
+        ));
+    }
+    let finder = memmem::Finder::new(old);
+    let Some(first) = finder.find(content) else {
+        let hint = if old.contains(&b'\n')
+            && memmem::find(content, b"\r\n").is_some()
+            && !old.contains(&b'\r')
+        {
+            "; the file's lines end with \\r\\n"
+        } else {
+            ""
+        };
+        return Err(FileError::Edit(format!(
+            "`old` is not in `{path}`{hint}; nothing was changed"
+        )));
+    };
+    // Occurrences that overlap count too: each is a place that could be meant.
+    let mut count = 1;
+    let mut from = first + 1;
+    while count < COUNT_MAX
+        && let Some(next) = content.get(from..).and_then(|rest| finder.find(rest))
+    {
+        count += 1;
+        from += next + 1;
+    }
+    if count == 1 {
+        return Ok(first);
+    }
+    let count = if count == COUNT_MAX {
+        format!("{COUNT_MAX} or more")
+    } else {
+        count.to_string()
+    };
+    Err(FileError::Edit(format!(
+        "`old` is in `{path}` {count} times, and must be there once: give more of the text around it; nothing was changed"
+    )))
+}

@@ -1,0 +1,75 @@
+//! What can go wrong with a file, in words for the model.
+
+use std::io;
+
+use crate::tool::ToolError;
+
+/// Why a file tool did nothing, or not all.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("`{path}` is outside the working directory `{folder}`")]
+    Outside { path: String, folder: String },
+    #[error("`{path}` may be read but not written")]
+    ReadOnly { path: String },
+    #[error("`{path}` does not exist")]
+    NotFound { path: String },
+    #[error("`{path}` is a folder")]
+    IsFolder { path: String },
+    #[error("`{path}` is no folder")]
+    NotAFolder { path: String },
+    #[error("`{path}` is {kind}, not a regular file")]
+    NotAFile { path: String, kind: &'static str },
+    #[error("`{path}` is a symbolic link to something that does not exist")]
+    Dangling { path: String },
+    #[error("`{path}` changed while it was being opened; nothing was done")]
+    Swapped { path: String },
+    #[error(
+        "`{path}` was changed by something else in the meantime; nothing was written, read it again"
+    )]
+    ChangedBeneath { path: String },
+    #[error("`{path}` is a binary file of {bytes} bytes")]
+    Binary { path: String, bytes: u64 },
+    #[error("`{path}` has {bytes} bytes, more than the {bytes_max} that can be edited")]
+    TooLarge {
+        path: String,
+        bytes: u64,
+        bytes_max: u64,
+    },
+    #[error("`{path}` has {lines} lines, so there is nothing at offset {offset}")]
+    PastTheEnd {
+        path: String,
+        lines: u64,
+        offset: u64,
+    },
+    #[error("{0}")]
+    Edit(String),
+    #[error("the pattern is invalid: {0}")]
+    Pattern(String),
+    #[error("stopped; nothing was changed")]
+    Stopped,
+    #[error("{did} `{path}`: {source}")]
+    Io {
+        did: &'static str,
+        path: String,
+        source: io::Error,
+    },
+}
+
+impl From<FileError> for ToolError {
+    fn from(error: FileError) -> Self {
+        Self {
+            message: error.to_string(),
+        }
+    }
+}
+
+impl FileError {
+    /// An error of the system, with what was being done.
+    pub(crate) fn io(did: &'static str, path: &str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |errno| Self::Io {
+            did,
+            path: path.to_owned(),
+            source: errno.into(),
+        }
+    }
+}

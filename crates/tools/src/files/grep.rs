@@ -1,0 +1,189 @@
+//! `grep`: lines by content.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use allstop_core::Effect;
+use grep::regex::{RegexMatcher, RegexMatcherBuilder};
+use grep::searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkMatch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::error::FileError;
+use super::open;
+use super::tool::{FileTool, StopCheck};
+use super::walk::{Step, walk};
+use super::workspace::{FolderAccess, Located, Workspace};
+
+/// Lines of one answer, where the search ends too: more means that the pattern says too little.
+const LINES_MAX: usize = 200;
+/// Bytes of one line that are shown.
+const LINE_BYTES_MAX: usize = 300;
+/// The longest line that is searched: it is held in memory. A file with a longer one is left out and counted.
+const HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Arguments of `grep`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Grep {
+    /// A regular expression, matched within a line. `(?i)` at its start ignores case.
+    pattern: String,
+    /// The file or folder to search, relative to the working directory; without it the working directory itself.
+    path: Option<String>,
+}
+
+impl FileTool for Grep {
+    const NAME: &'static str = "grep";
+    const DESCRIPTION: &'static str = "Searches files for a regular expression; each match is `path:line:text`. \
+        Binary files and what .gitignore ignores are left out.";
+    const EFFECT: Effect = Effect::ReadOnly;
+
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+        let located = workspace.locate(self.path.as_deref().unwrap_or("."), FolderAccess::Read)?;
+        let matcher = RegexMatcherBuilder::new()
+            .line_terminator(Some(b'\n'))
+            .build(&self.pattern)
+            .map_err(|error| FileError::Pattern(error.to_string()))?;
+        let mut search = Search::new(matcher, stop);
+        match open::file(&located) {
+            Ok((file, _)) => {
+                // The one file that was asked for: what keeps it from being searched is the answer.
+                search.file(file, &located.shown).map_err(|source| {
+                    let path = located.shown.clone();
+                    FileError::Io {
+                        did: "could not search",
+                        path,
+                        source,
+                    }
+                })?;
+            }
+            Err(FileError::IsFolder { .. }) => walk(&located, stop, |step| {
+                match step {
+                    Step::File(path) => search.file_of_walk(&path, &located, workspace),
+                    Step::Unreadable => search.unread += 1,
+                }
+                Ok(search.lines.len() < LINES_MAX)
+            })?,
+            Err(error) => return Err(error),
+        }
+        stop.check()?;
+        Ok(search.into_text())
+    }
+}
+
+struct Search<'a> {
+    searcher: Searcher,
+    matcher: RegexMatcher,
+    stop: &'a StopCheck,
+    lines: Vec<String>,
+    unread: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(matcher: RegexMatcher, stop: &'a StopCheck) -> Self {
+        let searcher = SearcherBuilder::new()
+            .line_number(true)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(HEAP_BYTES_MAX))
+            // A file that shrinks under a map is a SIGBUS.
+            .memory_map(MmapChoice::never())
+            .build();
+        Self {
+            searcher,
+            matcher,
+            stop,
+            lines: Vec::new(),
+            unread: 0,
+        }
+    }
+
+    fn file_of_walk(&mut self, path: &Path, walked: &Located, workspace: &Workspace) {
+        let shown = workspace.shown(path);
+        let Ok(below) = path.strip_prefix(&walked.root) else {
+            return;
+        };
+        let names = below.iter().map(OsStr::to_owned).collect();
+        let located = Located {
+            root: walked.root.clone(),
+            names,
+            shown,
+        };
+        let searched = open::file(&located)
+            .ok()
+            .map(|(file, _)| self.file(file, &located.shown));
+        if !matches!(searched, Some(Ok(()))) {
+            self.unread += 1;
+        }
+    }
+
+    fn file(&mut self, file: File, shown: &str) -> io::Result<()> {
+        let reader = StoppableReader {
+            file,
+            stop: self.stop,
+        };
+        let sink = Lines {
+            lines: &mut self.lines,
+            shown,
+        };
+        self.searcher.search_reader(&self.matcher, reader, sink)
+    }
+
+    fn into_text(mut self) -> String {
+        if self.lines.is_empty() {
+            self.lines.push("[no line matches]".to_owned());
+        } else if self.lines.len() >= LINES_MAX {
+            self.lines.push(format!(
+                "[only the first {LINES_MAX} lines are shown; narrow the pattern or the path]"
+            ));
+        }
+        if self.unread > 0 {
+            self.lines.push(format!(
+                "[{} files or folders could not be searched]",
+                self.unread
+            ));
+        }
+        self.lines.join("\n")
+    }
+}
+
+/// A file that ends with an error when the call is stopped, so that a search of gigabytes hears it.
+struct StoppableReader<'a> {
+    file: File,
+    stop: &'a StopCheck,
+}
+
+impl io::Read for StoppableReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_stopped() {
+            return Err(io::Error::other("stopped"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+struct Lines<'a> {
+    lines: &'a mut Vec<String>,
+    shown: &'a str,
+}
+
+impl Sink for Lines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        let line = found.bytes().trim_ascii_end();
+        let number = found.line_number().unwrap_or_default();
+        let start = line.get(..LINE_BYTES_MAX);
+        let text = OsStr::from_bytes(start.unwrap_or(line)).to_string_lossy();
+        let cut = if start.is_some() && line.len() > LINE_BYTES_MAX {
+            " …"
+        } else {
+            ""
+        };
+        self.lines
+            .push(format!("{}:{number}:{text}{cut}", self.shown));
+        Ok(self.lines.len() < LINES_MAX)
+    }
+}

@@ -1,0 +1,135 @@
+//! Opening what a [`Located`] path says: folder by folder, never through a symbolic link, never anything but a
+//! regular file. A FIFO or a device is refused before it is opened, and would not block if it took the file's place.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::error::FileError;
+use super::workspace::Located;
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// Whether folders on the way are made where they are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Refuse,
+    Create,
+}
+
+/// Opens the folder that is meant.
+pub(crate) fn folder(located: &Located) -> Result<OwnedFd, FileError> {
+    walk(located, &located.names, Missing::Refuse)
+}
+
+/// Opens the folder that holds what is meant, and gives the name in it.
+pub(crate) fn parent(located: &Located, missing: Missing) -> Result<(OwnedFd, &OsStr), FileError> {
+    let Some((name, above)) = located.names.split_last() else {
+        return Err(FileError::IsFolder {
+            path: located.shown.clone(),
+        });
+    };
+    Ok((walk(located, above, missing)?, name))
+}
+
+/// Opens the regular file that is meant, for reading.
+pub(crate) fn file(located: &Located) -> Result<(File, Stat), FileError> {
+    let (folder, name) = parent(located, Missing::Refuse)?;
+    file_in(&folder, name, &located.shown)
+}
+
+/// Opens a regular file of a folder, for reading.
+pub(crate) fn file_in(
+    folder: &OwnedFd,
+    name: &OsStr,
+    shown: &str,
+) -> Result<(File, Stat), FileError> {
+    // Looked at first: merely opening a device can do something.
+    let Some(_) = regular(folder, name, shown)? else {
+        return Err(FileError::NotFound {
+            path: shown.to_owned(),
+        });
+    };
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = fs::openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::LOOP => FileError::Swapped {
+            path: shown.to_owned(),
+        },
+        errno => FileError::io("could not open", shown)(errno),
+    })?;
+    let stat = fs::fstat(&fd).map_err(FileError::io("could not look at", shown))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(FileError::Swapped {
+            path: shown.to_owned(),
+        });
+    }
+    Ok((File::from(fd), stat))
+}
+
+/// What is known of a regular file; `None` where nothing is; an error for anything else.
+pub(crate) fn regular(
+    folder: &OwnedFd,
+    name: &OsStr,
+    shown: &str,
+) -> Result<Option<Stat>, FileError> {
+    let path = || shown.to_owned();
+    let stat = match fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(FileError::io("could not look at", shown)(errno)),
+    };
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(Some(stat)),
+        FileType::Directory => return Err(FileError::IsFolder { path: path() }),
+        // The path was resolved: a link that is left leads nowhere, or was put here since.
+        FileType::Symlink => return Err(FileError::Dangling { path: path() }),
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "of an unknown kind",
+    };
+    Err(FileError::NotAFile { path: path(), kind })
+}
+
+fn walk(
+    located: &Located,
+    names: &[std::ffi::OsString],
+    missing: Missing,
+) -> Result<OwnedFd, FileError> {
+    let shown = &located.shown;
+    let mut folder = fs::openat(CWD, &located.root, FOLDER, Mode::empty())
+        .map_err(FileError::io("could not open", shown))?;
+    for name in names {
+        let below = OFlags::NOFOLLOW | FOLDER;
+        let mut opened = fs::openat(&folder, name, below, Mode::empty());
+        if matches!(opened, Err(Errno::NOENT)) && missing == Missing::Create {
+            match fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => {
+                    return Err(FileError::io("could not make the folder of", shown)(errno));
+                }
+            }
+            opened = fs::openat(&folder, name, below, Mode::empty());
+        }
+        folder = opened.map_err(|errno| match errno {
+            Errno::NOENT => FileError::NotFound {
+                path: shown.clone(),
+            },
+            Errno::LOOP => FileError::Swapped {
+                path: shown.clone(),
+            },
+            // A link says this too, where it was swapped in for a folder.
+            Errno::NOTDIR => FileError::NotAFolder {
+                path: shown.clone(),
+            },
+            errno => FileError::io("could not open", shown)(errno),
+        })?;
+    }
+    Ok(folder)
+}

@@ -1,0 +1,187 @@
+//! `read`: a part of a text file.
+
+use std::io::{BufRead, BufReader};
+
+use allstop_core::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::error::FileError;
+use super::open;
+use super::tool::{FileTool, StopCheck};
+use super::workspace::{FolderAccess, Workspace};
+
+/// Lines of one answer without a `limit`: most source files in one go.
+const LINES_DEFAULT: u64 = 2_000;
+/// Bytes of one answer: about 16,000 tokens, which a context takes without harm.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one line that are shown: minified files have lines of megabytes.
+const LINE_BYTES_MAX: usize = 4 * 1024;
+/// Bytes at the start in which a NUL means that the file is no text; what grep and git look at too.
+const SNIFF_BYTES: usize = 8 * 1024;
+/// Bytes read at once, and so the distance between two looks at the scope.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Arguments of `read`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Read {
+    /// The file, relative to the working directory.
+    path: String,
+    /// The first line to read, counted from 1.
+    #[schemars(range(min = 1))]
+    offset: Option<u64>,
+    /// How many lines to read at most.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+impl FileTool for Read {
+    const NAME: &'static str = "read";
+    const DESCRIPTION: &'static str = "Reads a text file, or the lines of it from `offset` on. \
+        Long files come in parts: the end of the answer says at which offset to go on.";
+    const EFFECT: Effect = Effect::ReadOnly;
+
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
+        let located = workspace.locate(&self.path, FolderAccess::Read)?;
+        let (file, stat) = open::file(&located)?;
+        let path = located.shown;
+        let io = |source| FileError::Io {
+            did: "could not read",
+            path: path.clone(),
+            source,
+        };
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
+
+        let sniffed = reader.fill_buf().map_err(io)?;
+        if sniffed.is_empty() {
+            return Ok("[the file is empty]".to_owned());
+        }
+        if memchr::memchr(0, sniffed.get(..SNIFF_BYTES).unwrap_or(sniffed)).is_some() {
+            return Err(FileError::Binary {
+                path,
+                bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+            });
+        }
+        let offset = self.offset.unwrap_or(1).max(1);
+        let mut part = Part::new(offset, self.limit.unwrap_or(LINES_DEFAULT));
+        loop {
+            stop.check()?;
+            let buffer = reader.fill_buf().map_err(io)?;
+            let len = buffer.len();
+            if len == 0 || part.take(buffer) == Wants::Nothing {
+                break;
+            }
+            reader.consume(len);
+        }
+        if part.lines_taken == 0 && part.kept.is_empty() {
+            return Err(FileError::PastTheEnd {
+                path,
+                lines: part.lines_seen(),
+                offset,
+            });
+        }
+        Ok(part.into_text())
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Wants {
+    More,
+    Nothing,
+}
+
+/// The lines that were asked for, taken from a file that comes in pieces of any size.
+struct Part {
+    first: u64,
+    limit: u64,
+    /// The line that the next byte belongs to.
+    line: u64,
+    line_bytes: u64,
+    /// Bytes of the current line that were left out.
+    line_cut: u64,
+    lines_taken: u64,
+    kept: Vec<u8>,
+    /// Set where the answer ends before the file does.
+    more: bool,
+}
+
+impl Part {
+    fn new(first: u64, limit: u64) -> Self {
+        Self {
+            first,
+            limit,
+            line: 1,
+            line_bytes: 0,
+            line_cut: 0,
+            lines_taken: 0,
+            kept: Vec::new(),
+            more: false,
+        }
+    }
+
+    fn take(&mut self, buffer: &[u8]) -> Wants {
+        for piece in buffer.split_inclusive(|byte| *byte == b'\n') {
+            let wanted = self.line >= self.first;
+            if wanted && (self.lines_taken >= self.limit || self.kept.len() >= ANSWER_BYTES_MAX) {
+                self.more = true;
+                return Wants::Nothing;
+            }
+            let ends = piece.ends_with(b"\n");
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+            if wanted {
+                let room = LINE_BYTES_MAX.saturating_sub(self.line_bytes as usize);
+                let shown = text.get(..room).unwrap_or(text);
+                self.kept.extend_from_slice(shown);
+                self.line_cut += (text.len() - shown.len()) as u64;
+            }
+            self.line_bytes += text.len() as u64;
+            if ends {
+                if wanted {
+                    self.end_line();
+                }
+                self.line += 1;
+                self.line_bytes = 0;
+            }
+        }
+        Wants::More
+    }
+
+    fn end_line(&mut self) {
+        if self.line_cut > 0 {
+            self.kept.extend_from_slice(
+                format!(" [… {} more bytes in this line]", self.line_cut).as_bytes(),
+            );
+            self.line_cut = 0;
+        }
+        self.kept.push(b'\n');
+        self.lines_taken += 1;
+    }
+
+    /// How many lines there were; the last one counts where it has bytes.
+    fn lines_seen(&self) -> u64 {
+        if self.line_bytes > 0 {
+            self.line
+        } else {
+            self.line - 1
+        }
+    }
+
+    fn into_text(mut self) -> String {
+        if self.line_cut > 0 {
+            self.end_line();
+        }
+        let text = String::from_utf8(self.kept).unwrap_or_else(|error| {
+            let lossy = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            lossy + "\n[some bytes are not UTF-8; they are shown as \u{fffd}]"
+        });
+        if !self.more {
+            return text;
+        }
+        let (first, next) = (self.first, self.first + self.lines_taken);
+        format!(
+            "{text}\n[lines {first} to {}; there is more: go on with offset {next}]",
+            next - 1
+        )
+    }
+}

@@ -1,0 +1,140 @@
+//! Replacing a file's content in one step: a temporary file in the same folder, then a rename.
+//!
+//! Whoever looks sees the old content or the new, never a part, also after `kill -9` (which may leave the temporary
+//! file, named `.allstop-…`). The mode stays; hard links do not, and neither do extended attributes.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{self, Access, AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::error::FileError;
+use super::{StopCheck, open};
+
+/// Looks at the scope after each so many bytes, so that a large write hears a stop within a disk's moment.
+const WRITE_CHUNK_BYTES: usize = 1 << 20;
+
+/// Replaces, or makes, the file `name` of `folder`. `expected` is what the caller saw there; if it is something else
+/// by now, nothing happens.
+pub(crate) fn replace(
+    folder: &OwnedFd,
+    name: &OsStr,
+    content: &[u8],
+    expected: Option<&Stat>,
+    shown: &str,
+    stop: &StopCheck,
+) -> Result<(), FileError> {
+    if expected.is_some() {
+        // A rename does not ask whether the file may be written; whoever protected it meant that it may not.
+        fs::accessat(folder, name, Access::WRITE_OK, AtFlags::EACCESS)
+            .map_err(FileError::io("may not write", shown))?;
+    }
+    let io = |source| FileError::Io {
+        did: "could not write",
+        path: shown.to_owned(),
+        source,
+    };
+    let mut temporary = Temporary::create(folder, expected, shown)?;
+    for chunk in content.chunks(WRITE_CHUNK_BYTES) {
+        stop.check()?;
+        temporary.file.write_all(chunk).map_err(io)?;
+    }
+    temporary.file.sync_data().map_err(io)?;
+    if !is_same(expected, open::regular(folder, name, shown)?.as_ref()) {
+        return Err(FileError::ChangedBeneath {
+            path: shown.to_owned(),
+        });
+    }
+    // The last look: behind the rename there is no way back.
+    stop.check()?;
+    temporary
+        .rename_to(name)
+        .map_err(FileError::io("could not write", shown))
+}
+
+/// Whether nobody wrote in between: same file, same length, same moment of the last change.
+fn is_same(before: Option<&Stat>, now: Option<&Stat>) -> bool {
+    let key = |stat: &Stat| {
+        (
+            stat.st_dev,
+            stat.st_ino,
+            stat.st_size,
+            stat.st_mtime,
+            stat.st_mtime_nsec,
+        )
+    };
+    before.map(key) == now.map(key)
+}
+
+/// A file that is removed unless it is renamed.
+struct Temporary<'a> {
+    folder: &'a OwnedFd,
+    name: String,
+    file: File,
+    renamed: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(folder: &'a OwnedFd, like: Option<&Stat>, shown: &str) -> Result<Self, FileError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Private until it has the mode of what it replaces.
+        let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
+        let error = FileError::io("could not write beside", shown);
+        let (name, fd) = loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".allstop-{:x}-{number:x}.tmp", std::process::id());
+            match fs::openat(folder, &name, flags, mode) {
+                Ok(fd) => break (name, fd),
+                // Left by a process that had our pid.
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(error(errno)),
+            }
+        };
+        let temporary = Self {
+            folder,
+            name,
+            file: File::from(fd),
+            renamed: false,
+        };
+        if let Some(like) = like {
+            temporary.take_after(like).map_err(error)?;
+        }
+        Ok(temporary)
+    }
+
+    fn take_after(&self, like: &Stat) -> Result<(), Errno> {
+        let own = fs::fstat(&self.file)?;
+        if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
+            // Only root can give files away. Another owner is no reason not to write; a mode that would then give
+            // the new owner's rights away (set-uid) is not kept.
+            let owner = Some(fs::Uid::from_raw(like.st_uid));
+            let group = Some(fs::Gid::from_raw(like.st_gid));
+            if fs::fchown(self.file.as_fd(), owner, group).is_err() {
+                return fs::fchmod(&self.file, Mode::from_raw_mode(like.st_mode & 0o777));
+            }
+        }
+        fs::fchmod(&self.file, Mode::from_raw_mode(like.st_mode & 0o7777))
+    }
+
+    fn rename_to(mut self, name: &OsStr) -> Result<(), Errno> {
+        fs::renameat(self.folder, &self.name, self.folder, name)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.renamed
+            && let Err(error) = fs::unlinkat(self.folder, &self.name, AtFlags::empty())
+        {
+            tracing::warn!(name = self.name, %error, "a temporary file could not be removed");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the file tools have in common: arguments in, a thread of the scope, text out.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use allstop_core::Effect;
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{WorkCx, WorkSpec};
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use super::error::FileError;
+use super::workspace::Workspace;
+use crate::schema::schema_of;
+use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+
+/// One file tool: its arguments, and what it does with them on a thread of its own.
+pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
+    const NAME: &'static str;
+    const DESCRIPTION: &'static str;
+    const EFFECT: Effect;
+
+    fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError>;
+}
+
+/// Whether the call was stopped, for a thread to look at between two pieces of its work.
+#[derive(Debug, Clone)]
+pub(crate) struct StopCheck(WorkCx);
+
+impl StopCheck {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.check().is_err()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), FileError> {
+        self.0
+            .checkpoint("between_reads")
+            .map_err(|_| FileError::Stopped)
+    }
+}
+
+pub(super) fn file_tool<T: FileTool>(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
+    let spec = ToolSpec {
+        name: T::NAME.into(),
+        description: T::DESCRIPTION.into(),
+        input_schema: schema_of::<T>(),
+        effect: T::EFFECT,
+        timeout: None,
+        // Two changes of one file in one step have an order.
+        parallel: T::EFFECT == Effect::ReadOnly,
+    };
+    Arc::new(OfFile::<T> {
+        spec,
+        workspace: Arc::clone(workspace),
+        arguments: PhantomData,
+    })
+}
+
+struct OfFile<T> {
+    spec: ToolSpec,
+    workspace: Arc<Workspace>,
+    arguments: PhantomData<fn() -> T>,
+}
+
+impl<T> fmt::Debug for OfFile<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileTool")
+            .field("name", &self.spec.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: FileTool> Tool for OfFile<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let arguments = T::deserialize(&*invocation.arguments).map_err(|error| ToolError {
+                message: format!("wrong arguments for `{}`: {error}", T::NAME),
+            })?;
+            let workspace = Arc::clone(&self.workspace);
+            let spec = WorkSpec::new(ItemKind::Thread, T::NAME);
+            let thread = invocation
+                .scope
+                .spawn_blocking(spec, move |cx| arguments.run(&workspace, &StopCheck(cx)))
+                .map_err(|refused| ToolError {
+                    message: refused.to_string(),
+                })?;
+            let content = thread.await.map_err(|lost| ToolError {
+                message: lost.to_string(),
+            })??;
+            Ok(ToolOutput {
+                content: content.into(),
+            })
+        })
+    }
+}

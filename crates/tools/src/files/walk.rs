@@ -1,0 +1,108 @@
+//! Walking a folder for `glob` and `grep`: in order, without `.git` and what is ignored, never through a link.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ignore::{DirEntry, WalkBuilder};
+
+use super::error::FileError;
+use super::tool::StopCheck;
+use super::workspace::Located;
+
+/// The largest ignore file that is read: the walker reads it whole, and a hand-written one has a few kilobytes.
+const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What a walk comes by.
+pub(super) enum Step {
+    /// A regular file.
+    File(PathBuf),
+    /// Something that could not be read.
+    Unreadable,
+}
+
+/// Visits the files below a folder, until `visit` says `false`.
+///
+/// What the ignore files above the folder (up to its root) ignore is left out, too; unless that is the folder itself:
+/// who names it means it.
+pub(super) fn walk(
+    located: &Located,
+    stop: &StopCheck,
+    mut visit: impl FnMut(Step) -> Result<bool, FileError>,
+) -> Result<(), FileError> {
+    let target = located.path();
+    if walk_from(&located.root, &target, stop, &mut visit)? == Reached::No {
+        walk_from(&target, &target, stop, &mut visit)?;
+    }
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Reached {
+    Yes,
+    No,
+}
+
+fn walk_from(
+    start: &Path,
+    target: &Path,
+    stop: &StopCheck,
+    visit: &mut impl FnMut(Step) -> Result<bool, FileError>,
+) -> Result<Reached, FileError> {
+    if !has_harmless_ignore_files(start) {
+        // Only at the start is this an end: below, the folder is left out.
+        visit(Step::Unreadable)?;
+        return Ok(Reached::Yes);
+    }
+    let mut builder = WalkBuilder::new(start);
+    builder
+        .current_dir(start)
+        .hidden(false)
+        // Ignore files above the root are not ours to read, nor is a person's own configuration.
+        .parents(false)
+        .git_global(false)
+        .git_exclude(false)
+        .require_git(false)
+        .follow_links(false)
+        .sort_by_file_name(Ord::cmp);
+    let only = target.to_owned();
+    let heard = stop.clone();
+    builder.filter_entry(move |entry| !heard.is_stopped() && is_wanted(entry, &only));
+    let mut reached = Reached::No;
+    for entry in builder.build() {
+        stop.check()?;
+        let Ok(entry) = entry else {
+            if !visit(Step::Unreadable)? {
+                return Ok(Reached::Yes);
+            }
+            continue;
+        };
+        if entry.path() == target {
+            reached = Reached::Yes;
+        }
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        if is_file && entry.path().starts_with(target) && !visit(Step::File(entry.into_path()))? {
+            return Ok(Reached::Yes);
+        }
+    }
+    Ok(reached)
+}
+
+fn is_wanted(entry: &DirEntry, target: &Path) -> bool {
+    let path = entry.path();
+    if !path.starts_with(target) && !target.starts_with(path) {
+        return false;
+    }
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    !is_folder || (entry.file_name() != ".git" && has_harmless_ignore_files(path))
+}
+
+/// The walker opens ignore files and reads them to their end: a FIFO or `/dev/zero` in their place would hold it for
+/// ever.
+fn has_harmless_ignore_files(folder: &Path) -> bool {
+    [".gitignore", ".ignore"]
+        .iter()
+        .all(|name| match fs::metadata(folder.join(name)) {
+            Ok(file) => file.is_dir() || (file.is_file() && file.len() <= IGNORE_FILE_BYTES_MAX),
+            Err(_) => true,
+        })
+}

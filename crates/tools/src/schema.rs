@@ -1,0 +1,26 @@
+//! JSON schemas of argument structs, in the form that model providers take.
+
+use std::sync::Arc;
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+/// The schema of `A`: inlined, without what costs tokens and says nothing (`$schema`, titles) and without formats,
+/// some of which (`uint64`) providers refuse.
+pub fn schema_of<A: JsonSchema>() -> Arc<Value> {
+    let trim = RecursiveTransform(|schema: &mut Schema| {
+        schema.remove("format");
+        schema.remove("title");
+    });
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let schema = settings
+        .with_transform(trim)
+        .into_generator()
+        .into_root_schema_for::<A>();
+    Arc::new(schema.to_value())
+}
