@@ -1,5 +1,50 @@
 //! Scopes: work that can be stopped at any moment and answers with a true receipt.
+//!
+//! Usable alone by any tokio program: make a [`Scope::root`], spawn in it, stop it, read the receipt.
+//!
+//! ```
+//! use allstop_core::{Cause, CauseKind, Extent};
+//! use allstop_core::receipt::ItemKind;
+//! use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let scope = Scope::root("jobs", RootOptions::current());
+//! scope
+//!     .spawn(WorkSpec::new(ItemKind::Future, "poller"), |cx| async move {
+//!         cx.stopped_at("idle").await;
+//!     })
+//!     .expect("nothing is stopped yet");
+//! let receipt = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User))).await;
+//! assert!(receipt.quiet());
+//! assert_eq!(receipt.items()[0].state.as_str(), "stopped");
+//! # }
+//! ```
+//!
+//! # Stopping
+//! A stop climbs a ladder: **ask** (the token fires, processes get SIGTERM, remotes are told) → **grace** → **force**
+//! (futures are dropped, processes get SIGKILL) → **account**: whatever is left is named. It never takes longer than
+//! grace and [`FORCE_MAX`], and never claims more than was verified.
+//!
+//! Four kinds of work are told apart by what force can do to them: futures ([`Scope::spawn`]) are dropped; child
+//! processes ([`Scope::spawn_process`]) are killed with all their descendants; threads ([`Scope::spawn_blocking`])
+//! cannot be forced, are counted and named; calls of other machines ([`Scope::register_remote`]) can only be asked.
 
-/// placeholder
-#[derive(Debug, Clone)]
-pub struct Scope;
+mod child_process;
+mod collect;
+mod env;
+mod gate;
+mod node;
+pub mod process;
+mod scope;
+mod spawn;
+mod stop;
+mod work;
+
+pub use child_process::{Process, SpawnProcessError};
+pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions};
+pub use gate::NotStarted;
+pub use scope::{Deadline, EngineGuard, Scope, ScopeOptions};
+pub use spawn::{WorkCx, WorkHandle, WorkLost};
+pub use stop::{Stop, StopOrder};
+pub use work::{Details, Ending, Registration, WorkSpec};

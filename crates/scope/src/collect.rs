@@ -1,0 +1,224 @@
+//! From the registries of a stopped extent to the items of its receipt.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::Effect;
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
+use tokio::time::Instant;
+
+use crate::node::Node;
+use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
+
+/// What the receipt of a stop lists: everything in its extent that ran when it was accepted.
+pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<ReceiptItem> {
+    let mut collector = Collector::default();
+    for node in nodes {
+        node.for_each_ended(|ended| {
+            // A wider stop that came later does not list what ended under the narrower one before it.
+            if let Some(after) = ended.at.checked_duration_since(accepted_at) {
+                collector.add(node, ended.seq, &ended.spec, Part::ended(ended, after));
+            }
+        });
+        node.for_each_running(|entry| {
+            collector.add(node, entry.seq, &entry.spec, Part::running(entry));
+        });
+    }
+    collector.finish()
+}
+
+/// What runs in a scope and below it, now.
+pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
+    let mut collector = Collector::default();
+    let mut nodes = vec![Arc::clone(scope)];
+    while let Some(node) = nodes.pop() {
+        nodes.extend(node.children());
+        node.for_each_running(|entry| {
+            collector.add(&node, entry.seq, &entry.spec, Part::running(entry));
+        });
+    }
+    collector.finish()
+}
+
+/// Items by the order in which their work was registered. A unit's parts fall on one item.
+#[derive(Default)]
+struct Collector {
+    flat: Vec<(u64, ReceiptItem)>,
+    units: BTreeMap<u64, (ReceiptItem, Part)>,
+}
+
+/// What one piece of work adds to an item.
+struct Part {
+    state: ItemState,
+    is_process: bool,
+    containment: Option<allstop_core::receipt::Containment>,
+    processes: Vec<ProcessIdentity>,
+    tokens_received_after_stop: Option<u64>,
+    note: Option<std::borrow::Cow<'static, str>>,
+}
+
+impl Part {
+    fn ended(ended: &EndedWork, after: Duration) -> Self {
+        Self {
+            state: ended.state(after),
+            is_process: ended.spec.kind == ItemKind::Process,
+            containment: ended.details.containment,
+            processes: Vec::new(),
+            tokens_received_after_stop: ended.details.tokens_received_after_stop,
+            note: ended.details.note.clone(),
+        }
+    }
+
+    fn running(entry: &WorkEntry) -> Self {
+        let (containment, processes) = match &entry.force {
+            Force::Process(process) => (
+                Some(process.containment()),
+                process
+                    .members()
+                    .into_iter()
+                    .map(|member| member.identity)
+                    .collect(),
+            ),
+            _ => (None, Vec::new()),
+        };
+        Self {
+            state: entry.running_state(),
+            is_process: matches!(entry.force, Force::Process(_)),
+            containment,
+            processes,
+            tokens_received_after_stop: None,
+            note: None,
+        }
+    }
+
+    /// Which of two states a unit is in: the worse one. Of two alike the process speaks: what became of the child is
+    /// more than what became of the future that waited for it.
+    fn outranks(&self, other: &Self) -> bool {
+        (severity(&self.state), self.is_process) > (severity(&other.state), other.is_process)
+    }
+}
+
+fn severity(state: &ItemState) -> u8 {
+    match state {
+        ItemState::Finished { .. } => 0,
+        ItemState::Stopped { .. } => 1,
+        ItemState::Unknown { .. } => 2,
+        ItemState::Refused { .. } => 3,
+        ItemState::Unreachable { .. } => 4,
+        ItemState::StillRunning { .. } => 5,
+    }
+}
+
+impl Collector {
+    fn add(&mut self, node: &Node, seq: u64, spec: &WorkSpec, part: Part) {
+        let Some((unit_seq, unit)) = node.unit_above() else {
+            let item = ReceiptItem::new(
+                spec.kind,
+                item_id(spec, seq),
+                Arc::clone(&spec.name),
+                part.state.clone(),
+            );
+            let mut item = ReceiptItem {
+                effect: spec.effect,
+                ..item
+            };
+            part.describe(&mut item);
+            hide_uncertain_outcome(&mut item, false);
+            self.flat.push((seq, item));
+            return;
+        };
+        let fresh = || {
+            let item = ReceiptItem::new(
+                unit.kind,
+                item_id(unit, unit_seq),
+                Arc::clone(&unit.name),
+                part.state.clone(),
+            );
+            ReceiptItem {
+                effect: unit.effect,
+                ..item
+            }
+        };
+        match self.units.entry(unit_seq) {
+            std::collections::btree_map::Entry::Vacant(slot) => {
+                let mut item = fresh();
+                part.describe(&mut item);
+                slot.insert((item, part));
+            }
+            std::collections::btree_map::Entry::Occupied(mut slot) => {
+                let (item, worst) = slot.get_mut();
+                part.describe(item);
+                let either_is_process = worst.is_process || part.is_process;
+                if part.outranks(worst) {
+                    item.state = part.state.clone();
+                    *worst = part;
+                }
+                worst.is_process = either_is_process;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<ReceiptItem> {
+        for (seq, (mut item, worst)) in self.units {
+            hide_uncertain_outcome(&mut item, worst.is_process);
+            self.flat.push((seq, item));
+        }
+        self.flat.sort_unstable_by_key(|(seq, _)| *seq);
+        self.flat.into_iter().map(|(_, item)| item).collect()
+    }
+}
+
+impl Part {
+    fn describe(&self, item: &mut ReceiptItem) {
+        item.containment = item.containment.or(self.containment);
+        item.processes.extend(self.processes.iter().cloned());
+        item.tokens_received_after_stop = item
+            .tokens_received_after_stop
+            .or(self.tokens_received_after_stop);
+        if item.note.is_none() {
+            item.note.clone_from(&self.note);
+        }
+        if matches!(
+            self.state,
+            ItemState::StillRunning {
+                why: Why::BlockingThread
+            }
+        ) && item.note.is_none()
+        {
+            item.note = Some("a thread cannot be forced; it never delays the exit".into());
+        }
+    }
+}
+
+/// A tool's future that was dropped has verifiably ended on our side, but what it had asked of the world may have
+/// happened. Where repeating that does harm, the state is `unknown`. Processes are accounted for by themselves.
+fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
+    let repeatable = item.effect.is_none_or(Effect::may_repeat);
+    if let ItemState::Stopped {
+        how: how @ (How::Dropped | How::Failed),
+        after_ms,
+        ..
+    } = item.state
+        && item.kind == ItemKind::ToolCall
+        && !repeatable
+        && !has_process
+    {
+        item.state = ItemState::Unknown {
+            how,
+            after_ms: Some(after_ms),
+        };
+        item.note
+            .get_or_insert("may have completed; check before repeating".into());
+    } else if !matches!(item.state, ItemState::Unknown { .. }) {
+        item.effect = None;
+    }
+}
+
+fn item_id(spec: &WorkSpec, seq: u64) -> Arc<str> {
+    match &spec.id {
+        Some(id) => Arc::clone(id),
+        None => format!("{}_{seq}", spec.kind.as_str()).into(),
+    }
+}

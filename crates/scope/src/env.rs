@@ -1,0 +1,95 @@
+//! What all scopes of one tree share: where things run, bounds, clocks and ids. Passed in, so that tests inject them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use allstop_core::{StopId, Timestamp};
+use tokio::runtime::Handle;
+
+use crate::process::ContainmentChoice;
+
+/// How long the ask may take by default before force is used.
+pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
+
+/// How long force may take before what is left is accounted for. A kill that has not worked after a second is one
+/// that the kernel cannot carry out (a process in uninterruptible sleep): waiting longer tells nothing new.
+pub const FORCE_MAX: Duration = Duration::from_secs(1);
+
+/// Options of a tree of scopes.
+#[derive(Clone)]
+pub struct RootOptions {
+    /// Runs the ladder, timers and engines. Give it threads of its own where work may block the threads it runs on.
+    pub control: Handle,
+    /// Runs the work: tools, hooks, whatever comes from somebody else.
+    pub work: Handle,
+    /// How long an ask may take.
+    pub grace: Duration,
+    /// How child processes are contained unless said otherwise.
+    pub containment: ContainmentChoice,
+    /// Wall-clock time, for receipts.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Makes stop ids.
+    pub new_stop_id: Arc<dyn Fn() -> StopId + Send + Sync>,
+}
+
+impl RootOptions {
+    /// Everything on the current runtime, real clocks and ids, and the containment that changes nothing process-wide.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn current() -> Self {
+        let current = Handle::current();
+        Self {
+            control: current.clone(),
+            work: current,
+            grace: GRACE_DEFAULT,
+            containment: ContainmentChoice::GroupAndMarker,
+            now: Arc::new(|| SystemTime::now().into()),
+            new_stop_id: Arc::new(|| StopId::new(ulid::Ulid::generate().to_string())),
+        }
+    }
+}
+
+impl fmt::Debug for RootOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RootOptions")
+            .field("grace", &self.grace)
+            .field("containment", &self.containment)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct ScopeEnv {
+    pub(crate) options: RootOptions,
+    seq: AtomicU64,
+    threads: AtomicUsize,
+}
+
+impl ScopeEnv {
+    pub(crate) fn new(options: RootOptions) -> Self {
+        Self {
+            options,
+            seq: AtomicU64::new(0),
+            threads: AtomicUsize::new(0),
+        }
+    }
+
+    /// Numbers work in the order in which it was registered.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.seq.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn thread_started(&self) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn thread_ended(&self) {
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.load(Ordering::Relaxed)
+    }
+}

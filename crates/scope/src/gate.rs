@@ -1,0 +1,109 @@
+//! The stop barrier of one scope: registering work and checking for a stop are one step.
+//!
+//! Pure and synchronous: whoever uses it holds the scope's mutex. Invariants:
+//! 1. After [`Gate::accept_stop`] or [`Gate::close`] nothing registers, ever: a gate never opens again.
+//! 2. Every registration is matched by exactly one [`Gate::finish`].
+//! 3. The first cause wins: a later stop leaves it as it is.
+
+use allstop_core::Cause;
+
+/// Why work was not started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStarted {
+    /// A stop covers the scope.
+    #[error("not started: stopped, {0}")]
+    Stopped(Cause),
+    /// The scope has been closed: what it was for has ended.
+    #[error("not started: the scope is closed")]
+    Closed,
+}
+
+impl NotStarted {
+    /// The cause, if a stop was it.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Stopped(cause) => Some(cause),
+            Self::Closed => None,
+        }
+    }
+}
+
+/// The barrier's state.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    cause: Option<Cause>,
+    closed: bool,
+    live: usize,
+}
+
+impl Gate {
+    /// Checks the barrier and counts one piece of work, in one step.
+    pub(crate) fn register(&mut self) -> Result<(), NotStarted> {
+        self.check()?;
+        self.live += 1;
+        Ok(())
+    }
+
+    /// Whether something could be registered now.
+    pub(crate) fn check(&self) -> Result<(), NotStarted> {
+        match &self.cause {
+            Some(cause) => Err(NotStarted::Stopped(cause.clone())),
+            None if self.closed => Err(NotStarted::Closed),
+            None => Ok(()),
+        }
+    }
+
+    /// One piece of work ended.
+    pub(crate) fn finish(&mut self) {
+        debug_assert!(self.live > 0, "work ended that was never registered");
+        self.live -= 1;
+    }
+
+    /// Closes the barrier for a stop. Returns the work that the stop has to account for.
+    pub(crate) fn accept_stop(&mut self, cause: &Cause) -> usize {
+        if self.cause.is_none() {
+            self.cause = Some(cause.clone());
+        }
+        self.live
+    }
+
+    /// Closes the barrier because what the scope was for has ended.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(crate) fn cause(&self) -> Option<&Cause> {
+        self.cause.as_ref()
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allstop_core::CauseKind;
+
+    #[test]
+    fn nothing_registers_behind_a_stop_and_the_first_cause_wins() {
+        let mut gate = Gate::default();
+        gate.register().unwrap();
+        assert_eq!(gate.accept_stop(&Cause::new(CauseKind::User)), 1);
+        assert_eq!(gate.accept_stop(&Cause::new(CauseKind::Deadline)), 1);
+        assert_eq!(
+            gate.register(),
+            Err(NotStarted::Stopped(Cause::new(CauseKind::User)))
+        );
+        gate.finish();
+        assert_eq!(gate.live(), 0);
+    }
+
+    #[test]
+    fn a_closed_gate_refuses_without_a_cause() {
+        let mut gate = Gate::default();
+        gate.close();
+        assert_eq!(gate.register(), Err(NotStarted::Closed));
+    }
+}

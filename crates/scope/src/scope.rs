@@ -1,0 +1,262 @@
+//! The scope: the node of the cancellation tree that a piece of work runs in.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::decision::Decision;
+use allstop_core::receipt::{ReceiptItem, StopRequest};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use crate::collect;
+use crate::env::{RootOptions, ScopeEnv};
+use crate::gate::NotStarted;
+use crate::node::Node;
+use crate::stop::{self, Stop, StopOrder};
+use crate::work::{Force, Registration, WorkSpec};
+
+/// A cheap handle of one scope. Clones are the same scope.
+///
+/// Everything runs in a scope: work is registered before it runs, and registering and checking for a stop are one
+/// step, so that nothing starts behind a stop that was accepted.
+#[derive(Clone)]
+pub struct Scope {
+    node: Arc<Node>,
+}
+
+/// What a new scope is.
+#[derive(Debug, Default)]
+pub struct ScopeOptions {
+    /// When it stops by itself, with cause `deadline`.
+    pub deadline: Option<Deadline>,
+    /// Set where the scope and all in it are one item of a receipt: a tool call with what it started.
+    pub unit: Option<WorkSpec>,
+    /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
+    pub decision: Option<Arc<Decision>>,
+}
+
+/// A moment at which a scope stops by itself, and what receipts call it.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    /// When, on tokio's clock.
+    pub at: Instant,
+    /// `turn deadline of 2s`.
+    pub detail: Cow<'static, str>,
+    /// What the receipt calls the extent of its stop.
+    pub extent: Extent,
+    /// Scopes outside the extent whose work the receipt names.
+    pub bystanders: Vec<Scope>,
+}
+
+impl Scope {
+    /// The root of a new tree.
+    pub fn root(label: impl Into<Arc<str>>, options: RootOptions) -> Self {
+        Self {
+            node: Node::root(Arc::new(ScopeEnv::new(options)), label.into()),
+        }
+    }
+
+    /// A scope below this one. It is stopped with this one.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed: nothing starts behind the barrier.
+    pub fn child(
+        &self,
+        label: impl Into<Arc<str>>,
+        options: ScopeOptions,
+    ) -> Result<Self, NotStarted> {
+        let node = self
+            .node
+            .child(label.into(), options.unit, options.decision)?;
+        let child = Self { node };
+        if let Some(deadline) = options.deadline {
+            child.arm(deadline);
+        }
+        Ok(child)
+    }
+
+    /// What receipts call it.
+    pub fn label(&self) -> &Arc<str> {
+        &self.node.label
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    pub(crate) fn env(&self) -> &Arc<ScopeEnv> {
+        &self.node.env
+    }
+
+    /// Stops what the order covers, beginning here. When this returns the barrier is closed; the ladder is climbed by
+    /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
+    ///
+    /// A second stop of this scope or one inside it joins the first; one of a scope above covers it too. Of a scope
+    /// that has ended the answer is `already_ended`.
+    pub fn stop(&self, order: StopOrder) -> Stop {
+        stop::accept(&self.node, order)
+    }
+
+    /// The account of the stop that covers this scope, seen from here alone: what of *this* stopped and what did not.
+    /// For an engine that was stopped by a wider stop and owes its own log a receipt. `None` where no stop covers it.
+    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Stop> {
+        stop::account_of_part(&self.node, extent, bystanders)
+    }
+
+    /// What a stop of this scope would find now, without doing it.
+    pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
+        let options = &self.node.env.options;
+        let request = StopRequest {
+            stop_id: (options.new_stop_id)(),
+            target: Arc::clone(&self.node.label),
+            extent,
+            cause,
+            requested_at: (options.now)(),
+        };
+        Receipt::of_preview(request, self.running())
+    }
+
+    /// What runs here and below, now.
+    pub fn running(&self) -> Vec<ReceiptItem> {
+        collect::items_running(&self.node)
+    }
+
+    /// Whether nothing runs here or below.
+    pub fn is_quiet(&self) -> bool {
+        self.node.subtree_live() == 0
+    }
+
+    /// Resolves when a stop covers this scope. [`Scope::cause`] says why.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub fn stopped(&self) -> WaitForCancellationFuture<'_> {
+        self.node.token.cancelled()
+    }
+
+    /// Whether a stop covers this scope.
+    pub fn is_stopped(&self) -> bool {
+        self.node.token.is_cancelled()
+    }
+
+    /// Why it was stopped; the first cause, for ever.
+    pub fn cause(&self) -> Option<Cause> {
+        self.node.cause()
+    }
+
+    /// Whether something could start here.
+    ///
+    /// # Errors
+    /// Why not. The answer is old as soon as it is given: to start something, register it.
+    pub fn check(&self) -> Result<(), NotStarted> {
+        self.node.check()
+    }
+
+    /// The token, for code that knows tokio-util and not this crate. Cancelling it is no stop: it closes no barrier
+    /// and makes no receipt; so this is a child of the scope's own.
+    pub fn token(&self) -> CancellationToken {
+        self.node.token.child_token()
+    }
+
+    /// Registers work that is polled inside other registered work, or that somebody else runs.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed.
+    pub fn register(&self, spec: WorkSpec) -> Result<Registration, NotStarted> {
+        self.node.register(spec, Force::Inline)
+    }
+
+    /// Registers a call of another machine. `ask` is called once when a stop covers it, and must not block. Unless
+    /// the registration is finished with the remote's confirmation, a receipt says `unreachable`.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed.
+    pub fn register_remote(
+        &self,
+        spec: WorkSpec,
+        ask: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Registration, NotStarted> {
+        self.node.register(spec, Force::Remote(Arc::new(ask)))
+    }
+
+    /// Says that an engine drives this scope: a stop waits for its acknowledgement, and `cancel_observed` depends on
+    /// it. The guard's drop says that the engine has ended.
+    pub fn attach_engine(&self) -> EngineGuard {
+        self.node.attach_engine();
+        EngineGuard {
+            scope: self.clone(),
+        }
+    }
+
+    /// Closes the scope: what it was for has ended, and nothing starts in it any more. What still runs goes on, and is
+    /// still covered by stops.
+    pub fn close(&self) {
+        self.node.close();
+    }
+
+    /// How many blocking threads of this tree run.
+    pub fn threads(&self) -> usize {
+        self.node.env.threads()
+    }
+
+    fn arm(&self, deadline: Deadline) {
+        let order = StopOrder {
+            extent: deadline.extent,
+            cause: Cause::new(CauseKind::Deadline).detail(deadline.detail),
+            grace: None,
+            bystanders: deadline.bystanders,
+        };
+        if deadline.at <= Instant::now() {
+            // A deadline that has passed stops before anything starts, without a timer's detour.
+            let _receipt = self.stop(order);
+            return;
+        }
+        let node = Arc::downgrade(&self.node);
+        let timer = async move {
+            tokio::time::sleep_until(deadline.at).await;
+            if let Some(node) = node.upgrade() {
+                let _receipt = stop::accept(&node, order);
+            }
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that spawns; ends with the scope"
+        )]
+        let timer = self.node.env.options.control.spawn(timer);
+        self.node.set_deadline_timer(timer.abort_handle());
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("label", &self.node.label)
+            .field("cause", &self.node.cause())
+            .field("live", &self.node.live())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The engine that drives a scope. Its drop says that the engine has ended.
+#[derive(Debug)]
+#[must_use = "dropping it says that the engine has ended"]
+pub struct EngineGuard {
+    scope: Scope,
+}
+
+impl EngineGuard {
+    /// Says that the engine heard the stop at a checkpoint. Without a stop that covers the scope it changes nothing.
+    pub fn acknowledge(&self) {
+        if self.scope.node.cause().is_some() {
+            self.scope.node.engine_done();
+        }
+    }
+}
+
+impl Drop for EngineGuard {
+    fn drop(&mut self) {
+        self.scope.node.engine_done();
+    }
+}

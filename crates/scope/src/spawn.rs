@@ -1,0 +1,251 @@
+//! Spawning in a scope: futures, which are dropped by force, and threads, which cannot be forced. The only place of
+//! the whole system that spawns.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use allstop_core::Cause;
+use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::gate::NotStarted;
+use crate::node::WorkKey;
+use crate::scope::Scope;
+use crate::work::{Ending, Force, Registration, WorkSpec};
+
+/// Why spawned work has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WorkLost {
+    /// Its future was dropped by force, or its runtime ended.
+    #[error("the work was dropped")]
+    Dropped,
+    /// It panicked.
+    #[error("the work panicked")]
+    Panicked,
+}
+
+/// Spawned work. Dropping the handle changes nothing: the scope owns the work.
+#[derive(Debug)]
+pub struct WorkHandle<T> {
+    inner: HandleKind<T>,
+}
+
+#[derive(Debug)]
+enum HandleKind<T> {
+    Task(tokio::task::JoinHandle<T>),
+    Thread(oneshot::Receiver<std::thread::Result<T>>),
+}
+
+impl<T> Future for WorkHandle<T> {
+    type Output = Result<T, WorkLost>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.get_mut().inner {
+            HandleKind::Task(task) => Pin::new(task).poll(cx).map(|joined| {
+                joined.map_err(|e| {
+                    if e.is_panic() {
+                        WorkLost::Panicked
+                    } else {
+                        WorkLost::Dropped
+                    }
+                })
+            }),
+            HandleKind::Thread(result) => Pin::new(result).poll(cx).map(|sent| match sent {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(_)) => Err(WorkLost::Panicked),
+                Err(_) => Err(WorkLost::Dropped),
+            }),
+        }
+    }
+}
+
+/// What spawned work sees of its scope.
+#[derive(Debug, Clone)]
+pub struct WorkCx {
+    scope: Scope,
+    key: WorkKey,
+}
+
+impl WorkCx {
+    /// The scope that it runs in.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Resolves when a stop covers the work, and acknowledges it at this checkpoint. The work still has to return.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it acknowledges only when it resolves.
+    pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
+        self.scope.stopped().await;
+        self.acknowledge(checkpoint);
+        self.scope
+            .cause()
+            .expect("a cause is set before a token fires")
+    }
+
+    /// For loops and threads: acknowledges a stop at this checkpoint, if one covers the work.
+    ///
+    /// # Errors
+    /// The cause of the stop: return.
+    pub fn checkpoint(&self, checkpoint: &'static str) -> Result<(), Cause> {
+        if !self.scope.is_stopped() {
+            return Ok(());
+        }
+        self.acknowledge(checkpoint);
+        Err(self
+            .scope
+            .cause()
+            .expect("a cause is set before a token fires"))
+    }
+
+    /// Says that the work heard the stop.
+    pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
+        self.scope.node().acknowledge(self.key, checkpoint.into());
+    }
+}
+
+pin_project! {
+    /// A future with its registration. The future is dropped first: by the order of the fields.
+    struct Tracked<F> {
+        #[pin]
+        future: F,
+        registration: Option<Registration>,
+    }
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let output = std::task::ready!(this.future.poll(cx));
+        if let Some(registration) = this.registration.take() {
+            registration.finish(Ending::Returned);
+        }
+        Poll::Ready(output)
+    }
+}
+
+impl Scope {
+    /// Spawns a future on the tree's work runtime.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed: then `make` is not called.
+    pub fn spawn<F>(
+        &self,
+        spec: WorkSpec,
+        make: impl FnOnce(WorkCx) -> F,
+    ) -> Result<WorkHandle<F::Output>, NotStarted>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.spawn_on(&self.env().options.work, spec, make)
+    }
+
+    fn spawn_on<F>(
+        &self,
+        runtime: &Handle,
+        spec: WorkSpec,
+        make: impl FnOnce(WorkCx) -> F,
+    ) -> Result<WorkHandle<F::Output>, NotStarted>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let registration = self.node().register(spec, Force::AbortSoon)?;
+        let key = registration.key();
+        let node = Arc::clone(registration.node());
+        let future = make(WorkCx {
+            scope: self.clone(),
+            key,
+        });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that spawns: registered above"
+        )]
+        let task = runtime.spawn(Tracked {
+            future,
+            registration: Some(registration),
+        });
+        node.set_force(key, Force::Abort(task.abort_handle()));
+        Ok(WorkHandle {
+            inner: HandleKind::Task(task),
+        })
+    }
+
+    /// Spawns an engine: what drives a scope and answers for it, and so is no work that the scope has to stop. It runs
+    /// on the control runtime, is never forced, and must end soon after the work it drives has ended. It starts even
+    /// behind the barrier, because a turn that is refused there needs its ending too.
+    ///
+    /// Pair it with [`Scope::attach_engine`], so that stops wait for its acknowledgement.
+    pub fn spawn_engine<F>(&self, engine: F) -> WorkHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+        let task = self.env().options.control.spawn(engine);
+        WorkHandle {
+            inner: HandleKind::Task(task),
+        }
+    }
+
+    /// Spawns a future on the tree's control runtime: drivers that never block their thread.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed: then `make` is not called.
+    pub fn spawn_control<F>(
+        &self,
+        spec: WorkSpec,
+        make: impl FnOnce(WorkCx) -> F,
+    ) -> Result<WorkHandle<F::Output>, NotStarted>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.spawn_on(&self.env().options.control, spec, make)
+    }
+
+    /// Runs a closure on a thread of its own. A thread cannot be forced: one that never looks at its [`WorkCx`] is
+    /// named in the receipt as still running, and is never joined at exit.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed: then `run` is not called.
+    ///
+    /// # Panics
+    /// If the system gives no thread.
+    pub fn spawn_blocking<T: Send + 'static>(
+        &self,
+        spec: WorkSpec,
+        run: impl FnOnce(WorkCx) -> T + Send + 'static,
+    ) -> Result<WorkHandle<T>, NotStarted> {
+        let registration = self.node().register(spec, Force::Thread)?;
+        let cx = WorkCx {
+            scope: self.clone(),
+            key: registration.key(),
+        };
+        let env = Arc::clone(self.env());
+        let (tx, rx) = oneshot::channel();
+        env.thread_started();
+        let body = move || {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cx)));
+            registration.finish(if result.is_ok() {
+                Ending::Returned
+            } else {
+                Ending::Panicked
+            });
+            env.thread_ended();
+            // Nobody waits any more: the registration has the ending.
+            drop(tx.send(result));
+        };
+        std::thread::Builder::new()
+            .name("allstop-work".to_owned())
+            .spawn(body)
+            .expect("the system gives a thread");
+        Ok(WorkHandle {
+            inner: HandleKind::Thread(rx),
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! One piece of work: what it is, how it ends, and the guard that must be answered.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use allstop_core::Effect;
+use allstop_core::receipt::{Containment, Evidence, How, ItemKind, ItemState, Verified, Why};
+use tokio::time::Instant;
+
+use crate::node::{Node, WorkKey};
+use crate::process::ProcessHandle;
+
+/// What a piece of work is, for receipts.
+#[derive(Debug, Clone)]
+pub struct WorkSpec {
+    /// What it is.
+    pub kind: ItemKind,
+    /// For people.
+    pub name: Arc<str>,
+    /// Its id in receipts; `None`: a number is made up.
+    pub id: Option<Arc<str>>,
+    /// What repeating it would do, where an unknown outcome matters.
+    pub effect: Option<Effect>,
+}
+
+impl WorkSpec {
+    /// Work of this kind and name.
+    pub fn new(kind: ItemKind, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+            id: None,
+            effect: None,
+        }
+    }
+
+    /// The same, with an id of its own.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// The same, with an effect.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = Some(effect);
+        self
+    }
+}
+
+/// How a piece of work ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    /// It returned by itself.
+    Returned,
+    /// It heard the stop at this checkpoint, and returned.
+    Acknowledged(Cow<'static, str>),
+    /// Its future was dropped.
+    Dropped,
+    /// It panicked.
+    Panicked,
+    /// It was ended from outside, as said.
+    Stopped {
+        /// By what.
+        how: How,
+        /// How that is known.
+        evidence: Evidence,
+    },
+    /// The remote was asked and has not confirmed.
+    NotConfirmed,
+    /// Whoever watched it is gone, so that nobody can tell.
+    WatcherGone,
+}
+
+/// How a piece of work is ended by force.
+pub(crate) enum Force {
+    /// By dropping the future that it is in.
+    Abort(tokio::task::AbortHandle),
+    /// By dropping the future that it is in, whose task is being made at this moment.
+    AbortSoon,
+    /// By signals.
+    Process(ProcessHandle),
+    /// Not at all: a thread.
+    Thread,
+    /// Not at all: somebody else's machine. The closure asks it.
+    Remote(Arc<dyn Fn() + Send + Sync>),
+    /// By ending the future that it is polled in, which is registered itself.
+    Inline,
+}
+
+/// An entry of a scope's registry.
+pub(crate) struct WorkEntry {
+    pub(crate) seq: u64,
+    pub(crate) spec: WorkSpec,
+    pub(crate) force: Force,
+    /// Set by the work itself when it heard the stop.
+    pub(crate) acknowledged: Option<Cow<'static, str>>,
+    /// Set when force was asked for while the task was being made.
+    pub(crate) forced: bool,
+}
+
+impl WorkEntry {
+    /// What this entry is while it runs.
+    pub(crate) fn running_state(&self) -> ItemState {
+        match &self.force {
+            Force::Abort(_) | Force::AbortSoon | Force::Inline => ItemState::StillRunning {
+                why: Why::BlocksItsThread,
+            },
+            Force::Process(_) => ItemState::StillRunning {
+                why: Why::ProcessesLeft,
+            },
+            Force::Thread => ItemState::StillRunning {
+                why: Why::BlockingThread,
+            },
+            Force::Remote(_) => ItemState::Unreachable {
+                why: Why::NotConfirmed,
+            },
+        }
+    }
+}
+
+/// What a stop keeps of work that ended under it.
+pub(crate) struct EndedWork {
+    pub(crate) seq: u64,
+    pub(crate) spec: WorkSpec,
+    pub(crate) ending: Ending,
+    pub(crate) at: Instant,
+    pub(crate) details: Details,
+    pub(crate) was_thread: bool,
+}
+
+/// What a receipt says beside the state.
+#[derive(Debug, Clone, Default)]
+pub struct Details {
+    /// The level of containment of a process.
+    pub containment: Option<Containment>,
+    /// Tokens that came in after the stop was accepted.
+    pub tokens_received_after_stop: Option<u64>,
+    /// What a reader should know.
+    pub note: Option<Cow<'static, str>>,
+}
+
+impl EndedWork {
+    /// The state for a receipt, `after` the request.
+    pub(crate) fn state(&self, after: std::time::Duration) -> ItemState {
+        let after_ms = after.into();
+        let stopped = |how, evidence| ItemState::Stopped {
+            how,
+            evidence,
+            after_ms,
+        };
+        let returned = if self.was_thread {
+            Verified::ThreadEnded
+        } else {
+            Verified::TaskEnded
+        };
+        match &self.ending {
+            Ending::Returned => ItemState::Finished { after_ms },
+            Ending::Acknowledged(checkpoint) => stopped(
+                How::Acknowledged,
+                Evidence::verified(returned).and_observed_at(checkpoint.clone()),
+            ),
+            Ending::Dropped => stopped(How::Dropped, Evidence::verified(Verified::FutureDropped)),
+            Ending::Panicked => stopped(How::Failed, Evidence::verified(returned)),
+            Ending::Stopped { how, evidence } => stopped(*how, evidence.clone()),
+            Ending::NotConfirmed => ItemState::Unreachable {
+                why: Why::NotConfirmed,
+            },
+            Ending::WatcherGone => ItemState::StillRunning {
+                why: Why::WatcherGone,
+            },
+        }
+    }
+}
+
+/// A registered piece of work. It must be answered: [`Registration::finish`] says how it ended, and a drop says that
+/// it was dropped.
+#[must_use = "dropping a registration says that the work was dropped"]
+pub struct Registration {
+    node: Arc<Node>,
+    key: WorkKey,
+    answered: bool,
+    details: Details,
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Registration {
+    pub(crate) fn new(node: Arc<Node>, key: WorkKey) -> Self {
+        Self {
+            node,
+            key,
+            answered: false,
+            details: Details::default(),
+        }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    pub(crate) fn key(&self) -> WorkKey {
+        self.key
+    }
+
+    /// What the receipt says beside the state.
+    pub fn details_mut(&mut self) -> &mut Details {
+        &mut self.details
+    }
+
+    /// Says that the work heard the stop, at this checkpoint. It still has to end.
+    ///
+    /// Without a stop that covers it this changes nothing: nothing is acknowledged before it was asked.
+    pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
+        self.node.acknowledge(self.key, checkpoint.into());
+    }
+
+    /// Takes the work out of the registry without an ending: it belongs to somebody else now.
+    pub(crate) fn release(mut self) {
+        self.answered = true;
+        self.node.release_work(self.key);
+    }
+
+    /// Says how the work ended. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.
+    pub fn finish(mut self, ending: Ending) {
+        self.answered = true;
+        let details = std::mem::take(&mut self.details);
+        self.node.end_work(self.key, ending, details);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.answered {
+            let ending = if std::thread::panicking() {
+                Ending::Panicked
+            } else {
+                Ending::Dropped
+            };
+            self.node
+                .end_work(self.key, ending, std::mem::take(&mut self.details));
+        }
+    }
+}

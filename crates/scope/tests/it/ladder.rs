@@ -1,0 +1,194 @@
+//! Ask → grace → force → account.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use allstop_core::receipt::{How, ItemKind, ItemState, Verified, Why};
+use allstop_scope::{FORCE_MAX, WorkSpec};
+use tokio::time::Instant;
+
+use crate::{GRACE, by_user, future, root};
+
+#[tokio::test(start_paused = true)]
+async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
+    let scope = root();
+    scope
+        .spawn(
+            future("poller"),
+            |cx| async move { cx.stopped_at("idle").await },
+        )
+        .unwrap();
+    let receipt = scope.stop(by_user()).await;
+    assert!(receipt.quiet() && receipt.cancel_observed());
+    let ItemState::Stopped { how, evidence, .. } = &receipt.items()[0].state else {
+        panic!()
+    };
+    assert_eq!(
+        (*how, evidence.checkpoint()),
+        (How::Acknowledged, Some("idle"))
+    );
+    assert_eq!(evidence.proof(), Some(Verified::TaskEnded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_hear_it_is_dropped_after_the_grace() {
+    let scope = root();
+    scope
+        .spawn(future("deaf"), |_| std::future::pending::<()>())
+        .unwrap();
+    let before = Instant::now();
+    let receipt = scope.stop(by_user()).await;
+    assert!(before.elapsed() >= GRACE && before.elapsed() < GRACE + FORCE_MAX);
+    let ItemState::Stopped { how, evidence, .. } = &receipt.items()[0].state else {
+        panic!()
+    };
+    assert_eq!(
+        (*how, evidence.proof()),
+        (How::Dropped, Some(Verified::FutureDropped))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_returns_in_the_grace_without_having_heard_is_finished() {
+    let scope = root();
+    let spec = future("soon done");
+    scope
+        .spawn(spec, |_| tokio::time::sleep(Duration::from_millis(100)))
+        .unwrap();
+    let receipt = scope.stop(by_user()).await;
+    assert!(receipt.quiet());
+    assert!(matches!(
+        receipt.items()[0].state,
+        ItemState::Finished { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_joins_and_force_cuts_the_grace_short() {
+    let scope = root();
+    scope
+        .spawn(future("deaf"), |_| std::future::pending::<()>())
+        .unwrap();
+    let before = Instant::now();
+    let first = scope.stop(by_user());
+    let second = scope.stop(by_user().grace(Duration::ZERO));
+    let (first, second) = (first.await, second.await);
+    assert_eq!(first, second);
+    assert!(before.elapsed() < GRACE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_never_looks_is_named_and_delays_nothing() {
+    let scope = root();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let spec = WorkSpec::new(ItemKind::Thread, "wedged");
+    scope.spawn_blocking(spec, move |_| held.recv()).unwrap();
+    assert_eq!(scope.threads(), 1);
+    let receipt = scope.stop(by_user().grace(Duration::ZERO)).await;
+    assert!(!receipt.quiet() && !receipt.cancel_observed());
+    assert!(receipt.quiet_after_ms().is_none());
+    assert_eq!(
+        receipt.items()[0].state,
+        ItemState::StillRunning {
+            why: Why::BlockingThread
+        }
+    );
+    drop(release);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_future_that_blocks_its_thread_is_named() {
+    let scope = root();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (started_tx, started) = tokio::sync::oneshot::channel();
+    scope
+        .spawn(future("wedged"), |_| async move {
+            started_tx.send(()).unwrap();
+            held.recv()
+        })
+        .unwrap();
+    started.await.unwrap();
+    let receipt = scope.stop(by_user().grace(Duration::ZERO)).await;
+    assert_eq!(
+        receipt.items()[0].state,
+        ItemState::StillRunning {
+            why: Why::BlocksItsThread
+        }
+    );
+    drop(release);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_looks_acknowledges() {
+    let scope = root();
+    let spec = WorkSpec::new(ItemKind::Thread, "looks");
+    scope
+        .spawn_blocking(spec, |cx| {
+            while cx.checkpoint("between files").is_ok() {
+                std::thread::yield_now();
+            }
+        })
+        .unwrap();
+    let receipt = scope.stop(by_user()).await;
+    let ItemState::Stopped { evidence, .. } = &receipt.items()[0].state else {
+        panic!()
+    };
+    assert_eq!(evidence.proof(), Some(Verified::ThreadEnded));
+    assert_eq!(evidence.checkpoint(), Some("between files"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remote_that_does_not_confirm_is_unreachable_even_if_its_future_is_dropped() {
+    let scope = root();
+    let asked = Arc::new(AtomicBool::new(false));
+    let asked_too = Arc::clone(&asked);
+    let ask = move || asked_too.store(true, Ordering::Relaxed);
+    let spec = WorkSpec::new(ItemKind::Remote, "mcp::search");
+    let registration = scope.register_remote(spec, ask).unwrap();
+    scope
+        .spawn(future("caller"), |cx| async move {
+            let registration = registration;
+            cx.stopped_at("waiting for the remote").await;
+            drop(registration);
+        })
+        .unwrap();
+    let receipt = scope.stop(by_user()).await;
+    assert!(asked.load(Ordering::Relaxed));
+    assert!(!receipt.quiet() && !receipt.cancel_observed());
+    assert_eq!(receipt.items()[0].state.as_str(), "unreachable");
+    assert_eq!(receipt.items()[1].state.as_str(), "stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_after_the_stop_are_named_and_quiet() {
+    let scope = root();
+    scope
+        .spawn(future("bad"), |cx| async move {
+            cx.scope().stopped().await;
+            panic!("in the clean-up");
+        })
+        .unwrap();
+    let receipt = scope.stop(by_user()).await;
+    let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
+        panic!()
+    };
+    assert_eq!(*how, How::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_early_acknowledgement_proves_nothing() {
+    let scope = root();
+    scope
+        .spawn(future("eager"), |cx| async move {
+            cx.acknowledge("before any stop");
+            std::future::pending::<()>().await;
+        })
+        .unwrap();
+    tokio::task::yield_now().await;
+    let receipt = scope.stop(by_user()).await;
+    let ItemState::Stopped { how, evidence, .. } = &receipt.items()[0].state else {
+        panic!()
+    };
+    assert_eq!((*how, evidence.checkpoint()), (How::Dropped, None));
+}

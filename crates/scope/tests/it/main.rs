@@ -1,0 +1,26 @@
+//! Scopes through their public face, on paused time where time matters.
+
+mod ladder;
+mod receipts;
+mod tree;
+
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
+
+/// A root on the current runtime.
+fn root() -> Scope {
+    Scope::root("test", RootOptions::current())
+}
+
+fn future(name: &str) -> WorkSpec {
+    WorkSpec::new(ItemKind::Future, name)
+}
+
+fn by_user() -> StopOrder {
+    StopOrder::new(Extent::Process, Cause::new(CauseKind::User))
+}
+
+const GRACE: Duration = allstop_scope::GRACE_DEFAULT;

@@ -1,0 +1,96 @@
+//! What receipts say of units, effects, bystanders and previews.
+
+use allstop_core::receipt::{ItemKind, ItemState, Why};
+use allstop_core::{Cause, CauseKind, Effect, Extent};
+use allstop_scope::{ScopeOptions, StopOrder, WorkSpec};
+
+use crate::{by_user, future, root};
+
+fn unit(effect: Effect) -> ScopeOptions {
+    let spec = WorkSpec::new(ItemKind::ToolCall, "http_post")
+        .id("call_4")
+        .effect(effect);
+    ScopeOptions {
+        unit: Some(spec),
+        ..Default::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_is_one_item_in_the_worst_state_of_its_parts() {
+    let scope = root();
+    let call = scope.child("call", unit(Effect::ReadOnly)).unwrap();
+    call.spawn(
+        future("good"),
+        |cx| async move { cx.stopped_at("idle").await },
+    )
+    .unwrap();
+    let inner = call.child("inner", ScopeOptions::default()).unwrap();
+    let _remote = inner.register_remote(future("remote"), || {}).unwrap();
+    let receipt = scope.stop(by_user()).await;
+    assert_eq!(receipt.items().len(), 1);
+    let item = &receipt.items()[0];
+    assert_eq!((&*item.id, &*item.name), ("call_4", "http_post"));
+    assert_eq!(
+        item.state,
+        ItemState::Unreachable {
+            why: Why::NotConfirmed
+        }
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_unknown_unless_it_may_be_repeated() {
+    for (effect, state) in [
+        (Effect::Irreversible, "unknown"),
+        (Effect::Compensatable, "unknown"),
+        (Effect::Idempotent, "stopped"),
+        (Effect::ReadOnly, "stopped"),
+    ] {
+        let scope = root();
+        let call = scope.child("call", unit(effect)).unwrap();
+        call.spawn(future("post"), |_| std::future::pending::<()>())
+            .unwrap();
+        let receipt = scope.stop(by_user()).await;
+        let item = &receipt.items()[0];
+        assert_eq!(item.state.as_str(), state, "{effect:?}");
+        assert_eq!(item.note.is_some(), state == "unknown");
+        assert_eq!(item.effect.is_some(), state == "unknown");
+        assert!(receipt.quiet(), "our side has verifiably ended");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bystanders_are_named_and_do_not_break_quiet() {
+    let scope = root();
+    let turn = scope.child("turn", ScopeOptions::default()).unwrap();
+    let background = scope.child("background", ScopeOptions::default()).unwrap();
+    let spec = WorkSpec::new(ItemKind::Background, "npm run dev").id("bg_1");
+    background
+        .spawn(spec, |_| std::future::pending::<()>())
+        .unwrap();
+    let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)).bystander(&background);
+    let receipt = turn.stop(order).await;
+    assert!(receipt.quiet());
+    let item = &receipt.items()[0];
+    assert_eq!(
+        item.state,
+        ItemState::StillRunning {
+            why: Why::OutsideExtent
+        }
+    );
+    assert_eq!(&*item.id, "bg_1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preview_lists_what_runs_and_stops_nothing() {
+    let scope = root();
+    scope
+        .spawn(future("f"), |_| std::future::pending::<()>())
+        .unwrap();
+    let preview = scope.preview(Extent::Process, Cause::new(CauseKind::User));
+    assert!(preview.is_preview() && !preview.quiet());
+    assert_eq!(preview.items().len(), 1);
+    assert!(!scope.is_stopped());
+    assert!(scope.stop(by_user()).await.quiet());
+}

@@ -1,0 +1,224 @@
+//! Extents, causes, deadlines and the barrier over a tree of scopes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use allstop_core::decision::Decision;
+use allstop_core::receipt::StopOutcome;
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopOrder};
+use tokio::time::Instant;
+
+use crate::{by_user, future, root};
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_behind_the_barrier() {
+    let scope = root();
+    let child = scope.child("child", ScopeOptions::default()).unwrap();
+    let stop = scope.stop(by_user());
+    for scope in [&scope, &child] {
+        let refused = scope
+            .spawn(future("late"), |_| async { unreachable!() })
+            .unwrap_err();
+        assert_eq!(refused.cause().unwrap().kind, CauseKind::User);
+        assert!(scope.child("late", ScopeOptions::default()).is_err());
+        assert!(scope.register(future("late")).is_err());
+    }
+    assert!(stop.await.items().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
+    for _ in 0..200 {
+        let scope = root();
+        let started = Arc::new(AtomicUsize::new(0));
+        let spawner = {
+            let (scope, started) = (scope.clone(), Arc::clone(&started));
+            std::thread::spawn(move || {
+                loop {
+                    let Ok(child) = scope.child("c", ScopeOptions::default()) else {
+                        break;
+                    };
+                    let spawned = child.spawn(future("f"), |cx| async move {
+                        drop(cx.stopped_at("idle").await)
+                    });
+                    if spawned.is_err() {
+                        break;
+                    }
+                    started.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        };
+        while started.load(Ordering::Relaxed) < 3 {
+            std::hint::spin_loop();
+        }
+        let receipt = scope.stop(by_user()).await;
+        spawner.join().unwrap();
+        assert!(receipt.quiet());
+        assert_eq!(receipt.items().len(), started.load(Ordering::Relaxed));
+        assert!(scope.is_quiet());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_cause_wins_on_a_part_and_a_wider_stop_covers_the_rest() {
+    let scope = root();
+    let part = scope.child("part", ScopeOptions::default()).unwrap();
+    part.spawn(future("slow"), |_| {
+        tokio::time::sleep(Duration::from_secs(1))
+    })
+    .unwrap();
+    scope
+        .spawn(
+            future("other"),
+            |cx| async move { cx.stopped_at("idle").await },
+        )
+        .unwrap();
+    let deadline = Cause::new(CauseKind::Deadline);
+    let narrow = part.stop(StopOrder::new(Extent::Subtree, deadline.clone()));
+    let wide = scope.stop(by_user());
+    let (narrow, wide) = (narrow.await, wide.await);
+    assert_eq!(part.cause(), Some(deadline));
+    assert_eq!(scope.cause().unwrap().kind, CauseKind::User);
+    assert_eq!(narrow.items().len(), 1);
+    assert_eq!(wide.items().len(), 2);
+    assert!(narrow.quiet() && wide.quiet());
+    assert_ne!(narrow.stop_id(), wide.stop_id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_what_has_ended_says_so_with_the_first_ones_id() {
+    let scope = root();
+    scope
+        .spawn(future("f"), |cx| async move { cx.stopped_at("idle").await })
+        .unwrap();
+    let first = scope.stop(by_user()).await;
+    let second = scope.stop(by_user()).await;
+    assert_eq!(second.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(second.stop_id(), first.stop_id());
+    assert!(second.items().is_empty());
+
+    let closed = root();
+    closed.close();
+    assert_eq!(
+        closed.stop(by_user()).await.outcome(),
+        Some(StopOutcome::AlreadyEnded)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_after_the_commit_finds_nothing_to_do() {
+    let scope = root();
+    let decision = Arc::new(Decision::new());
+    let options = ScopeOptions {
+        decision: Some(Arc::clone(&decision)),
+        ..Default::default()
+    };
+    let turn = scope.child("turn", options).unwrap();
+    let permit = decision.commit().unwrap();
+    let receipt = turn.stop(by_user()).await;
+    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    drop(permit);
+
+    let decision = Arc::new(Decision::new());
+    let options = ScopeOptions {
+        decision: Some(Arc::clone(&decision)),
+        ..Default::default()
+    };
+    let turn = scope.child("turn", options).unwrap();
+    let _receipt = turn.stop(by_user()).await;
+    assert!(decision.commit().is_err());
+    assert_eq!(decision.stopped_by().unwrap().kind, CauseKind::User);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_stops_with_its_own_cause_and_one_that_passed_stops_at_once() {
+    let scope = root();
+    let at = Instant::now() + Duration::from_secs(5);
+    let options = ScopeOptions {
+        deadline: Some(deadline(at, "turn deadline of 5s")),
+        ..Default::default()
+    };
+    let turn = scope.child("turn", options).unwrap();
+    turn.stopped().await;
+    assert!(Instant::now() >= at);
+    assert_eq!(
+        turn.cause().unwrap().to_string(),
+        "deadline (turn deadline of 5s)"
+    );
+    assert!(!scope.is_stopped());
+
+    let options = ScopeOptions {
+        deadline: Some(deadline(Instant::now(), "turn deadline of 0s")),
+        ..Default::default()
+    };
+    let turn = scope.child("turn", options).unwrap();
+    let refused = turn.spawn(future("f"), |_| async {}).unwrap_err();
+    assert!(matches!(refused, NotStarted::Stopped(cause) if cause.kind == CauseKind::Deadline));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_has_not_acknowledged_keeps_cancel_observed_false() {
+    let scope = root();
+    let engine = scope.attach_engine();
+    let receipt = scope.stop(by_user()).await;
+    assert!(!receipt.cancel_observed());
+    drop(engine);
+
+    let scope = root();
+    let engine = scope.attach_engine();
+    engine.acknowledge(); // Nothing was asked yet: this proves nothing.
+    let stop = scope.stop(by_user());
+    engine.acknowledge();
+    assert!(stop.await.cancel_observed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scope_whose_handles_are_gone_leaves_nothing_in_its_parent() {
+    let scope = root();
+    for _ in 0..1000 {
+        let child = scope.child("child", ScopeOptions::default()).unwrap();
+        child
+            .spawn(future("f"), |_| async {})
+            .unwrap()
+            .await
+            .unwrap();
+    }
+    assert!(scope.stop(by_user()).await.items().is_empty());
+}
+
+fn deadline(at: Instant, detail: &'static str) -> Deadline {
+    Deadline {
+        at,
+        detail: detail.into(),
+        extent: Extent::Turn,
+        bystanders: Vec::new(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_wider_stop_gives_its_own_account() {
+    let scope = root();
+    let turn = scope.child("turn", ScopeOptions::default()).unwrap();
+    turn.spawn(
+        future("mine"),
+        |cx| async move { cx.stopped_at("idle").await },
+    )
+    .unwrap();
+    scope
+        .spawn(future("slow other"), |_| std::future::pending::<()>())
+        .unwrap();
+    assert!(turn.account(Extent::Turn, vec![]).is_none());
+    let began = Instant::now();
+    let wide = scope.stop(by_user());
+    let part = turn.account(Extent::Turn, vec![]).unwrap().await;
+    assert_eq!(
+        began.elapsed(),
+        Duration::ZERO,
+        "it waits for its own work only"
+    );
+    assert_eq!(part.items().len(), 1);
+    assert_eq!(part.stop_id(), &wide.request().stop_id);
+    assert_eq!(wide.await.items().len(), 2);
+}
