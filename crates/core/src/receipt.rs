@@ -247,8 +247,9 @@ impl Why {
 pub enum ItemState {
     /// It ended by itself before the stop reached it.
     Finished {
-        /// Milliseconds from the request to its end.
-        after_ms: Millis,
+        /// Milliseconds from the request to its end; none where there was no request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_ms: Option<Millis>,
     },
     /// It was ended, and that is known.
     Stopped {

@@ -1,0 +1,252 @@
+//! When a cancel is seen, and what it never overrides.
+
+use std::sync::Arc;
+
+use allstop_core::decision::Decision;
+use allstop_core::turn::{DraftError, Refusal, TurnLimits};
+use allstop_core::{Cause, CauseKind, StopReason};
+
+use crate::driver::*;
+
+fn fallen(cause: Cause) -> Arc<Decision> {
+    let decision = Arc::new(Decision::new());
+    assert!(decision.stop(cause));
+    decision
+}
+
+#[test]
+fn cancel_before_the_call_returns_cancelled_at_once_and_changes_nothing() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("first", usage(10, 5));
+    let before = session.state();
+
+    let refusal = session
+        .try_begin("second", fallen(user()))
+        .expect_err("it was cancelled");
+
+    assert_eq!(refusal, Refusal::Stopped(user()));
+    assert_eq!(refusal.reason(), StopReason::Cancelled);
+    session.check();
+    assert_eq!(session.state().conversation(), before.conversation());
+    assert_eq!(session.state().metered(), before.metered());
+    assert_eq!(session.turn("third", usage(10, 5)), Outcome::Committed);
+}
+
+#[test]
+fn cancel_after_the_budget_check_is_seen_before_the_commit() {
+    let mut session = Session::new(TurnLimits::default());
+    let decision = Arc::new(Decision::new());
+    let mut draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not cancelled yet");
+    let before = Arc::clone(draft.base());
+    session.answer(&mut draft, "too late", usage(10, 5));
+
+    decision.stop(user());
+
+    assert_eq!(
+        session.end(draft),
+        Outcome::Stopped(StopReason::Cancelled, user())
+    );
+    assert_eq!(session.conversation, before);
+    assert_eq!(
+        session.conversation.usage,
+        usage(0, 0),
+        "the committed ledger is as it was"
+    );
+    assert_eq!(
+        session.state().metered(),
+        usage(10, 5),
+        "the metered ledger is not"
+    );
+}
+
+#[test]
+fn cancel_after_the_commit_is_not_observable_and_the_next_call_observes_it() {
+    let mut session = Session::new(TurnLimits::default());
+    let decision = Arc::new(Decision::new());
+    let mut draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not cancelled");
+    session.answer(&mut draft, "done", usage(10, 5));
+    assert_eq!(session.end(draft), Outcome::Committed);
+    let committed = session.state();
+
+    assert!(
+        !decision.stop(user()),
+        "the turn's decision has fallen: the stop learns it"
+    );
+
+    assert_eq!(session.state(), committed);
+    // A stop of the run reaches the next turn through its own decision.
+    let refusal = session
+        .try_begin("next", fallen(user()))
+        .expect_err("cancelled at its entry");
+    assert_eq!(refusal.reason(), StopReason::Cancelled);
+}
+
+#[test]
+fn cancel_precedes_the_max_turns_check() {
+    let mut session = Session::new(TurnLimits {
+        turns_max: Some(1),
+        ..TurnLimits::default()
+    });
+    session.turn("first", usage(1, 1));
+
+    let refusal = session
+        .try_begin("second", fallen(user()))
+        .expect_err("refused");
+    assert_eq!(refusal.reason(), StopReason::Cancelled);
+
+    let refusal = session
+        .try_begin("third", Arc::default())
+        .expect_err("refused");
+    assert_eq!(refusal, Refusal::TurnsMax { limit: 1 });
+    assert_eq!(refusal.reason(), StopReason::MaxTurnsReached);
+    session.check();
+}
+
+#[test]
+fn cancel_precedes_the_budget_check() {
+    let budget = allstop_core::turn::Budget::of_tokens(0);
+    let limits = TurnLimits {
+        budget: Some(budget),
+        ..TurnLimits::default()
+    };
+    let mut session = Session::new(limits);
+    let refusal = session
+        .try_begin("go", fallen(user()))
+        .expect_err("refused");
+    assert_eq!(refusal.reason(), StopReason::Cancelled);
+}
+
+#[test]
+fn a_limit_at_the_entry_decides_the_turn_so_that_a_later_cancel_learns_it() {
+    let limits = TurnLimits {
+        turns_max: Some(0),
+        ..TurnLimits::default()
+    };
+    let decision = Arc::new(Decision::new());
+    let refusal = Session::new(limits)
+        .try_begin("go", Arc::clone(&decision))
+        .expect_err("refused");
+    assert!(!decision.stop(user()));
+    assert_eq!(decision.stopped_by(), Some(&refusal.cause()));
+}
+
+#[test]
+fn cancel_in_the_last_permitted_step_is_not_max_steps() {
+    let mut session = Session::new(TurnLimits {
+        steps_max: Some(1),
+        ..TurnLimits::default()
+    });
+    let decision = Arc::new(Decision::new());
+    let mut draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not cancelled");
+    let calls = session.ask(&mut draft, vec![call("a", "read", serde_json::json!({}))]);
+    session.run_call(&mut draft, &calls[0].id);
+
+    decision.stop(user());
+
+    let refused = draft
+        .begin_step(&model(), 1, at())
+        .expect_err("it was cancelled");
+    assert_eq!(refused, DraftError::Refused(Refusal::Stopped(user())));
+    assert_eq!(session.stop(draft, user()).reason, StopReason::Cancelled);
+}
+
+#[test]
+fn cancel_during_the_last_model_call_is_not_lost() {
+    let mut session = Session::new(TurnLimits::default());
+    let decision = Arc::new(Decision::new());
+    let mut draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not cancelled");
+    let step = draft.begin_step(&model(), 10, at()).expect("it begins");
+    decision.stop(user());
+    // The answer arrives all the same: it is taken, and the commit is not.
+    let answer = draft
+        .finish_model("done", Vec::new(), usage(5, 5))
+        .expect("the call is open");
+    session.log.extend([step.record, answer.record]);
+    assert_eq!(
+        session.end(draft),
+        Outcome::Stopped(StopReason::Cancelled, user())
+    );
+}
+
+#[test]
+fn nothing_starts_behind_a_stop() {
+    let mut session = Session::new(TurnLimits::default());
+    let decision = Arc::new(Decision::new());
+    let mut draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not cancelled");
+    let calls = session.ask(&mut draft, vec![call("a", "shell", serde_json::json!({}))]);
+    decision.stop(user());
+    let refused = draft.begin_call(&calls[0].id, allstop_core::Effect::ReadOnly, at());
+    assert_eq!(refused, Err(DraftError::Refused(Refusal::Stopped(user()))));
+    assert!(draft.state().open_calls().is_empty());
+}
+
+#[test]
+fn a_deadline_and_a_users_cancel_are_told_apart() {
+    for (cause, reason) in [
+        (user(), StopReason::Cancelled),
+        (Cause::new(CauseKind::Superseded), StopReason::Cancelled),
+        (Cause::new(CauseKind::Parent), StopReason::Cancelled),
+        (Cause::new(CauseKind::Disconnect), StopReason::Cancelled),
+        (deadline(), StopReason::Timeout),
+        (Cause::new(CauseKind::Inactivity), StopReason::Timeout),
+        (Cause::new(CauseKind::Budget), StopReason::MaxBudgetReached),
+        (Cause::new(CauseKind::Guardrail), StopReason::Guardrail),
+        (Cause::new(CauseKind::Shutdown), StopReason::Shutdown),
+        (Cause::new(CauseKind::Failure), StopReason::Error),
+    ] {
+        let mut session = Session::new(TurnLimits::default());
+        let draft = session.begin("go");
+        let stopped = session.stop(draft, cause.clone());
+        assert_eq!((stopped.reason, &stopped.cause), (reason, &cause));
+        let ending = session.state().turns()[0]
+            .ending
+            .clone()
+            .expect("the turn has ended");
+        assert_eq!((ending.reason, ending.cause), (reason, Some(cause)));
+    }
+}
+
+#[test]
+fn the_first_cause_wins_and_is_never_overwritten() {
+    let mut session = Session::new(TurnLimits::default());
+    let decision = Arc::new(Decision::new());
+    let draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not stopped");
+    decision.stop(deadline());
+    // The driver has heard of the user's cancel only, which came second.
+    let stopped = session.stop(draft, user());
+    assert_eq!(
+        (stopped.reason, stopped.cause),
+        (StopReason::Timeout, deadline())
+    );
+}
+
+#[test]
+fn a_lost_lease_writes_no_ending_of_its_own() {
+    let lost = || Cause::new(CauseKind::LeaseLost);
+    let session = Session::new(TurnLimits::default());
+    let start = session.start("go");
+    let draft = allstop_core::turn::Draft::begin(
+        Arc::clone(&session.conversation),
+        &start,
+        &session.limits,
+        Arc::default(),
+    );
+    let keep = allstop_core::turn::StopPolicy::Keep;
+    let stop = allstop_core::turn::TurnStop::new(lost(), keep, at());
+    let stopped = draft.expect("nothing refuses it").stop(stop);
+    assert!(stopped.records.is_empty());
+    assert_eq!(stopped.conversation, session.conversation);
+    assert!(Refusal::Stopped(lost()).records(&start).is_empty());
+}

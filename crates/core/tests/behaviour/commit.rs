@@ -1,0 +1,237 @@
+//! Commit versus stop: one decision, and what each side leaves.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use allstop_core::decision::{Decision, Verdict};
+use allstop_core::turn::{
+    Draft, IllegalEvent, NotCommittedWhy, SessionState, TurnEvent, TurnLimits, TurnState,
+};
+use allstop_core::{Cause, CauseKind, Message, StopReason, TurnNumber};
+
+use crate::driver::*;
+
+/// Threads race the commit and the stop of one turn; many rounds, because a gap would be nanoseconds wide.
+const RACES: u32 = 100_000;
+
+#[test]
+fn a_ghost_turn_is_impossible() {
+    let mut committed = 0;
+    let mut session = Session::new(TurnLimits::default());
+    let barrier = Barrier::new(2);
+    let slot: std::sync::Mutex<Option<Arc<Decision>>> = std::sync::Mutex::default();
+    let stops_won = AtomicU32::new(0);
+    let base = Arc::clone(&session.conversation);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..RACES {
+                barrier.wait();
+                let decision = slot.lock().unwrap().clone().expect("it was put there");
+                if decision.stop(user()) {
+                    stops_won.fetch_add(1, Ordering::Relaxed);
+                }
+                barrier.wait();
+            }
+        });
+        for _ in 0..RACES {
+            let decision = Arc::new(Decision::new());
+            *slot.lock().unwrap() = Some(Arc::clone(&decision));
+            let start = session.start("go");
+            let mut draft =
+                Draft::begin(Arc::clone(&base), &start, &session.limits, decision).expect("fresh");
+            draft
+                .begin_step(&model(), 1, at())
+                .expect("nobody stops it yet");
+            draft
+                .finish_model("done", Vec::new(), usage(1, 1))
+                .expect("the call is open");
+            barrier.wait();
+            match draft.commit(at()) {
+                Ok(commit) => {
+                    committed += 1;
+                    assert_eq!(commit.publish().messages.len(), 2);
+                }
+                Err(not) => {
+                    assert_eq!(not.why, NotCommittedWhy::Stopped(user()));
+                    assert!(
+                        not.draft.request_messages().len() == 2,
+                        "the draft is as it was"
+                    );
+                }
+            }
+            barrier.wait();
+        }
+    });
+    let stops_won = stops_won.into_inner();
+    assert!(committed > 0 && stops_won > 0, "the race was none");
+    assert_eq!(
+        committed + stops_won,
+        RACES,
+        "exactly one side won each race"
+    );
+    assert_eq!(base, session.conversation, "and the base never changed");
+    session.turn("after", usage(1, 1));
+}
+
+#[test]
+fn of_many_who_decide_one_wins_and_the_others_learn_it() {
+    for _ in 0..1_000 {
+        let decision = Decision::new();
+        let gate = Barrier::new(8);
+        let wins = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for n in 0..8 {
+                let (decision, gate, wins) = (&decision, &gate, &wins);
+                scope.spawn(move || {
+                    gate.wait();
+                    let won = match n % 2 {
+                        0 => decision.commit().is_ok(),
+                        _ => decision.stop(user()),
+                    };
+                    wins.fetch_add(u32::from(won), Ordering::Relaxed);
+                    assert!(decision.verdict().is_some());
+                });
+            }
+        });
+        assert_eq!(wins.into_inner(), 1);
+    }
+}
+
+#[test]
+fn a_second_commit_of_one_decision_is_refused_and_no_panic() {
+    let decision = Decision::new();
+    decision.commit().map(drop).expect("the first");
+    assert_eq!(decision.commit().map(drop), Err(Verdict::Commit));
+}
+
+#[test]
+fn each_turn_is_committed_once() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("one", usage(1, 1));
+    session.turn("two", usage(1, 1));
+    assert_eq!(session.conversation.messages.len(), 4);
+    assert_eq!(session.conversation.turns, 2);
+    assert_eq!(session.conversation.usage, usage(2, 2));
+}
+
+#[test]
+fn a_dropped_draft_changes_nothing() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("one", usage(1, 1));
+    let before = (*session.conversation).clone();
+    drop(turn_in_two_tools(&mut session));
+    assert_eq!(*session.conversation, before);
+}
+
+#[test]
+fn a_commit_whose_append_fails_gets_its_ending_and_leaves_the_conversation() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("one", usage(1, 1));
+    let before = Arc::clone(&session.conversation);
+    let decision = Arc::new(Decision::new());
+    let mut draft = session
+        .try_begin("two", Arc::clone(&decision))
+        .expect("not stopped");
+    session.answer(&mut draft, "done", usage(2, 2));
+    let commit = draft.commit(at()).expect("nobody stopped it");
+
+    assert!(!decision.stop(user()), "it can no longer be stopped");
+    let cause = Cause::new(CauseKind::Failure).detail("the store is full");
+    let stopped = commit.fail(cause, at());
+
+    assert_eq!(stopped.reason, StopReason::Error);
+    assert_eq!(stopped.conversation, before);
+    session.log.extend(stopped.records);
+    session.check();
+    assert_eq!(session.conversation.usage, usage(1, 1));
+    assert_eq!(
+        session.state().metered(),
+        usage(3, 3),
+        "what it used is on the bill all the same"
+    );
+    assert_eq!(session.turn("three", usage(1, 1)), Outcome::Committed);
+}
+
+#[test]
+fn a_turn_without_a_final_answer_cannot_commit_and_can_still_be_stopped() {
+    let mut session = Session::new(TurnLimits::default());
+    let draft = session.begin("go");
+    let not = draft.commit(at()).expect_err("the model said nothing");
+    assert_eq!(not.why, NotCommittedWhy::Illegal(IllegalEvent::NoAnswer));
+    session.stop(not.draft, user());
+
+    let draft = turn_in_two_tools(&mut session);
+    let not = draft.commit(at()).expect_err("two calls have no result");
+    assert_eq!(
+        not.why,
+        NotCommittedWhy::Illegal(IllegalEvent::CallOpen("b".into()))
+    );
+    session.stop(not.draft, user());
+}
+
+#[test]
+fn nothing_is_taken_after_the_ending() {
+    let mut turn = TurnState::new(TurnNumber(1));
+    turn.apply(TurnEvent::Stopped(StopReason::Cancelled))
+        .expect("a turn can be stopped at once");
+    let ended = turn.clone();
+    let late = TurnEvent::CallFinished {
+        id: &"a".into(),
+        outcome: allstop_core::record::CallOutcome::Succeeded,
+        usage: Some(usage(1, 1)),
+    };
+    for event in [
+        late,
+        TurnEvent::Committed,
+        TurnEvent::Stopped(StopReason::Timeout),
+    ] {
+        assert!(matches!(turn.apply(event), Err(IllegalEvent::Ended(_))));
+        assert_eq!(turn, ended, "a refused event changes nothing");
+    }
+}
+
+#[test]
+fn cancelled_is_never_overwritten_by_completed_in_the_log() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    session.answer(&mut draft, "done", usage(1, 1));
+    session.stop(draft, user());
+    let forged = allstop_core::record::SessionRecord::TurnCommitted {
+        turn: TurnNumber(1),
+        at: at(),
+        messages: vec![Arc::new(Message::user("go"))],
+        usage: usage(1, 1),
+    };
+    let mut state = session.state();
+    let before = state.clone();
+    assert!(state.apply(&forged).is_err());
+    assert_eq!(state, before);
+    assert!(SessionState::fold(session.log.iter().chain([&forged])).is_err());
+}
+
+#[test]
+fn messages_are_shared_and_never_cloned() {
+    let mut session = Session::new(TurnLimits::default());
+    for _ in 0..3 {
+        session.turn("go", usage(1, 1));
+    }
+    let before = Arc::clone(&session.conversation);
+    let mut draft = session.begin("again");
+    let request = draft.request_messages();
+    assert!(
+        request
+            .iter()
+            .zip(&before.messages)
+            .all(|(sent, held)| Arc::ptr_eq(sent, held))
+    );
+    session.answer(&mut draft, "done", usage(1, 1));
+    session.end(draft);
+    let after = &session.conversation.messages;
+    assert!(
+        after
+            .iter()
+            .zip(&before.messages)
+            .all(|(next, held)| Arc::ptr_eq(next, held))
+    );
+}

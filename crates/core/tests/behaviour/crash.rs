@@ -1,0 +1,131 @@
+//! A crash: the log ends anywhere, and the next start gives the turn its ending.
+
+use allstop_core::record::{CallOutcome, SessionRecord};
+use allstop_core::turn::{SessionState, StopPolicy, TurnLimits};
+use allstop_core::{CauseKind, StopReason};
+
+use crate::driver::*;
+
+/// A log with two committed turns, one that was stopped, and one that ended in mid-batch.
+fn crashed() -> Session {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("one", usage(10, 1));
+    session.policy = StopPolicy::Keep;
+    let draft = turn_in_two_tools(&mut session);
+    session.stop(draft, user());
+    session.turn("three", usage(10, 1));
+    drop(turn_in_two_tools(&mut session));
+    session
+}
+
+fn recover(log: &[SessionRecord]) -> (SessionState, Vec<SessionRecord>) {
+    let mut state = SessionState::fold(log).expect("the log can be folded");
+    let records = state.recovery_records(at());
+    for record in &records {
+        state
+            .apply(record)
+            .expect("recovery passes through the same transition function");
+    }
+    (state, records)
+}
+
+#[test]
+fn a_crashed_turn_gets_one_ending_and_its_calls_are_unknown() {
+    let session = crashed();
+    let (state, records) = recover(&session.log);
+
+    assert_eq!(
+        *state.conversation(),
+        session.conversation,
+        "equal to the last committed turn"
+    );
+    let turn = state.turns().last().expect("there are four");
+    let ending = turn.ending.clone().expect("it has one now");
+    assert_eq!(ending.reason, StopReason::Error);
+    let cause = ending.cause.expect("a stop has one");
+    assert_eq!(
+        (cause.kind, cause.detail.as_deref()),
+        (CauseKind::Failure, Some("crash"))
+    );
+    let unknown: Vec<_> = turn
+        .unknown_calls
+        .iter()
+        .map(|call| call.id.as_str())
+        .collect();
+    assert_eq!(unknown, ["call_14"], "its id was taken in turn two");
+    assert_eq!(records.len(), 2);
+    assert_eq!(
+        state.recovery_records(at()),
+        [],
+        "a second recovery has nothing to do"
+    );
+}
+
+#[test]
+fn a_crash_at_any_record_leaves_the_last_committed_turn() {
+    let session = crashed();
+    let mut committed = SessionState::new();
+    for cut in 1..=session.log.len() {
+        let log = &session.log[..cut];
+        if matches!(
+            log.last(),
+            Some(SessionRecord::TurnCommitted { .. } | SessionRecord::TurnStopped { .. })
+        ) {
+            committed = SessionState::fold(log).expect("it can be folded");
+        }
+        let before = SessionState::fold(log).expect("it can be folded");
+        let (state, records) = recover(log);
+        assert_eq!(
+            state.conversation(),
+            committed.conversation(),
+            "cut at {cut}"
+        );
+        assert_eq!(
+            state.metered(),
+            before.metered(),
+            "recovery neither bills nor refunds"
+        );
+        assert!(state.open_turn().is_none());
+        assert!(records.len() != 1 || before.open_turn().is_some());
+        assert_eq!(state.next_turn().0, before.turns().len() as u32 + 1);
+    }
+}
+
+#[test]
+fn recovery_interrupted_by_a_crash_goes_on_where_it_was() {
+    let session = crashed();
+    let (whole, records) = recover(&session.log);
+    for cut in 0..records.len() {
+        let mut log = session.log.clone();
+        log.extend_from_slice(&records[..cut]);
+        let (state, rest) = recover(&log);
+        assert_eq!(rest, records[cut..]);
+        assert_eq!(state, whole);
+    }
+}
+
+#[test]
+fn a_late_result_of_a_recovered_turn_is_fenced_off() {
+    let session = crashed();
+    let (mut state, _) = recover(&session.log);
+    let before = state.clone();
+    let turn = state.turns().last().expect("there are four").turn;
+    let late = SessionRecord::CallFinished {
+        turn,
+        id: "call_14".into(),
+        outcome: CallOutcome::Succeeded,
+        usage: Some(usage(1, 1)),
+    };
+    assert!(state.apply(&late).is_err());
+    assert_eq!(state, before);
+}
+
+#[test]
+fn the_next_turn_works_after_a_recovery() {
+    let mut session = crashed();
+    let (_, records) = recover(&session.log);
+    session.log.extend(records);
+    session.check();
+    assert_eq!(session.turn("five", usage(1, 1)), Outcome::Committed);
+    assert_eq!(session.state().turns().len(), 5);
+}

@@ -1,0 +1,304 @@
+//! A driver of the engine without I/O: a session in miniature, with its log, its conversation and its budget.
+
+use std::sync::Arc;
+
+use allstop_core::decision::Decision;
+use allstop_core::message::{Arguments, check_history};
+use allstop_core::record::{CallOutcome, SessionRecord};
+use allstop_core::turn::{
+    Conversation, Draft, Next, NotCommittedWhy, Refusal, SessionState, StopPolicy, StoppedTurn,
+    TurnLimits, TurnStart, TurnState, TurnStop,
+};
+use allstop_core::{
+    CallId, Cause, CauseKind, Effect, SessionId, StopReason, Timestamp, ToolCall, ToolResult, Usage,
+};
+use serde_json::{Value, json};
+
+/// The moment at which everything happens: nothing here depends on time.
+pub(crate) fn at() -> Timestamp {
+    Timestamp::from_unix_ms(1_790_000_000_000)
+}
+
+pub(crate) fn model() -> Arc<str> {
+    "scripted".into()
+}
+
+pub(crate) fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
+    ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.into(),
+    }
+}
+
+pub(crate) fn malformed(id: &str, name: &str, text: &str) -> ToolCall {
+    ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: Arguments::Malformed(text.into()),
+    }
+}
+
+pub(crate) fn result(id: &CallId, content: &str) -> ToolResult {
+    ToolResult {
+        call_id: id.clone(),
+        content: content.into(),
+        is_error: false,
+    }
+}
+
+pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+    Usage {
+        input_tokens,
+        output_tokens,
+        estimated: false,
+    }
+}
+
+pub(crate) fn user() -> Cause {
+    Cause::new(CauseKind::User).detail("ctrl-c")
+}
+
+pub(crate) fn deadline() -> Cause {
+    Cause::new(CauseKind::Deadline).detail("turn deadline of 2s")
+}
+
+/// What a turn of [`Session`] came to.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Committed,
+    Stopped(StopReason, Cause),
+}
+
+impl Outcome {
+    pub(crate) fn reason(&self) -> StopReason {
+        match self {
+            Self::Committed => StopReason::Completed,
+            Self::Stopped(reason, _) => *reason,
+        }
+    }
+}
+
+/// How a turn of [`Session`] was stopped; its records are in the log.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) reason: StopReason,
+    pub(crate) cause: Cause,
+    pub(crate) state: TurnState,
+}
+
+/// A session: what it has committed, and its log.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) log: Vec<SessionRecord>,
+    pub(crate) limits: TurnLimits,
+    pub(crate) policy: StopPolicy,
+}
+
+impl Session {
+    pub(crate) fn new(limits: TurnLimits) -> Self {
+        let opened = SessionRecord::SessionOpened {
+            session_id: SessionId::new("s"),
+            at: at(),
+            folder: "/".into(),
+        };
+        let (conversation, policy) = (Arc::default(), StopPolicy::Rollback);
+        Self {
+            conversation,
+            log: vec![opened],
+            limits,
+            policy,
+        }
+    }
+
+    /// The log, folded: it must always be foldable.
+    pub(crate) fn state(&self) -> SessionState {
+        SessionState::fold(&self.log).expect("the log of a session can be folded")
+    }
+
+    pub(crate) fn start(&self, input: &str) -> TurnStart {
+        let turn = self.state().next_turn();
+        TurnStart {
+            turn,
+            input: input.into(),
+            at: at(),
+            owner: None,
+        }
+    }
+
+    pub(crate) fn begin(&mut self, input: &str) -> Draft {
+        self.try_begin(input, Arc::new(Decision::new()))
+            .expect("nothing refuses the turn")
+    }
+
+    pub(crate) fn try_begin(
+        &mut self,
+        input: &str,
+        decision: Arc<Decision>,
+    ) -> Result<Draft, Refusal> {
+        let start = self.start(input);
+        let draft = Draft::begin(
+            Arc::clone(&self.conversation),
+            &start,
+            &self.limits,
+            decision,
+        );
+        match &draft {
+            Ok(_) => self.log.push(start.record()),
+            Err(refusal) => self.log.extend(refusal.records(&start)),
+        }
+        draft
+    }
+
+    /// A model call that answers with text.
+    pub(crate) fn answer(&mut self, draft: &mut Draft, text: &str, cost: Usage) {
+        let step = draft
+            .begin_step(&model(), cost.total_tokens(), at())
+            .expect("the step begins");
+        let answer = draft
+            .finish_model(text, Vec::new(), cost)
+            .expect("the model call is open");
+        assert_eq!(answer.next, Next::Commit);
+        self.log.extend([step.record, answer.record]);
+    }
+
+    /// A model call that asks for calls.
+    pub(crate) fn ask(&mut self, draft: &mut Draft, calls: Vec<ToolCall>) -> Vec<ToolCall> {
+        let step = draft
+            .begin_step(&model(), 10, at())
+            .expect("the step begins");
+        let answer = draft
+            .finish_model("", calls, usage(8, 2))
+            .expect("the model call is open");
+        let Next::Calls(calls) = answer.next else {
+            panic!("the model asked for calls")
+        };
+        self.log.extend([step.record, answer.record]);
+        calls
+    }
+
+    pub(crate) fn begin_call(&mut self, draft: &mut Draft, id: &CallId) {
+        let record = draft
+            .begin_call(id, Effect::Irreversible, at())
+            .expect("the call begins");
+        self.log.push(record);
+    }
+
+    pub(crate) fn run_call(&mut self, draft: &mut Draft, id: &CallId) {
+        self.begin_call(draft, id);
+        let record = draft
+            .finish_call(result(id, "done"), CallOutcome::Succeeded)
+            .expect("the call is open");
+        self.log.push(record);
+    }
+
+    pub(crate) fn stop(&mut self, draft: Draft, cause: Cause) -> Ended {
+        let mut stopped = draft.stop(TurnStop::new(cause, self.policy, at()));
+        self.log.append(&mut stopped.records);
+        self.conversation = Arc::clone(&stopped.conversation);
+        self.check();
+        let StoppedTurn {
+            reason,
+            cause,
+            state,
+            ..
+        } = stopped;
+        Ended {
+            reason,
+            cause,
+            state,
+        }
+    }
+
+    /// Commits, or stops for the cause that was first.
+    pub(crate) fn end(&mut self, draft: Draft) -> Outcome {
+        match draft.commit(at()) {
+            Ok(commit) => {
+                self.log.push(commit.record().clone());
+                self.conversation = commit.publish();
+                self.check();
+                Outcome::Committed
+            }
+            Err(not) => {
+                let NotCommittedWhy::Stopped(cause) = not.why else {
+                    panic!("the driver has a bug: {}", not.why)
+                };
+                let stopped = self.stop(not.draft, cause);
+                Outcome::Stopped(stopped.reason, stopped.cause)
+            }
+        }
+    }
+
+    /// A whole turn of one step.
+    pub(crate) fn turn(&mut self, input: &str, cost: Usage) -> Outcome {
+        let decision = Arc::new(Decision::new());
+        let mut draft = match self.try_begin(input, decision) {
+            Ok(draft) => draft,
+            Err(refusal) => return Outcome::Stopped(refusal.reason(), refusal.cause()),
+        };
+        match draft.begin_step(&model(), cost.total_tokens(), at()) {
+            Ok(step) => self.log.push(step.record),
+            Err(allstop_core::turn::DraftError::Refused(refusal)) => {
+                let mut stopped = draft.stop(TurnStop::refused(&refusal, self.policy, at()));
+                self.log.append(&mut stopped.records);
+                self.conversation = Arc::clone(&stopped.conversation);
+                self.check();
+                return Outcome::Stopped(stopped.reason, stopped.cause);
+            }
+            Err(illegal) => panic!("the driver has a bug: {illegal}"),
+        }
+        let answer = draft
+            .finish_model("done", Vec::new(), cost)
+            .expect("the model call is open");
+        self.log.push(answer.record);
+        self.end(draft)
+    }
+
+    /// What holds after each ending: memory and log agree, no turn is open, the history is valid, one ending a turn.
+    pub(crate) fn check(&self) {
+        let state = self.state();
+        assert_eq!(
+            *state.conversation(),
+            self.conversation,
+            "memory and log differ"
+        );
+        assert!(state.open_turn().is_none(), "a turn is open");
+        self.conversation.check().expect("the history is valid");
+        for turn in state.turns() {
+            let endings = self
+                .log
+                .iter()
+                .filter(|record| is_ending_of(record, turn.turn.0));
+            assert_eq!(endings.count(), 1, "turn {} has not one ending", turn.turn);
+        }
+    }
+}
+
+fn is_ending_of(record: &SessionRecord, number: u32) -> bool {
+    match record {
+        SessionRecord::TurnCommitted { turn, .. } | SessionRecord::TurnStopped { turn, .. } => {
+            turn.0 == number
+        }
+        _ => false,
+    }
+}
+
+/// What is sent to a model must always be a valid history.
+pub(crate) fn check_request(draft: &Draft) {
+    let messages = draft.request_messages();
+    check_history(messages.iter().map(AsRef::as_ref)).expect("the request is valid");
+}
+
+/// A step and a half under way: one step done, and a step whose two calls are running and not begun.
+pub(crate) fn turn_in_two_tools(session: &mut Session) -> Draft {
+    let mut draft = session.begin("go");
+    let calls = session.ask(&mut draft, vec![call("a", "read", json!({"path": "x"}))]);
+    session.run_call(&mut draft, &calls[0].id);
+    let calls = session.ask(
+        &mut draft,
+        vec![call("b", "shell", json!({})), call("c", "shell", json!({}))],
+    );
+    session.begin_call(&mut draft, &calls[0].id);
+    draft
+}

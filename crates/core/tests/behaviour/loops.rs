@@ -1,0 +1,168 @@
+//! Runs that go in circles.
+
+use allstop_core::ToolCall;
+use allstop_core::turn::{LoopDetector, LoopFound, LoopLimits};
+use serde_json::json;
+
+use crate::driver::{call, malformed};
+
+const OFF: LoopLimits = LoopLimits {
+    repeats_max: None,
+    ping_pongs_max: None,
+    calls_per_tool_max: None,
+};
+
+/// The first call of the list that completes a loop, counted from one.
+fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, LoopFound)> {
+    let mut detector = LoopDetector::new(limits);
+    let mut seen = calls.iter().map(|call| detector.observe(call));
+    seen.position(|found| found.is_some()).map(|at| {
+        let mut again = LoopDetector::new(limits);
+        let last = calls[..=at].iter().map(|call| again.observe(call)).last();
+        (
+            at + 1,
+            last.flatten().expect("the same calls give the same answer"),
+        )
+    })
+}
+
+fn read(path: &str) -> ToolCall {
+    call("any", "read", json!({ "path": path }))
+}
+
+#[test]
+fn the_same_call_in_a_row_is_a_loop() {
+    let limits = LoopLimits {
+        repeats_max: Some(3),
+        ..OFF
+    };
+    let same = || read("a");
+    let loops = found(limits, &[same(), same(), same()]);
+    assert_eq!(
+        loops,
+        Some((
+            3,
+            LoopFound::Repeat {
+                tool: "read".into(),
+                times: 3
+            }
+        ))
+    );
+    assert_eq!(
+        found(limits, &[same(), same(), read("b"), same(), same()]),
+        None
+    );
+}
+
+#[test]
+fn the_order_of_keys_and_the_id_do_not_matter_and_the_arguments_do() {
+    let limits = LoopLimits {
+        repeats_max: Some(2),
+        ..OFF
+    };
+    let one = call(
+        "1",
+        "read",
+        serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap(),
+    );
+    let other = call(
+        "2",
+        "read",
+        serde_json::from_str(r#"{"b":2,"a":1}"#).unwrap(),
+    );
+    assert!(found(limits, &[one.clone(), other]).is_some());
+    assert!(found(limits, &[one, call("1", "read", json!({"a": 1, "b": 3}))]).is_none());
+    assert!(
+        found(
+            limits,
+            &[malformed("1", "read", "{"), malformed("2", "read", "{")]
+        )
+        .is_some()
+    );
+    assert!(
+        found(
+            limits,
+            &[malformed("1", "read", "{"), malformed("2", "read", "[")]
+        )
+        .is_none()
+    );
+}
+
+#[test]
+fn two_calls_in_turn_are_a_ping_pong() {
+    let limits = LoopLimits {
+        ping_pongs_max: Some(3),
+        ..OFF
+    };
+    let (a, b) = (read("a"), call("any", "write", json!({})));
+    let turns = [
+        a.clone(),
+        b.clone(),
+        a.clone(),
+        b.clone(),
+        a.clone(),
+        b.clone(),
+    ];
+    let ping_pong = LoopFound::PingPong {
+        first: "read".into(),
+        second: "write".into(),
+        times: 3,
+    };
+    assert_eq!(found(limits, &turns), Some((6, ping_pong)));
+    assert_eq!(found(limits, &turns[..5]), None);
+    let with_a_third = [
+        a.clone(),
+        b.clone(),
+        a.clone(),
+        read("c"),
+        a.clone(),
+        b.clone(),
+        a,
+        b,
+    ];
+    assert_eq!(found(limits, &with_a_third), None);
+    let same = || read("a");
+    assert_eq!(
+        found(limits, &[same(), same(), same(), same(), same(), same()]),
+        None
+    );
+}
+
+#[test]
+fn too_many_calls_of_one_tool_are_a_flood() {
+    let limits = LoopLimits {
+        calls_per_tool_max: Some(4),
+        ..OFF
+    };
+    let calls = ["a", "b", "c", "d"].map(read);
+    assert_eq!(
+        found(limits, &calls),
+        Some((
+            4,
+            LoopFound::Flood {
+                tool: "read".into(),
+                times: 4
+            }
+        ))
+    );
+}
+
+#[test]
+fn the_rules_can_be_switched_off_and_honest_work_is_none() {
+    let same = vec![read("a"); 1_000];
+    assert_eq!(found(OFF, &same), None);
+    let honest: Vec<ToolCall> = (0..400).map(|n| read(&format!("file_{n}"))).collect();
+    assert_eq!(found(LoopLimits::default(), &honest), None);
+}
+
+#[test]
+fn detectors_share_nothing() {
+    let limits = LoopLimits {
+        repeats_max: Some(2),
+        ..OFF
+    };
+    let (mut one, mut other) = (LoopDetector::new(limits), LoopDetector::new(limits));
+    assert_eq!(one.observe(&read("a")), None);
+    assert_eq!(other.observe(&read("a")), None);
+    assert!(one.observe(&read("a")).is_some());
+}

@@ -1,0 +1,16 @@
+//! The behaviour of the turn engine, one test for each promise, named for it.
+//!
+//! `README.md` beside this file maps every behaviour of the specification to its test, here or in another crate.
+
+mod bad_arguments;
+mod batches;
+mod budget;
+mod cancel;
+mod commit;
+mod crash;
+mod driver;
+mod fold;
+mod loops;
+mod overflow;
+mod property;
+mod timeouts;

@@ -1,0 +1,177 @@
+//! A budget or a limit that is reached leaves no trace, and the engine goes on working.
+
+use allstop_core::StopReason;
+use allstop_core::turn::{Budget, BudgetExceeded, BudgetUnit, DraftError, Refusal, TurnLimits};
+
+use crate::driver::*;
+
+fn limits(tokens: u64) -> TurnLimits {
+    TurnLimits {
+        budget: Some(Budget::of_tokens(tokens)),
+        ..TurnLimits::default()
+    }
+}
+
+#[test]
+fn overflow_leaves_everything_unchanged_and_reports_the_usage_before_the_call() {
+    let mut session = Session::new(limits(100));
+    session.turn("first", usage(40, 20));
+    let before = session.state();
+    let mut draft = session.begin("second");
+
+    let refused = draft
+        .begin_step(&model(), 41, at())
+        .expect_err("41 of 40 left");
+
+    let exceeded = BudgetExceeded {
+        unit: BudgetUnit::Tokens,
+        limit: 100,
+        spent: 60,
+        reserved: 0,
+        requested: 41,
+    };
+    assert_eq!(refused, DraftError::Refused(Refusal::Budget(exceeded)));
+    let stop = allstop_core::turn::TurnStop::refused(
+        &Refusal::Budget(exceeded),
+        allstop_core::turn::StopPolicy::Rollback,
+        at(),
+    );
+    let stopped = draft.stop(stop);
+    assert_eq!(stopped.reason, StopReason::MaxBudgetReached);
+    assert_eq!(stopped.conversation, *before.conversation());
+    assert_eq!(stopped.state.metered(), usage(0, 0));
+    session.log.extend(stopped.records);
+    session.check();
+    assert_eq!(session.state().metered(), before.metered());
+}
+
+#[test]
+fn an_overflowing_first_turn_persists_an_empty_session() {
+    let mut session = Session::new(limits(10));
+    assert_eq!(
+        session.turn("first", usage(10, 5)).reason(),
+        StopReason::MaxBudgetReached
+    );
+    let state = session.state();
+    assert_eq!(
+        **state.conversation(),
+        allstop_core::turn::Conversation::default()
+    );
+    assert_eq!(
+        state.session_id().map(ToString::to_string),
+        Some("s".into())
+    );
+    assert_eq!(state.turns().len(), 1, "the turn is told, with its reason");
+}
+
+#[test]
+fn the_engine_works_after_an_overflow() {
+    let mut session = Session::new(limits(100));
+    assert_eq!(
+        session.turn("big", usage(90, 20)).reason(),
+        StopReason::MaxBudgetReached
+    );
+    assert_eq!(session.turn("small", usage(50, 20)), Outcome::Committed);
+    assert_eq!(session.conversation.turns, 1);
+}
+
+#[test]
+fn repeated_overflows_leave_no_residue() {
+    let mut session = Session::new(limits(100));
+    session.turn("first", usage(40, 20));
+    let before = session.conversation.clone();
+    for _ in 0..50 {
+        assert_eq!(
+            session.turn("big", usage(40, 20)).reason(),
+            StopReason::MaxBudgetReached
+        );
+    }
+    assert_eq!(session.conversation, before);
+    let budget = session.limits.budget.clone().expect("there is one");
+    assert_eq!(
+        (
+            budget.spent_tokens(),
+            budget.reserved_tokens(),
+            budget.calls()
+        ),
+        (60, 0, 1)
+    );
+    assert_eq!(session.turn("small", usage(20, 20)), Outcome::Committed);
+}
+
+#[test]
+fn an_exhausted_budget_refuses_the_turn_at_its_entry() {
+    let mut session = Session::new(limits(60));
+    session.turn("first", usage(40, 20));
+    let refusal = session
+        .try_begin("second", std::sync::Arc::default())
+        .expect_err("no token left");
+    assert_eq!(refusal.reason(), StopReason::MaxBudgetReached);
+    session.check();
+}
+
+#[test]
+fn max_turns_counts_turns_and_no_history_length_hides_or_fakes_one() {
+    let mut session = Session::new(TurnLimits {
+        turns_max: Some(30),
+        ..TurnLimits::default()
+    });
+    for _ in 0..30 {
+        assert_eq!(session.turn("go", usage(1, 1)), Outcome::Committed);
+    }
+    assert_eq!(
+        session.turn("go", usage(1, 1)).reason(),
+        StopReason::MaxTurnsReached
+    );
+    // A session whose messages were shortened still holds its turns.
+    let mut shorter = (*session.conversation).clone();
+    shorter.messages.clear();
+    session.conversation = std::sync::Arc::new(shorter);
+    let refusal = session
+        .try_begin("go", std::sync::Arc::default())
+        .expect_err("still 30 turns");
+    assert_eq!(refusal, Refusal::TurnsMax { limit: 30 });
+}
+
+#[test]
+fn stopped_turns_of_which_nothing_is_kept_do_not_count_for_max_turns() {
+    let mut session = Session::new(TurnLimits {
+        turns_max: Some(1),
+        ..TurnLimits::default()
+    });
+    for _ in 0..3 {
+        let draft = session.begin("go");
+        session.stop(draft, user());
+    }
+    assert_eq!(session.turn("go", usage(1, 1)), Outcome::Committed);
+}
+
+#[test]
+fn max_steps_refuses_the_step_beyond_and_rolls_back() {
+    let mut session = Session::new(TurnLimits {
+        steps_max: Some(2),
+        ..TurnLimits::default()
+    });
+    let mut draft = session.begin("go");
+    for _ in 0..2 {
+        let calls = session.ask(&mut draft, vec![call("a", "read", serde_json::json!({}))]);
+        session.run_call(&mut draft, &calls[0].id);
+    }
+    let refused = draft
+        .begin_step(&model(), 1, at())
+        .expect_err("two steps are the limit");
+    let DraftError::Refused(refusal) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(refusal.reason(), StopReason::MaxStepsReached);
+    let rollback = allstop_core::turn::StopPolicy::Rollback;
+    let stopped = draft.stop(allstop_core::turn::TurnStop::refused(
+        &refusal,
+        rollback,
+        at(),
+    ));
+    assert_eq!(stopped.reason, StopReason::MaxStepsReached);
+    session.log.extend(stopped.records);
+    session.check();
+    assert!(session.conversation.messages.is_empty());
+}

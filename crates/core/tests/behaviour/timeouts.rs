@@ -1,0 +1,138 @@
+//! Deadlines, as the engine sees them: a decision that has fallen for one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::StopReason;
+use allstop_core::decision::Decision;
+use allstop_core::record::CallOutcome;
+use allstop_core::turn::TurnLimits;
+
+use crate::driver::*;
+
+#[test]
+fn zero_and_negative_deadlines_stop_the_first_turn() {
+    // The driver lets the decision fall before it begins; a limit of the engine must not hide it.
+    for limits in [
+        TurnLimits::default(),
+        TurnLimits {
+            turns_max: Some(0),
+            steps_max: Some(0),
+            ..TurnLimits::default()
+        },
+    ] {
+        let mut session = Session::new(limits);
+        let decision = Arc::new(Decision::new());
+        decision.stop(deadline());
+        let refusal = session
+            .try_begin("go", decision)
+            .expect_err("the deadline has passed");
+        assert_eq!(refusal.reason(), StopReason::Timeout);
+        session.check();
+        assert!(session.conversation.messages.is_empty());
+    }
+}
+
+#[test]
+fn the_deadline_is_cumulative_over_turns() {
+    // One run, two turns: the first commits, the deadline falls, and the second ends at its entry.
+    let mut session = Session::new(TurnLimits::default());
+    assert_eq!(session.turn("first", usage(3, 4)), Outcome::Committed);
+    let decision = Arc::new(Decision::new());
+    decision.stop(deadline());
+    let refusal = session
+        .try_begin("second", decision)
+        .expect_err("the run's time is over");
+    assert_eq!(refusal.reason(), StopReason::Timeout);
+    assert_eq!(session.conversation.turns, 1);
+}
+
+#[test]
+fn a_timeout_result_keeps_the_accumulated_usage() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("first", usage(100, 20));
+    let mut draft = session.begin("second");
+    let calls = session.ask(&mut draft, vec![call("a", "read", serde_json::json!({}))]);
+    session.run_call(&mut draft, &calls[0].id);
+    let step = draft.begin_step(&model(), 50, at()).expect("it begins");
+    session.log.push(step.record);
+    let half = allstop_core::Usage {
+        estimated: true,
+        ..usage(12, 3)
+    };
+    let end = draft
+        .abandon_model(CallOutcome::Stopped, half)
+        .expect("the model call is open");
+    session.log.push(end);
+
+    let stopped = session.stop(draft, deadline());
+
+    assert_eq!(stopped.reason, StopReason::Timeout);
+    let of_turn = allstop_core::Usage {
+        estimated: true,
+        ..usage(8 + 12, 2 + 3)
+    };
+    assert_eq!(stopped.state.metered(), of_turn);
+    assert_eq!(session.conversation.usage, usage(100, 20), "committed");
+    assert_eq!(
+        session.state().metered(),
+        usage(100, 20) + of_turn,
+        "metered"
+    );
+}
+
+#[test]
+fn a_model_call_that_a_stop_drops_costs_what_was_metered_so_far() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let step = draft.begin_step(&model(), 50, at()).expect("it begins");
+    session.log.push(step.record);
+    draft.meter(usage(12, 1));
+    draft.meter(usage(12, 7));
+    session.stop(draft, deadline());
+    let metered = allstop_core::Usage {
+        estimated: true,
+        ..usage(12, 7)
+    };
+    assert_eq!(session.state().metered(), metered);
+}
+
+#[test]
+fn a_timeout_result_carries_the_right_prompt() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("first", usage(1, 1));
+    let draft = session.begin("the second prompt");
+    session.stop(draft, deadline());
+    session.turn("third", usage(1, 1));
+    let state = session.state();
+    let timed_out = &state.turns()[1];
+    assert_eq!(&*timed_out.input, "the second prompt");
+    assert_eq!(
+        timed_out.ending.as_ref().map(|e| e.reason),
+        Some(StopReason::Timeout)
+    );
+}
+
+#[test]
+fn a_providers_own_timeout_is_an_error_and_not_the_wall_clock() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let step = draft.begin_step(&model(), 50, at()).expect("it begins");
+    let end = draft
+        .abandon_model(CallOutcome::TimedOut, usage(0, 0))
+        .expect("it is open");
+    session.log.extend([step.record, end]);
+    let cause = allstop_core::Cause::new(allstop_core::CauseKind::Failure);
+    let stopped = session.stop(draft, cause.detail("provider_timeout"));
+    assert_eq!(stopped.reason, StopReason::Error);
+}
+
+#[test]
+fn the_engine_waits_for_nothing() {
+    // A hung call is the driver's to drop; stopping the turn around it takes no time of its own.
+    let mut session = Session::new(TurnLimits::default());
+    let draft = turn_in_two_tools(&mut session);
+    let before = Instant::now();
+    session.stop(draft, deadline());
+    assert!(before.elapsed() < Duration::from_secs(1));
+}
