@@ -2,7 +2,8 @@
 //!
 //! The log is the only truth: state is a fold over its records. A [`Log`] holds streams of records that it does not
 //! look into; each stream is numbered densely (1, 2, 3 …), each append names the version it expects, and of two
-//! writers one gets a conflict. [`MemoryLog`] lives as long as the process. [`SessionStream`] puts the records of one
+//! writers one gets a conflict. [`MemoryLog`] lives as long as the process, [`SqliteLog`] survives
+//! `kill -9` and power loss. [`SessionStream`] puts the records of one
 //! conversation on top: it holds the session's lock, folds what is there, ends the turn that a crash left open, and
 //! appends.
 //!
@@ -21,6 +22,7 @@
 //! # }).unwrap();
 //! ```
 
+pub mod conformance;
 mod error;
 mod future;
 mod lock;
@@ -29,6 +31,7 @@ mod memory;
 mod names;
 mod process;
 pub mod session;
+mod sqlite;
 
 pub use error::{AppendError, LogError, LogErrorKind};
 pub use future::LogFuture;
@@ -39,3 +42,4 @@ pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
     SessionError, SessionStream, SessionSummary, list_sessions, read_session, remove_session,
 };
+pub use sqlite::SqliteLog;

@@ -77,15 +77,10 @@ impl Stream {
     fn read(&self, from: Version, limit: usize) -> Vec<(Version, RecordBytes)> {
         let from = from.0.max(1);
         let skip = usize::try_from(from - 1).unwrap_or(usize::MAX);
-        (from..)
-            .map(Version)
-            .zip(
-                self.records
-                    .iter()
-                    .skip(skip)
-                    .take(limit)
-                    .map(|(_, record)| record.clone()),
-            )
+        let found = self.records.iter().skip(skip).take(limit);
+        found
+            .zip(from..)
+            .map(|((_, record), number)| (Version(number), record.clone()))
             .collect()
     }
 }

@@ -1,3 +1,5 @@
 //! The log through its public face.
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
+mod conformance;
 mod session;

@@ -1,0 +1,428 @@
+//! What every log must do, as checks that run on any of them.
+//!
+//! [`log_conformance!`](crate::log_conformance) makes a test of each for one kind of log; the expression opens a fresh
+//! one and may keep what it needs (a temporary folder) alive beside it:
+//!
+//! ```
+//! # mod tests {
+//! allstop_log::log_conformance!(memory, async { (allstop_log::MemoryLog::new(), ()) });
+//! # }
+//! ```
+//!
+//! The checks panic where the log does not keep its promises.
+
+use std::collections::BTreeSet;
+use std::task::Poll;
+
+use futures::future::join_all;
+use futures::poll;
+
+use crate::{
+    AppendError, AppendId, LockAttempt, Log, RecordBytes, StreamLock, StreamName, Version,
+};
+
+/// Makes a module of tests, one for each check.
+#[macro_export]
+macro_rules! log_conformance {
+    ($name:ident, $open:expr) => {
+        $crate::log_conformance!($name, $open;
+            numbers_are_dense_and_records_come_back,
+            of_writers_that_expect_the_same_version_one_wins,
+            a_version_that_is_not_there_yet_conflicts,
+            a_repeated_append_writes_nothing,
+            an_empty_append_changes_nothing,
+            reads_are_bounded_and_go_on,
+            streams_are_listed_by_prefix,
+            a_tail_waits_for_the_next_record,
+            a_lock_is_held_by_one,
+            a_deleted_stream_begins_again,
+            a_dropped_append_is_whole_or_not_there,
+            many_writers_on_many_streams_mix_nothing,
+        );
+    };
+    ($name:ident, $open:expr; $($check:ident,)+) => {
+        mod $name {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $check() {
+                    let (log, _kept) = $open.await;
+                    $crate::conformance::$check(&log).await;
+                }
+            )+
+        }
+    };
+}
+
+fn stream(name: &str) -> StreamName {
+    StreamName::new(name)
+}
+
+fn records<const N: usize>(texts: [&'static str; N]) -> Vec<RecordBytes> {
+    texts.into_iter().map(RecordBytes::from).collect()
+}
+
+async fn append<const N: usize>(
+    log: &dyn Log,
+    name: &str,
+    expected: u64,
+    id: u128,
+    texts: [&'static str; N],
+) -> u64 {
+    let answer = log
+        .append(
+            &stream(name),
+            Version(expected),
+            AppendId(id),
+            records(texts),
+        )
+        .await;
+    answer
+        .expect("the append expects the version that the stream has")
+        .0
+}
+
+async fn read(log: &dyn Log, name: &str, from: u64, limit: usize) -> Vec<(Version, RecordBytes)> {
+    log.read(&stream(name), Version(from), limit)
+        .await
+        .expect("the log can be read")
+}
+
+async fn lock(log: &dyn Log, name: &str) -> StreamLock {
+    match log
+        .try_lock(&stream(name))
+        .await
+        .expect("locks can be asked for")
+    {
+        LockAttempt::Locked(lock) => lock,
+        LockAttempt::HeldBy(owner) => panic!("the lock is free, not held by {owner:?}"),
+    }
+}
+
+/// Records are numbered 1, 2, 3 … and come back as they were, empty and long and binary ones too.
+pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
+    let bulk: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[0]).collect();
+    let written = [
+        RecordBytes::new(),
+        vec![0, 255, b'\n', 0].into(),
+        bulk.into(),
+        "last".into(),
+    ];
+    assert_eq!(append(log, "s", 0, 1, ["first"]).await, 1);
+    let answer = log
+        .append(&stream("s"), Version(1), AppendId(2), written.to_vec())
+        .await;
+    assert_eq!(answer.expect("it expects the right version"), Version(5));
+    let found = read(log, "s", 1, 100).await;
+    let numbers: Vec<u64> = found.iter().map(|(number, _)| number.0).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    assert!(
+        found.iter().skip(1).map(|(_, record)| record).eq(&written),
+        "the records changed"
+    );
+}
+
+/// Of writers that race for a version one wins, the others get a conflict that says where the stream is; and who goes
+/// on from there loses nothing.
+pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
+    const WRITERS: u64 = 16;
+    let (name, wins) = (stream("s"), async |writer: u64| {
+        let (mut expected, mut tries) = (Version(0), 0);
+        loop {
+            tries += 1;
+            let id = AppendId(u128::from(writer) << 64 | tries);
+            let text = writer.to_string();
+            match log
+                .append(&stream("s"), expected, id, vec![text.into()])
+                .await
+            {
+                Ok(version) => return version,
+                Err(AppendError::Conflict { actual }) => {
+                    assert!(
+                        actual > expected,
+                        "a conflict says a version that is further on"
+                    );
+                    expected = actual;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    });
+    let won: BTreeSet<_> = join_all((1..=WRITERS).map(wins))
+        .await
+        .into_iter()
+        .collect();
+    assert_eq!(won.len() as u64, WRITERS, "each won a version of its own");
+    let found = log
+        .read(&name, Version(1), 100)
+        .await
+        .expect("the log can be read");
+    let texts: BTreeSet<_> = found.iter().map(|(_, record)| record.clone()).collect();
+    assert_eq!((found.len() as u64, texts.len() as u64), (WRITERS, WRITERS));
+}
+
+/// An append that expects more than there is conflicts, also on a stream that is not there, and makes none.
+pub async fn a_version_that_is_not_there_yet_conflicts(log: &dyn Log) {
+    let ahead = |expected, id| {
+        log.append(
+            &stream("s"),
+            Version(expected),
+            AppendId(id),
+            records(["x"]),
+        )
+    };
+    assert!(matches!(
+        ahead(1, 1).await,
+        Err(AppendError::Conflict { actual: Version(0) })
+    ));
+    assert_eq!(log.list("").await.expect("the log can be listed"), []);
+    append(log, "s", 0, 2, ["a"]).await;
+    assert!(matches!(
+        ahead(2, 3).await,
+        Err(AppendError::Conflict { actual: Version(1) })
+    ));
+    assert!(matches!(
+        ahead(u64::MAX, 4).await,
+        Err(AppendError::Conflict { actual: Version(1) })
+    ));
+    assert!(matches!(
+        ahead(0, 5).await,
+        Err(AppendError::Conflict { actual: Version(1) })
+    ));
+}
+
+/// The same id again returns the first answer and writes nothing, however much was appended since.
+pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
+    assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
+    assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
+    assert_eq!(append(log, "s", 2, 2, ["c"]).await, 3);
+    assert_eq!(append(log, "s", 3, 3, ["d", "e", "f"]).await, 6);
+    assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
+    assert_eq!(append(log, "s", 2, 2, ["c"]).await, 3);
+    assert_eq!(append(log, "s", 3, 3, ["d", "e", "f"]).await, 6);
+    assert_eq!(read(log, "s", 1, 100).await.len(), 6);
+    // Two that wait at the same time are one.
+    let twice = [(); 2].map(|()| log.append(&stream("s"), Version(6), AppendId(4), records(["g"])));
+    for answer in join_all(twice).await {
+        assert_eq!(answer.expect("both are the same append"), Version(7));
+    }
+    assert_eq!(read(log, "s", 1, 100).await.len(), 7);
+}
+
+/// No records: the version stays.
+pub async fn an_empty_append_changes_nothing(log: &dyn Log) {
+    assert_eq!(append(log, "s", 0, 1, []).await, 0);
+    append(log, "s", 0, 2, ["a"]).await;
+    assert_eq!(append(log, "s", 1, 3, []).await, 1);
+    let behind = log
+        .append(&stream("s"), Version(0), AppendId(4), Vec::new())
+        .await;
+    assert!(matches!(
+        behind,
+        Err(AppendError::Conflict { actual: Version(1) })
+    ));
+    assert_eq!(read(log, "s", 1, 10).await.len(), 1);
+}
+
+/// A read starts where it is told, ends at its limit, and is empty behind the end and for an unknown stream.
+pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
+    append(log, "s", 0, 1, ["1", "2", "3", "4", "5"]).await;
+    for (from, limit, numbers) in [
+        (0, 2, vec![1, 2]),
+        (1, 2, vec![1, 2]),
+        (3, 2, vec![3, 4]),
+        (5, 2, vec![5]),
+        (6, 2, vec![]),
+        (u64::MAX, 2, vec![]),
+        (1, 0, vec![]),
+        (1, usize::MAX, vec![1, 2, 3, 4, 5]),
+    ] {
+        let found = read(log, "s", from, limit).await;
+        let texts: Vec<_> = found
+            .iter()
+            .map(|(number, text)| (number.0, text.clone()))
+            .collect();
+        let expected: Vec<_> = numbers
+            .iter()
+            .map(|n: &u64| (*n, n.to_string().into()))
+            .collect();
+        assert_eq!(texts, expected, "from {from}, at most {limit}");
+    }
+    assert_eq!(read(log, "unknown", 1, 10).await, []);
+}
+
+/// A list holds the streams with the prefix, by name, with their versions.
+pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
+    for name in ["b/2", "a/1", "b/1", "b0", "b", "c", "b/é", "B/1"] {
+        append(log, name, 0, 1, ["x"]).await;
+    }
+    append(log, "b/1", 1, 2, ["y"]).await;
+    let found = log.list("b/").await.expect("the log can be listed");
+    assert_eq!(
+        found,
+        [
+            (stream("b/1"), Version(2)),
+            (stream("b/2"), Version(1)),
+            (stream("b/é"), Version(1))
+        ]
+    );
+    assert_eq!(log.list("").await.expect("the log can be listed").len(), 8);
+    assert_eq!(log.list("x").await.expect("the log can be listed"), []);
+}
+
+/// A tail answers at once where there are records, and else when there are; several hear the same.
+pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
+    append(log, "s", 0, 1, ["a", "b"]).await;
+    let there = log
+        .tail(&stream("s"), Version(2), 10)
+        .await
+        .expect("the log can be read");
+    assert_eq!(there, [(Version(2), "b".into())]);
+
+    let next = || log.tail(&stream("s"), Version(3), 10);
+    let (mut one, mut two, mut dropped) = (next(), next(), next());
+    for tail in [&mut one, &mut two, &mut dropped] {
+        assert!(
+            matches!(poll!(tail), Poll::Pending),
+            "there is no third record"
+        );
+    }
+    drop(dropped);
+    append(log, "other", 0, 1, ["x"]).await;
+    append(log, "s", 2, 2, ["c"]).await;
+    for tail in [one, two] {
+        assert_eq!(
+            tail.await.expect("the log can be read"),
+            [(Version(3), "c".into())]
+        );
+    }
+    // Also before the stream is there.
+    let mut first = log.tail(&stream("new"), Version(1), 10);
+    assert!(
+        matches!(poll!(&mut first), Poll::Pending),
+        "there is no record"
+    );
+    append(log, "new", 0, 1, ["n"]).await;
+    assert_eq!(first.await.expect("the log can be read").len(), 1);
+}
+
+/// A lock is held by one; others hear by whom; dropping it gives it back; other streams have their own.
+pub async fn a_lock_is_held_by_one(log: &dyn Log) {
+    let owner = async || {
+        log.lock_owner(&stream("s"))
+            .await
+            .expect("owners can be asked for")
+    };
+    assert_eq!(owner().await, None);
+    let held = lock(log, "s").await;
+    assert_eq!(held.stream(), &stream("s"));
+    match log
+        .try_lock(&stream("s"))
+        .await
+        .expect("locks can be asked for")
+    {
+        LockAttempt::Locked(_) => panic!("the lock was given twice"),
+        LockAttempt::HeldBy(by) => {
+            assert_eq!(by.expect("this process holds it").pid, std::process::id());
+        }
+    }
+    assert_eq!(owner().await.expect("it is held").pid, std::process::id());
+    let other = lock(log, "t").await;
+    drop(held);
+    assert_eq!(owner().await, None);
+    let again = lock(log, "s").await;
+    drop((other, again));
+    let racing = join_all((0..16).map(|_| log.try_lock(&stream("s")))).await;
+    let won = racing
+        .iter()
+        .filter(|attempt| matches!(attempt, Ok(LockAttempt::Locked(_))))
+        .count();
+    assert_eq!(won, 1, "of those who race for it one gets it");
+}
+
+/// A deleted stream is gone, its lock is free, and its next record is the first. Others stay.
+pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
+    append(log, "s", 0, 1, ["a", "b"]).await;
+    append(log, "t", 0, 2, ["c"]).await;
+    append(log, "s", 2, 3, ["d"]).await;
+    let held = lock(log, "s").await;
+    log.delete(held).await.expect("it can be deleted");
+    assert_eq!(read(log, "s", 1, 10).await, []);
+    assert_eq!(
+        log.list("").await.expect("the log can be listed"),
+        [(stream("t"), Version(1))]
+    );
+    assert_eq!(append(log, "s", 0, 4, ["e"]).await, 1);
+    assert_eq!(read(log, "s", 1, 10).await, [(Version(1), "e".into())]);
+    assert_eq!(append(log, "t", 1, 5, ["f"]).await, 2);
+    assert_eq!(read(log, "t", 1, 10).await.len(), 2);
+    drop(lock(log, "s").await);
+    // One that is not there.
+    let held = lock(log, "unknown").await;
+    log.delete(held).await.expect("there is nothing to delete");
+}
+
+/// A dropped append is there whole or not at all, and repeating it with its id makes it so once.
+pub async fn a_dropped_append_is_whole_or_not_there(log: &dyn Log) {
+    const APPENDS: u64 = 50;
+    for n in 0..APPENDS {
+        let again = || {
+            log.append(
+                &stream("s"),
+                Version(n * 3),
+                AppendId(u128::from(n)),
+                records(["1", "2", "3"]),
+            )
+        };
+        let mut dropped = again();
+        if n % 2 == 0 {
+            let _answered: Poll<_> = poll!(&mut dropped);
+        }
+        drop(dropped);
+        let half = read(log, "s", 1, usize::MAX).await.len();
+        assert!(
+            half as u64 == n * 3 || half as u64 == n * 3 + 3,
+            "half an append is there"
+        );
+        assert_eq!(
+            again().await.expect("it is the same append"),
+            Version(n * 3 + 3)
+        );
+    }
+    assert_eq!(
+        read(log, "s", 1, usize::MAX).await.len() as u64,
+        APPENDS * 3
+    );
+}
+
+/// 64 writers that append at the same time, each to its own stream, find their own records and no others.
+pub async fn many_writers_on_many_streams_mix_nothing(log: &dyn Log) {
+    const APPENDS: u64 = 20;
+    join_all((0..64_u64).map(async |writer| {
+        let name = format!("writer/{writer}");
+        for n in 0..APPENDS {
+            let (text, id) = (
+                format!("{writer} {n}"),
+                AppendId(u128::from(writer << 32 | n)),
+            );
+            let version = log
+                .append(&stream(&name), Version(n), id, vec![text.into()])
+                .await;
+            assert_eq!(version.expect("nobody else writes here"), Version(n + 1));
+        }
+        let found = read(log, &name, 1, 100).await;
+        let expected = (0..APPENDS).map(|n| (Version(n + 1), format!("{writer} {n}").into()));
+        assert!(
+            found.into_iter().eq(expected),
+            "the records of {name} are its own"
+        );
+    }))
+    .await;
+    assert_eq!(
+        log.list("writer/")
+            .await
+            .expect("the log can be listed")
+            .len(),
+        64
+    );
+}

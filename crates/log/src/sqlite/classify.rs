@@ -1,0 +1,58 @@
+//! What went wrong, told from what SQLite and the system report.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use rustix::fs::{Access, access};
+
+use crate::{LogError, LogErrorKind};
+
+/// A failure of SQLite on the store at this path.
+pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
+    let kind = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LogErrorKind::Busy,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => LogErrorKind::ReadOnly,
+        Some(ErrorCode::DiskFull) => LogErrorKind::Full,
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
+        Some(ErrorCode::CannotOpen) => why_it_cannot_be_opened(path),
+        _ => LogErrorKind::Io,
+    };
+    LogError::new(kind, path.display().to_string()).caused_by(error)
+}
+
+/// A failure of the system on a file at this path.
+pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LogErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            LogErrorKind::ReadOnly
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            LogErrorKind::Full
+        }
+        _ => LogErrorKind::Io,
+    };
+    LogError::new(kind, path.display().to_string()).caused_by(error)
+}
+
+/// SQLite says no more than that, so the places are looked at. The file itself is never opened here: closing it would
+/// drop the locks that another connection of this process has on it.
+fn why_it_cannot_be_opened(path: &Path) -> LogErrorKind {
+    let folder = match path.parent() {
+        Some(folder) if folder.is_dir() => folder,
+        _ => return LogErrorKind::NotFound,
+    };
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return LogErrorKind::Corrupt,
+        Ok(_) if access(path, Access::READ_OK | Access::WRITE_OK).is_err() => {
+            return LogErrorKind::ReadOnly;
+        }
+        _ => {}
+    }
+    if access(folder, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return LogErrorKind::ReadOnly;
+    }
+    LogErrorKind::Io
+}

@@ -1,0 +1,188 @@
+//! The locks of a store: a folder beside it with a file for each stream in use.
+//!
+//! The system holds the lock on the file and gives it back when the process ends, in whatever way it ends, so a file
+//! that is left over locks nothing. The file's text says who the owner is.
+//!
+//! Invariants:
+//! 1. Only who holds the lock on a file writes it or removes it.
+//! 2. A lock counts only on the file that the path names: after locking, the file is compared with the path, because
+//!    the last owner may have removed it in between.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread::park_timeout;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+
+use super::classify::io_error;
+use crate::process::this_process;
+use crate::{LogError, LogErrorKind, StreamName};
+
+/// How often a lock that is not held for good is asked for again: each time another process looked at the owner or
+/// removed the file in just that moment, which takes microseconds.
+const TRIES_MAX: u32 = 100;
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The folder `<store>.locks`.
+#[derive(Debug)]
+pub(super) struct LockFolder(PathBuf);
+
+/// A locked file.
+#[derive(Debug)]
+pub(super) struct FileLock {
+    path: PathBuf,
+    /// Closing it gives the lock back.
+    file: File,
+}
+
+#[derive(Debug)]
+pub(super) enum FileLockAttempt {
+    Locked(FileLock),
+    HeldBy(Option<ProcessIdentity>),
+}
+
+impl LockFolder {
+    /// The locks of the store at this path. The folder is made by the first lock.
+    pub(super) fn beside(store: &Path) -> Self {
+        let mut name = store.as_os_str().to_owned();
+        name.push(".locks");
+        Self(PathBuf::from(name))
+    }
+
+    pub(super) fn try_lock(&self, stream: &StreamName) -> Result<FileLockAttempt, LogError> {
+        let path = self.0.join(file_name(stream));
+        let failed = |error| io_error(&path, error);
+        fs::create_dir_all(&self.0).map_err(|error| io_error(&self.0, error))?;
+        for _ in 0..TRIES_MAX {
+            let open = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path);
+            let mut file = open.map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => {
+                    let mut lock = FileLock {
+                        path: path.clone(),
+                        file,
+                    };
+                    return match lock.write_owner() {
+                        Ok(()) => Ok(FileLockAttempt::Locked(lock)),
+                        Err(error) => {
+                            lock.release();
+                            Err(failed(error))
+                        }
+                    };
+                }
+                // Its last owner removed it while we opened it: the next try makes a new one.
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
+                    // Only somebody who looked: whoever looks lets go at once.
+                    Ok(()) => drop(file),
+                    Err(TryLockError::WouldBlock) => {
+                        return Ok(FileLockAttempt::HeldBy(read_owner(&mut file)));
+                    }
+                    Err(TryLockError::Error(error)) => return Err(failed(error)),
+                },
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            std::thread::yield_now();
+        }
+        Err(LogError::new(
+            LogErrorKind::Busy,
+            path.display().to_string(),
+        ))
+    }
+
+    /// Who holds the lock, without taking it.
+    pub(super) fn owner(&self, stream: &StreamName) -> Result<Option<ProcessIdentity>, LogError> {
+        let path = self.0.join(file_name(stream));
+        for _ in 0..TRIES_MAX {
+            let mut file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(io_error(&path, error)),
+            };
+            match file.try_lock_shared() {
+                Ok(()) => return Ok(None),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
+            }
+            if let Some(owner) = read_owner(&mut file) {
+                return Ok(Some(owner));
+            }
+            // It was taken in this moment and says in the next by whom.
+            park_timeout(PAUSE);
+        }
+        Err(LogError::new(
+            LogErrorKind::Busy,
+            path.display().to_string(),
+        ))
+    }
+}
+
+impl FileLock {
+    fn write_owner(&mut self) -> io::Result<()> {
+        let owner = serde_json::to_vec(this_process()).expect("an identity is plain data");
+        self.file.write_all(&owner)?;
+        self.file.set_len(owner.len() as u64)
+    }
+
+    /// Removes the file and gives the lock back. Dropping the value instead gives it back and leaves the file.
+    pub(super) fn release(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "a lock file was left behind; it locks nothing");
+        }
+    }
+}
+
+fn read_owner(file: &mut File) -> Option<ProcessIdentity> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(named)) => (ours.dev(), ours.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+/// The name without the prefix that all sessions share, and with everything escaped that a file's name cannot hold.
+fn file_name(stream: &StreamName) -> String {
+    use std::fmt::Write as _;
+
+    let mut name = String::new();
+    for byte in stream
+        .as_str()
+        .strip_prefix(crate::session::STREAM_PREFIX)
+        .unwrap_or(stream.as_str())
+        .bytes()
+    {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => name.push(byte.into()),
+            _ => write!(name, "%{byte:02x}").expect("a string takes all text"),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_stay_in_the_folder_and_apart() {
+        let name = |stream: &str| file_name(&StreamName::new(stream));
+        assert_eq!(name("session/01JABC"), "01JABC");
+        assert_eq!(name("session/../x"), "%2e%2e%2fx");
+        assert_eq!(name("task/1"), "task%2f1");
+        assert_eq!(name("session/task%2f1"), "task%252f1");
+    }
+}

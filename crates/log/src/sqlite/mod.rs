@@ -1,0 +1,14 @@
+//! The log on SQLite.
+
+mod chain;
+mod classify;
+mod connection;
+mod growth;
+mod lock_folder;
+mod reader;
+mod store;
+mod streams;
+mod thread;
+mod writer;
+
+pub use store::SqliteLog;

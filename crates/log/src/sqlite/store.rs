@@ -1,0 +1,262 @@
+//! The handle of an open store.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use rusqlite::Connection;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::classify::io_error;
+use super::connection;
+use super::growth::{Follower, Growth};
+use super::lock_folder::{FileLock, FileLockAttempt};
+use super::reader::{Job, Reader};
+use super::thread;
+use super::writer::{Append, WriteCommand, Writer};
+use crate::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
+    StreamLock, StreamName, TAIL_POLL_MS, Version,
+};
+
+/// Appends that wait for the writer: a few groups. Beyond it an append waits before it is queued, so a slow disk holds
+/// back who writes instead of filling the memory.
+const WRITE_QUEUE_LEN_MAX: usize = 1_024;
+/// Reads that wait for the reader, for the same reason.
+const READ_QUEUE_LEN_MAX: usize = 1_024;
+
+/// A log in a file that survives `kill -9` and power loss, and that several processes share. Clones share it too.
+///
+/// * An acknowledged append is on the disk: each commit of the write-ahead log is synced. Appends that wait at the same
+///   time are written by one commit, so 64 writers are much faster than one.
+/// * Another process that writes is waited for, for five seconds; then the answer is [`LogErrorKind::Busy`].
+/// * Locks are files in `<store>.locks/`.
+/// * The file has a version; a newer one is refused.
+///
+/// **Dropping** it does not wait: what was asked for is still written as long as the process lives, and a blocked disk
+/// never delays the exit. [`SqliteLog::close`] waits.
+#[derive(Clone)]
+pub struct SqliteLog {
+    path: Arc<Path>,
+    writes: mpsc::Sender<WriteCommand>,
+    reads: mpsc::Sender<Job>,
+    growth: Arc<Growth>,
+    /// Each thread holds a receiver of it until its end.
+    running: watch::Sender<()>,
+}
+
+impl SqliteLog {
+    /// Opens the store at this path, and makes it if there is none. Its folder must be there.
+    ///
+    /// **Cancel safety**: dropping it may leave an empty store.
+    ///
+    /// # Errors
+    /// A [`LogError`] that says in its kind whether the folder is missing, not writable or full, whether the file is no
+    /// store or damaged or newer, or whether another process keeps it busy.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
+        let path = path.as_ref();
+        let path: Arc<Path> = std::path::absolute(path)
+            .map_err(|error| io_error(path, error))?
+            .into();
+        let growth = Arc::new(Growth::default());
+        let (running, alive) = watch::channel(());
+        let (writes, commands) = mpsc::channel(WRITE_QUEUE_LEN_MAX);
+        let (reads, jobs) = mpsc::channel(READ_QUEUE_LEN_MAX);
+        let (store, heard, writer_alive) = (path.clone(), growth.clone(), alive.clone());
+        start("allstop-log-write", &path, move |connection| {
+            let _alive = writer_alive;
+            Writer::new(connection, store, heard).run(commands);
+        })
+        .await?;
+        let store = path.clone();
+        start("allstop-log-read", &path, move |connection| {
+            let _alive = alive;
+            Reader::new(connection, store).run(jobs);
+        })
+        .await?;
+        Ok(Self {
+            path,
+            writes,
+            reads,
+            growth,
+            running,
+        })
+    }
+
+    /// Where the store is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes no more, and waits until what was asked for is done and the file is closed. A blocked disk blocks it, so
+    /// who wants to exit races it against a limit.
+    ///
+    /// **Cancel safety**: dropping it leaves the store closing.
+    pub async fn close(&self) {
+        // Closed already, or its thread has ended: either way there is nothing to tell it.
+        drop(self.writes.send(WriteCommand::Close).await);
+        drop(self.reads.send(Box::new(Reader::close)).await);
+        self.running.closed().await;
+    }
+
+    fn closed(&self) -> LogError {
+        LogError::new(LogErrorKind::Closed, self.path.display().to_string())
+    }
+
+    /// Has the reader do this.
+    fn ask<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Reader) -> Result<T, LogError> + Send + 'static,
+    ) -> impl Future<Output = Result<T, LogError>> + Send + 'static {
+        let (reads, closed) = (self.reads.clone(), self.closed());
+        async move {
+            let (reply, answer) = oneshot::channel();
+            // Who asked may have gone: then the answer is dropped.
+            let job: Job = Box::new(move |reader| drop(reply.send(job(reader))));
+            reads.send(job).await.map_err(|_| closed.clone())?;
+            answer.await.unwrap_or(Err(closed))
+        }
+    }
+}
+
+/// Starts a thread that opens the store and then runs, and waits until it is open.
+async fn start(
+    name: &str,
+    path: &Arc<Path>,
+    run: impl FnOnce(Connection) + Send + 'static,
+) -> Result<(), LogError> {
+    let (opened, answer) = oneshot::channel();
+    let store = path.clone();
+    thread::start(name, move || match connection::open(&store) {
+        Ok(connection) => {
+            if opened.send(Ok(())).is_ok() {
+                run(connection);
+            }
+        }
+        // Who opens it may have gone.
+        Err(error) => drop(opened.send(Err(error))),
+    })
+    .map_err(|error| io_error(path, error))?;
+    let place = || path.display().to_string();
+    answer
+        .await
+        .unwrap_or_else(|_| Err(LogError::new(LogErrorKind::Closed, place())))
+}
+
+/// The file's lock as a stream's, given back by the reader, or at once where the store is closed.
+fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<Job>) -> StreamLock {
+    StreamLock::new(stream, move || {
+        // A job that is not taken is dropped, and the lock with it.
+        drop(reads.try_send(Box::new(move |_: &mut Reader| file.release())));
+    })
+}
+
+impl Log for SqliteLog {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let (reply, answer) = oneshot::channel();
+        let append = Append {
+            stream: stream.clone(),
+            expected,
+            id,
+            records,
+            reply,
+        };
+        // No answer: the writer ended in the middle of it.
+        match self.writes.try_send(WriteCommand::Append(append)) {
+            Ok(()) => LogFuture::waiting(async {
+                answer.await.unwrap_or(Err(AppendError::Indeterminate))
+            }),
+            Err(TrySendError::Closed(_)) => LogFuture::ready(Err(self.closed().into())),
+            Err(TrySendError::Full(append)) => {
+                let (writes, closed) = (self.writes.clone(), self.closed());
+                LogFuture::waiting(async move {
+                    writes.send(append).await.map_err(|_| closed)?;
+                    answer.await.unwrap_or(Err(AppendError::Indeterminate))
+                })
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let stream = stream.clone();
+        LogFuture::waiting(self.ask(move |reader| reader.read(&stream, from, limit)))
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        let (log, stream) = (self.clone(), stream.clone());
+        LogFuture::waiting(async move {
+            let follower = Follower::new(log.growth.clone(), stream.clone());
+            loop {
+                // Made before the read, so that nothing that comes after it goes unheard.
+                let grown = follower.grown.notified();
+                let records = log.read(&stream, from, limit).await?;
+                if !records.is_empty() || limit == 0 {
+                    return Ok(records);
+                }
+                // Too late is no error: it is time to look what other processes wrote.
+                drop(timeout(Duration::from_millis(TAIL_POLL_MS), grown).await);
+            }
+        })
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        let prefix = prefix.to_owned();
+        LogFuture::waiting(self.ask(move |reader| reader.list(&prefix)))
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        let (stream, reads) = (stream.clone(), self.reads.clone());
+        LogFuture::waiting(self.ask(move |reader| {
+            Ok(match reader.locks.try_lock(&stream)? {
+                FileLockAttempt::Locked(file) => {
+                    LockAttempt::Locked(stream_lock(stream, file, reads))
+                }
+                FileLockAttempt::HeldBy(owner) => LockAttempt::HeldBy(owner),
+            })
+        }))
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        let stream = stream.clone();
+        LogFuture::waiting(self.ask(move |reader| reader.locks.owner(&stream)))
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        let (writes, closed) = (self.writes.clone(), self.closed());
+        LogFuture::waiting(async move {
+            let (reply, answer) = oneshot::channel();
+            let delete = WriteCommand::Delete { lock, reply };
+            writes.send(delete).await.map_err(|_| closed.clone())?;
+            answer.await.unwrap_or(Err(closed))
+        })
+    }
+}
+
+impl fmt::Debug for SqliteLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqliteLog").field(&self.path).finish()
+    }
+}

@@ -1,0 +1,188 @@
+//! What the writer knows of the streams, and the statements that change them.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::chain;
+use super::writer::Append;
+use crate::{AppendError, StreamName, Version};
+
+/// Streams that are remembered: all that are in use at a time, in some megabytes. Beyond it all are forgotten, which
+/// costs one look-up each.
+const KNOWN_LEN_MAX: usize = 16_384;
+
+/// The end of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StreamEnd {
+    pub(super) id: i64,
+    pub(super) version: Version,
+    /// The row of its last record, 0 if it has none.
+    pub(super) last_record: i64,
+}
+
+/// The ends of the streams that were written lately.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    known: HashMap<StreamName, Known>,
+    /// What SQLite counts up when another connection has written.
+    data_version: i64,
+}
+
+#[derive(Debug)]
+struct Known {
+    end: StreamEnd,
+    /// Whether the table has an older version.
+    changed: bool,
+}
+
+impl Streams {
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// To be called in a write transaction, in which no other connection writes.
+    pub(super) fn forget_if_another_wrote(
+        &mut self,
+        connection: &Connection,
+    ) -> rusqlite::Result<()> {
+        let now: i64 = connection
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))?;
+        if now != self.data_version || self.known.len() > KNOWN_LEN_MAX {
+            self.forget();
+            self.data_version = now;
+        }
+        Ok(())
+    }
+
+    /// Appends in the transaction that is under way.
+    pub(super) fn append(
+        &mut self,
+        connection: &Connection,
+        append: &Append,
+    ) -> rusqlite::Result<Result<Version, AppendError>> {
+        let known = if let Some(known) = self.known.get_mut(&append.stream) {
+            known
+        } else {
+            let end = match find(connection, &append.stream)? {
+                Some(end) => end,
+                None if append.expected > Version(0) => {
+                    return Ok(Err(AppendError::Conflict { actual: Version(0) }));
+                }
+                None => create(connection, &append.stream)?,
+            };
+            let stream = append.stream.clone();
+            self.known.entry(stream).or_insert(Known {
+                end,
+                changed: false,
+            })
+        };
+        let end = &mut known.end;
+        if append.expected != end.version {
+            return Ok(match already_written(connection, *end, append)? {
+                Some(version) => Ok(version),
+                None => Err(AppendError::Conflict {
+                    actual: end.version,
+                }),
+            });
+        }
+        let mut insert = connection.prepare_cached(
+            "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        for record in &append.records {
+            let number = end.version.next();
+            let id = append.id.0.to_be_bytes();
+            end.last_record = insert.insert(params![
+                end.id,
+                number.0.cast_signed(),
+                end.last_record,
+                id,
+                &record[..]
+            ])?;
+            end.version = number;
+            known.changed = true;
+        }
+        Ok(Ok(end.version))
+    }
+
+    /// Writes the new ends, each once however many appends there were.
+    pub(super) fn write_versions(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut update = connection
+            .prepare_cached("UPDATE streams SET version = ?2, last_record = ?3 WHERE id = ?1")?;
+        for Known { end, changed } in self.known.values_mut().filter(|known| known.changed) {
+            update.execute((end.id, end.version.0.cast_signed(), end.last_record))?;
+            *changed = false;
+        }
+        Ok(())
+    }
+
+    /// Deletes a stream in a transaction of its own.
+    pub(super) fn delete(
+        &mut self,
+        connection: &mut Connection,
+        stream: &StreamName,
+    ) -> rusqlite::Result<()> {
+        self.known.remove(stream);
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if let Some(end) = find(&transaction, stream)? {
+            let mut delete = transaction.prepare_cached("DELETE FROM records WHERE id = ?1")?;
+            for record in chain::walk_back(&transaction, end, Version(1))? {
+                delete.execute([record])?;
+            }
+            transaction.execute("DELETE FROM streams WHERE id = ?1", [end.id])?;
+        }
+        transaction.commit()
+    }
+}
+
+/// The end of a stream that is there.
+pub(super) fn find(
+    connection: &Connection,
+    stream: &StreamName,
+) -> rusqlite::Result<Option<StreamEnd>> {
+    connection
+        .prepare_cached("SELECT id, version, last_record FROM streams WHERE name = ?1")?
+        .query_row([stream.as_str()], |row| {
+            Ok(StreamEnd {
+                id: row.get(0)?,
+                version: Version(row.get::<_, i64>(1)?.cast_unsigned()),
+                last_record: row.get(2)?,
+            })
+        })
+        .optional()
+}
+
+fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<StreamEnd> {
+    let id = connection
+        .prepare_cached("INSERT INTO streams (name, version, last_record) VALUES (?1, 0, 0)")?
+        .insert([stream.as_str()])?;
+    Ok(StreamEnd {
+        id,
+        version: Version(0),
+        last_record: 0,
+    })
+}
+
+/// The version that this append reached when it was written before: the record after the version that it expects
+/// carries its id.
+fn already_written(
+    connection: &Connection,
+    end: StreamEnd,
+    append: &Append,
+) -> rusqlite::Result<Option<Version>> {
+    if append.expected > end.version || append.records.is_empty() {
+        return Ok(None);
+    }
+    let first = append.expected.next();
+    let mut by_id =
+        connection.prepare_cached("SELECT append_id = ?2 FROM records WHERE id = ?1")?;
+    let mut reached = None;
+    for (number, record) in (first.0..).zip(chain::walk_back(connection, end, first)?) {
+        if !by_id.query_row((record, append.id.0.to_be_bytes()), |row| row.get(0))? {
+            break;
+        }
+        reached = Some(Version(number));
+    }
+    Ok(reached)
+}
