@@ -1,0 +1,344 @@
+//! genai's errors as ours: a kind to branch on, one line to read, what to do about it, and never a secret.
+
+use std::error::Error as StdError;
+use std::time::{Duration, SystemTime};
+
+use genai::Error as GenaiError;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+use super::events::FrameWatch;
+use super::target::{Access, Target};
+use crate::{ModelError, ModelErrorKind};
+
+/// The longest message: what a provider says is quoted, and some say pages.
+const MESSAGE_CHARS_MAX: usize = 300;
+
+/// What is needed to say what failed.
+pub(super) struct FailureCx {
+    model: String,
+    url: String,
+    key_name: Option<&'static str>,
+    is_server: bool,
+    is_guessed: bool,
+    secrets: Vec<String>,
+}
+
+impl FailureCx {
+    pub(super) fn new(target: &Target, access: &Access) -> Self {
+        Self {
+            model: target.name().to_owned(),
+            url: target.shown_url(),
+            key_name: target.key_name(),
+            is_server: target.is_server(),
+            is_guessed: target.is_guessed(),
+            secrets: access.secrets().to_vec(),
+        }
+    }
+
+    /// The error that a call failed with.
+    pub(super) fn of(&self, error: GenaiError) -> ModelError {
+        match error {
+            GenaiError::HttpError {
+                status,
+                body,
+                headers,
+                ..
+            } => self.of_status(status, &body, &headers),
+            GenaiError::WebStream { error, .. } => match error.downcast::<GenaiError>() {
+                Ok(inner) => self.of(*inner),
+                Err(error) => self.of_transport(&*error),
+            },
+            GenaiError::ChatResponse { body, .. } => self.of_error_object(&body),
+            GenaiError::StreamParse { serde_error, .. } => match serde_error.classify() {
+                serde_json::error::Category::Eof => self.cut(),
+                // An adapter's way to hand on what the provider said.
+                serde_json::error::Category::Data => self.make(
+                    ModelErrorKind::Unavailable,
+                    &format!("the provider failed: {serde_error}"),
+                ),
+                _ => self.not_the_protocol(&format!("an event is not JSON ({serde_error})")),
+            },
+            GenaiError::Resolver { .. }
+            | GenaiError::RequiresApiKey { .. }
+            | GenaiError::NoAuthData { .. }
+            | GenaiError::NoAuthResolver { .. } => {
+                self.make(ModelErrorKind::Unauthorized, &error.to_string())
+            }
+            GenaiError::JsonValueExt(_)
+            | GenaiError::SerdeJson(_)
+            | GenaiError::InvalidJsonResponseElement { .. }
+            | GenaiError::NoChatResponse { .. } => {
+                self.not_the_protocol(&format!("an event lacks what it must have ({error})"))
+            }
+            other => self.make(ModelErrorKind::Invalid, &other.to_string()),
+        }
+    }
+
+    /// The stream is over and its end marker was not in it.
+    pub(super) fn ended_early(&self, frames: &FrameWatch) -> ModelError {
+        if frames.saw_no_event() {
+            self.not_the_protocol("what it sent is no stream of events")
+        } else {
+            self.cut()
+        }
+    }
+
+    fn cut(&self) -> ModelError {
+        self.make(
+            ModelErrorKind::Disconnected,
+            &format!(
+                "{} closed the stream before the answer was complete",
+                self.url
+            ),
+        )
+        .with_hint("try again; if it goes on, look into the server's log")
+    }
+
+    fn not_the_protocol(&self, what: &str) -> ModelError {
+        self.make(
+            ModelErrorKind::Protocol,
+            &format!("{} does not answer as a model: {what}", self.url),
+        )
+        .with_hint(if self.is_server {
+            "the base URL must lead to an OpenAI-compatible server, usually with /v1 at its end"
+        } else {
+            "a proxy or a gateway may have answered instead of the provider"
+        })
+    }
+
+    fn of_status(&self, status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+        let said = Said::of(body);
+        let code = said.code.as_deref().unwrap_or_default();
+        let kind = match status.as_u16() {
+            401..=403 => ModelErrorKind::Unauthorized,
+            429 if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
+            429 => ModelErrorKind::RateLimited,
+            404 | 405 if said.message.is_none() => ModelErrorKind::Protocol,
+            404 => ModelErrorKind::NotFound,
+            400 if code == "model_not_found" => ModelErrorKind::NotFound,
+            408 | 425 | 500.. => ModelErrorKind::Unavailable,
+            300..400 => ModelErrorKind::Protocol,
+            _ => ModelErrorKind::Invalid,
+        };
+        let what = match (&said.message, said.is_html) {
+            (Some(message), _) => format!("{status}: {message}"),
+            (None, true) => format!("{status}, with a web page"),
+            (None, false) => status.to_string(),
+        };
+        let message = match kind {
+            ModelErrorKind::NotFound => {
+                format!("{} has no model {:?}: {what}", self.url, self.model)
+            }
+            _ => format!("{} answered {what}", self.url),
+        };
+        let mut error = self
+            .make(kind, &message)
+            .with_retry_after(retry_after(headers));
+        error.hint = self.hint(kind, status, &error);
+        error
+    }
+
+    fn hint(&self, kind: ModelErrorKind, status: StatusCode, error: &ModelError) -> Option<String> {
+        Some(match kind {
+            ModelErrorKind::Unauthorized if matches!(status.as_u16(), 402 | 429) => {
+                "the account has no quota left; look at its billing page".into()
+            }
+            ModelErrorKind::Unauthorized => match self.key_name {
+                Some(name) => format!("check the key in {name}"),
+                None => "check the key that is configured for this URL".into(),
+            },
+            ModelErrorKind::NotFound => "check the model's name with the provider's list".into(),
+            ModelErrorKind::RateLimited => match error.retry_after {
+                Some(wait) => format!("wait {} s, or use another model", wait.as_secs_f64().ceil()),
+                None => "wait a little, or use another model".into(),
+            },
+            ModelErrorKind::Unavailable => "the provider has trouble; try again later".into(),
+            ModelErrorKind::Protocol => {
+                "the URL must lead to a model's API, usually with /v1 at its end".into()
+            }
+            _ => return None,
+        })
+    }
+
+    /// An error object inside a stream that had begun.
+    fn of_error_object(&self, body: &Value) -> ModelError {
+        let body = body
+            .get("error")
+            .filter(|inner| inner.is_object())
+            .unwrap_or(body);
+        let said = Said::of_value(body);
+        let code = said.code.as_deref().unwrap_or_default();
+        let kind = match code {
+            "429" | "rate_limit_error" | "rate_limit_exceeded" => ModelErrorKind::RateLimited,
+            code if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
+            "401" | "403" | "authentication_error" | "permission_error" => {
+                ModelErrorKind::Unauthorized
+            }
+            "404" | "not_found_error" | "model_not_found" => ModelErrorKind::NotFound,
+            "400"
+            | "413"
+            | "422"
+            | "invalid_request_error"
+            | "exceed_context_size_error"
+            | "context_length_exceeded" => ModelErrorKind::Invalid,
+            // What breaks in the middle of an answer is the provider's trouble unless it says otherwise.
+            _ => ModelErrorKind::Unavailable,
+        };
+        let message = said.message.unwrap_or_else(|| body.to_string());
+        self.make(
+            kind,
+            &format!("{} broke off the answer: {message}", self.url),
+        )
+    }
+
+    /// The request did not get through, or the answer did not.
+    fn of_transport(&self, error: &(dyn StdError + 'static)) -> ModelError {
+        let Some(reqwest) = error.downcast_ref::<reqwest::Error>() else {
+            // The bytes are not UTF-8.
+            return self.not_the_protocol("what it sent is not text");
+        };
+        let cause = innermost(reqwest);
+        if reqwest.is_connect() && reqwest.is_timeout() {
+            return self
+                .make(
+                    ModelErrorKind::ConnectTimeout,
+                    &format!("no connection to {} within the limit", self.url),
+                )
+                .with_hint("is the host right, and reachable from here?");
+        }
+        if reqwest.is_connect() {
+            let hint = if self.is_guessed {
+                format!(
+                    "{:?} names no provider, so a local Ollama was tried; write it as PROVIDER::MODEL, or give --base-url",
+                    self.model.trim_start_matches("ollama::")
+                )
+            } else {
+                "is the server running, and is the URL right?".into()
+            };
+            return self
+                .make(
+                    ModelErrorKind::Connect,
+                    &format!("no connection to {}: {cause}", self.url),
+                )
+                .with_hint(hint);
+        }
+        if reqwest.is_builder() {
+            return self.make(
+                ModelErrorKind::Invalid,
+                &format!("the request to {} cannot be made: {cause}", self.url),
+            );
+        }
+        if innermost_is_parse(reqwest) {
+            return self.not_the_protocol("what it sent is not HTTP");
+        }
+        let mut error = self.cut();
+        error.message = self.one_line(&format!("{} ({cause})", error.message));
+        error
+    }
+
+    fn make(&self, kind: ModelErrorKind, message: &str) -> ModelError {
+        ModelError::new(kind, self.one_line(message))
+    }
+
+    /// One line of bounded length without secrets.
+    fn one_line(&self, text: &str) -> String {
+        let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for secret in self.secrets.iter().filter(|secret| !secret.is_empty()) {
+            line = line.replace(secret.as_str(), "[key]");
+        }
+        if let Some((at, _)) = line.char_indices().nth(MESSAGE_CHARS_MAX) {
+            line.truncate(at);
+            line.push('…');
+        }
+        line
+    }
+}
+
+/// What a provider says about an error, in one of the forms in use.
+struct Said {
+    message: Option<String>,
+    /// A word or a number that names the error.
+    code: Option<String>,
+    is_html: bool,
+}
+
+impl Said {
+    fn of(body: &str) -> Self {
+        if let Ok(value) = serde_json::from_str::<Value>(body) {
+            // Google sends a list of one.
+            let value = value.get(0).unwrap_or(&value);
+            return Self::of_value(value.get("error").unwrap_or(value));
+        }
+        let text = body.trim();
+        let is_html = text.starts_with('<');
+        let message = (!is_html && !text.is_empty()).then(|| text.to_owned());
+        Self {
+            message,
+            code: None,
+            is_html,
+        }
+    }
+
+    fn of_value(value: &Value) -> Self {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let word = |key: &str| match value.get(key)? {
+            Value::String(word) => Some(word.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        Self {
+            message: value
+                .as_str()
+                .map(str::to_owned)
+                .or_else(|| text("message"))
+                .or_else(|| text("detail"))
+                .or_else(|| text("error")),
+            code: word("code").or_else(|| word("type")),
+            is_html: false,
+        }
+    }
+}
+
+fn is_out_of_quota(code: &str) -> bool {
+    matches!(
+        code,
+        "insufficient_quota" | "billing_hard_limit_reached" | "billing_not_active"
+    )
+}
+
+/// `retry-after-ms`, else `retry-after` in seconds or as a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    if let Some(ms) = text("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms / 1000.0).ok();
+    }
+    let text = text("retry-after")?.trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// What it comes down to: `Connection refused (os error 111)`.
+fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let mut at = error;
+    while let Some(source) = at.source() {
+        at = source;
+    }
+    at.to_string()
+}
+
+fn innermost_is_parse(error: &(dyn StdError + 'static)) -> bool {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if let Some(hyper) = error.downcast_ref::<hyper::Error>()
+            && hyper.is_parse()
+        {
+            return true;
+        }
+        at = error.source();
+    }
+    false
+}

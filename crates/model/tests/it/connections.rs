@@ -1,0 +1,241 @@
+//! A stop closes the connection, the server sees it, and the probe says so.
+
+use std::time::Duration;
+
+use allstop_model::{
+    ConnectionProbe, ConnectionState, Model, ModelEvent, ModelRequest, Reply, ScriptedModel,
+};
+use futures::{FutureExt, StreamExt};
+
+use crate::openai_server::{Answer, OpenAiServer};
+use crate::support::{PATIENCE, all_of, ask, model_at};
+
+#[tokio::test]
+async fn a_stop_in_mid_stream_is_seen_by_the_server_and_by_the_probe() {
+    let server = OpenAiServer::start([Answer::text("one two").stall()]);
+    let model = model_at(&server.url());
+    let request = ask("hi");
+    let probe = request.probe.clone();
+    let mut stream = model.stream(request).await.unwrap();
+    stream.events.next().await.unwrap().unwrap();
+    stream.events.next().await.unwrap().unwrap();
+    assert!(stream.events.next().now_or_never().is_none());
+    assert_eq!(probe.look(), ConnectionState::StillOpen);
+    assert_eq!(server.seen().open(), 1);
+
+    drop(stream);
+    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    server
+        .wait_until(PATIENCE, |seen| seen.open() == 0)
+        .await
+        .unwrap();
+    // The session goes on: the next call gets a connection of its own.
+    assert_eq!(server.seen().connections.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stop_before_the_headers_is_seen_by_the_server_and_by_the_probe() {
+    let server = OpenAiServer::start([Answer::text("x").stall_before_headers(), Answer::text("y")]);
+    let model = model_at(&server.url());
+    let request = ask("hi");
+    let probe = request.probe.clone();
+    let mut call = model.stream(request);
+    tokio::select! {
+        _ = &mut call => panic!("the server does not answer"),
+        seen = server.wait_until(PATIENCE, |seen| seen.requests.len() == 1) => { seen.unwrap(); }
+    }
+    assert_eq!(probe.look(), ConnectionState::StillOpen);
+
+    drop(call);
+    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    server
+        .wait_until(PATIENCE, |seen| seen.open() == 0)
+        .await
+        .unwrap();
+    let (_, error) = all_of(&model, ask("again")).await;
+    assert_eq!(error, None);
+}
+
+#[tokio::test]
+async fn a_stop_during_connect_leaves_no_socket() {
+    // A listener that accepts nothing and whose queue is full answers no SYN, so connecting hangs.
+    let (listener, address, _held) = full_listener().await;
+    let model = model_at(&format!("http://{address}"));
+    let request = ask("hi");
+    let probe = request.probe.clone();
+    let mut call = model.stream(request);
+    tokio::select! {
+        result = &mut call => panic!("connected to a full listener: {result:?}"),
+        () = sockets_to(address, "02", 1) => {}
+    }
+    assert_eq!(probe.look(), ConnectionState::StillOpen);
+    assert_eq!(
+        probe.clone().closed().await,
+        ConnectionState::StillOpen,
+        "nothing was dropped"
+    );
+
+    drop(call);
+    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+    assert_eq!(
+        count_sockets_to(address, "02"),
+        0,
+        "the kernel still connects"
+    );
+    drop(listener);
+}
+
+#[tokio::test]
+async fn connecting_has_a_limit_of_its_own() {
+    let (_listener, address, _held) = full_listener().await;
+    let options = allstop_model::ProviderOptions {
+        base_url: Some(format!("http://{address}")),
+        connect_limit: Some(Duration::from_millis(50)),
+        ..Default::default()
+    };
+    let model = allstop_model::ProviderModel::new("m", options).unwrap();
+    let request = ask("hi");
+    let probe = request.probe.clone();
+    let (_, error) = all_of(&model, request).await;
+    let error = error.unwrap();
+    assert_eq!(
+        error.kind,
+        allstop_model::ModelErrorKind::ConnectTimeout,
+        "{error}"
+    );
+    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+}
+
+#[tokio::test]
+async fn calls_side_by_side_are_told_apart() {
+    let server = OpenAiServer::start([Answer::text("one ").stall()]);
+    let model = model_at(&server.url());
+    let mut calls = Vec::new();
+    for _ in 0..20 {
+        let request = ask("hi");
+        let probe = request.probe.clone();
+        calls.push((model.stream(request).await.unwrap(), probe));
+    }
+    assert_eq!(server.seen().open(), 20);
+    for stopped in 1..=20 {
+        let (stream, probe) = calls.pop().unwrap();
+        drop(stream);
+        assert_eq!(probe.closed().await, ConnectionState::Closed);
+        for (_, other) in &calls {
+            assert_eq!(other.look(), ConnectionState::StillOpen);
+        }
+        server
+            .wait_until(PATIENCE, |seen| seen.open() == 20 - stopped)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_reuses_a_connection_watches_it() {
+    let used = parking_lot::Mutex::new(std::collections::HashSet::new());
+    let server = OpenAiServer::deciding(move |_, request| {
+        let is_first = used.lock().insert(request.connection);
+        if is_first {
+            Answer::text("first")
+        } else {
+            Answer::text("reused ").stall()
+        }
+    });
+    let model = model_at(&server.url());
+    let mut earlier = Vec::new();
+    let (stream, probe) = loop {
+        let request = ask("hi");
+        let probe = request.probe.clone();
+        let mut stream = model.stream(request).await.unwrap();
+        let first = stream.events.next().await.unwrap().unwrap();
+        if first == ModelEvent::Text("reused ".into()) {
+            break (stream, probe);
+        }
+        while let Some(event) = stream.events.next().await {
+            event.unwrap();
+        }
+        earlier.push(probe);
+    };
+    assert_eq!(probe.look(), ConnectionState::StillOpen);
+    // The earlier calls have given their connections back, so those are no longer theirs.
+    for probe in earlier {
+        assert_eq!(probe.look(), ConnectionState::Closed);
+    }
+    drop(stream);
+    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    server
+        .wait_until(PATIENCE, |seen| seen.open() == 0)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_answers_on_for_ever_is_cut_off() {
+    let server = OpenAiServer::start([
+        Answer::text(&"word ".repeat(100_000)).every(Duration::from_micros(100))
+    ]);
+    let model = model_at(&server.url());
+    let request = ask("hi");
+    let probe = request.probe.clone();
+    let stream = model.stream(request).await.unwrap();
+    drop(stream);
+    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    let seen = server
+        .wait_until(PATIENCE, |seen| seen.open() == 0)
+        .await
+        .unwrap();
+    assert!(seen.pieces_sent < 50_000, "{}", seen.pieces_sent);
+}
+
+#[tokio::test]
+async fn a_probe_says_what_it_knows() {
+    assert_eq!(
+        ConnectionProbe::default().closed().await,
+        ConnectionState::NotVerifiable
+    );
+    let request: ModelRequest = ask("hi");
+    let probe = request.probe.clone();
+    let model = ScriptedModel::new(vec![Reply::text("x")]);
+    drop(model.stream(request).await.unwrap());
+    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+}
+
+/// A listener whose queue is full, and the connections that fill it.
+async fn full_listener() -> (
+    std::net::TcpListener,
+    std::net::SocketAddr,
+    Vec<tokio::net::TcpStream>,
+) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap().into_std().unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut held = Vec::new();
+    loop {
+        let connecting = tokio::net::TcpStream::connect(address);
+        match tokio::time::timeout(Duration::from_millis(200), connecting).await {
+            Ok(connected) => held.push(connected.unwrap()),
+            Err(_) => return (listener, address, held),
+        }
+    }
+}
+
+async fn sockets_to(address: std::net::SocketAddr, state: &str, count: usize) {
+    while count_sockets_to(address, state) != count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Sockets in this state whose other end is there, as the kernel lists them.
+fn count_sockets_to(address: std::net::SocketAddr, state: &str) -> usize {
+    let remote = format!("0100007F:{:04X}", address.port());
+    std::fs::read_to_string("/proc/net/tcp")
+        .unwrap()
+        .lines()
+        .filter(|line| {
+            let fields: Vec<_> = line.split_ascii_whitespace().collect();
+            fields.get(2) == Some(&&*remote) && fields.get(3) == Some(&state)
+        })
+        .count()
+}

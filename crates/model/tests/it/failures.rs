@@ -1,0 +1,264 @@
+//! What goes wrong with a provider: the kind, one line, a hint, no secret.
+
+use std::time::Duration;
+
+use allstop_model::{ModelError, ModelErrorKind, ProviderModel, ProviderOptions};
+use serde_json::json;
+
+use crate::openai_server::{Answer, OpenAiServer};
+use crate::support::{PATIENCE, all_of, ask, failure_of, model_at};
+
+#[track_caller]
+fn check(error: &ModelError, kind: ModelErrorKind, part: &str) {
+    assert_eq!(error.kind, kind, "{error:?}");
+    assert!(error.message.contains(part), "{part:?} is not in {error:?}");
+    assert!(!error.message.contains('\n'), "{error:?}");
+    assert!(error.message.chars().count() <= 301, "{error:?}");
+    assert!(
+        error.hint.as_ref().is_none_or(|hint| !hint.contains('\n')),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn statuses_have_kinds_and_hints() {
+    let error = failure_of(Answer::status(401)).await;
+    check(&error, ModelErrorKind::Unauthorized, "401");
+    assert!(error.hint.unwrap().contains("key"));
+
+    let error = failure_of(Answer::status(429).header("retry-after", "7")).await;
+    check(&error, ModelErrorKind::RateLimited, "429");
+    assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
+    assert!(error.hint.unwrap().contains("7 s"));
+
+    let ms = Answer::status(503)
+        .header("retry-after", "9")
+        .header("retry-after-ms", "1500");
+    let error = failure_of(ms).await;
+    check(&error, ModelErrorKind::Unavailable, "503");
+    assert_eq!(error.retry_after, Some(Duration::from_millis(1500)));
+
+    let date = Answer::status(429).header("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT");
+    assert_eq!(failure_of(date).await.retry_after, Some(Duration::ZERO));
+    for nonsense in ["-5", "soon", "NaN", "1e300", ""] {
+        let error = failure_of(Answer::status(429).header("retry-after", nonsense)).await;
+        check(&error, ModelErrorKind::RateLimited, "429");
+        assert_eq!(error.retry_after, None, "{nonsense}");
+    }
+
+    check(
+        &failure_of(Answer::status(500)).await,
+        ModelErrorKind::Unavailable,
+        "500",
+    );
+    check(
+        &failure_of(Answer::status(529)).await,
+        ModelErrorKind::Unavailable,
+        "529",
+    );
+    check(
+        &failure_of(Answer::status(400)).await,
+        ModelErrorKind::Invalid,
+        "400",
+    );
+    let redirect = Answer::status(302).header("location", "http://127.0.0.1:1/");
+    check(&failure_of(redirect).await, ModelErrorKind::Protocol, "302");
+}
+
+#[tokio::test]
+async fn an_account_without_quota_is_not_asked_again() {
+    let body =
+        json!({"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}});
+    let error = failure_of(Answer::page(429, "application/json", body.to_string())).await;
+    check(&error, ModelErrorKind::Unauthorized, "exceeded your quota");
+    assert!(!error.kind.is_transient());
+}
+
+#[tokio::test]
+async fn an_unknown_model_is_named() {
+    let body = json!({"error": {"message": "model 'x' not found"}}).to_string();
+    let error = failure_of(Answer::page(404, "application/json", body)).await;
+    check(&error, ModelErrorKind::NotFound, "some::model-high");
+    assert!(error.hint.unwrap().contains("name"));
+}
+
+#[tokio::test]
+async fn a_page_where_a_model_should_be_is_named_as_such() {
+    let error = failure_of(Answer::html()).await;
+    check(&error, ModelErrorKind::Protocol, "no stream of events");
+    assert!(error.hint.unwrap().contains("/v1"));
+
+    let page = Answer::page(404, "text/html", "<html>nginx</html>");
+    check(
+        &failure_of(page).await,
+        ModelErrorKind::Protocol,
+        "web page",
+    );
+    let page = Answer::page(502, "text/html", "<html>nginx</html>");
+    check(&failure_of(page).await, ModelErrorKind::Unavailable, "502");
+    let json = Answer::page(200, "application/json", r#"{"hello": "world"}"#);
+    check(
+        &failure_of(json).await,
+        ModelErrorKind::Protocol,
+        "no stream of events",
+    );
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_a_disconnect() {
+    for answer in [
+        Answer::text("one two").cut(),
+        Answer::text("one two").end_without_marker(),
+        // In the middle of an event, in the middle of a character.
+        Answer::text("one")
+            .raw("data: {\"choices\":[{\"index\":0,\"del")
+            .cut(),
+        Answer::text("one")
+            .raw("data: {\"choices\":[{\"index\":0,\"del")
+            .end_without_marker(),
+        Answer::text("one")
+            .raw(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xc3".to_vec())
+            .cut(),
+        Answer::stream().cut(),
+        Answer::stream().end_without_marker(),
+    ] {
+        let shown = format!("{answer:?}");
+        let error = failure_of(answer).await;
+        assert_eq!(
+            error.kind,
+            ModelErrorKind::Disconnected,
+            "{shown}: {error:?}"
+        );
+        check(
+            &error,
+            ModelErrorKind::Disconnected,
+            "before the answer was complete",
+        );
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_not_the_protocol() {
+    for answer in [
+        Answer::stream().event("this is no JSON"),
+        Answer::text("one").event("{\"choices\": nonsense}"),
+        Answer::stream().raw(b"data: \xff\xfe\n\n".to_vec()).stall(),
+    ] {
+        let shown = format!("{answer:?}");
+        let error = failure_of(answer).await;
+        assert_eq!(error.kind, ModelErrorKind::Protocol, "{shown}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_no_http_is_told_apart() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serve = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.read(&mut [0; 4096]).await.unwrap();
+        socket
+            .write_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+            .await
+            .unwrap();
+        std::future::pending::<()>().await;
+    };
+    let model = model_at(&url);
+    let error = tokio::select! {
+        () = serve => unreachable!(),
+        (_, error) = all_of(&model, ask("hi")) => error.unwrap(),
+    };
+    check(&error, ModelErrorKind::Protocol, "not HTTP");
+}
+
+#[tokio::test]
+async fn an_error_object_in_the_stream_has_a_kind() {
+    let error = |code| json!({"error": {"message": "it broke", "code": code}}).to_string();
+    let in_stream = async |data: String| failure_of(Answer::text("one").event(&data)).await;
+    check(
+        &in_stream(error(json!(500))).await,
+        ModelErrorKind::Unavailable,
+        "it broke",
+    );
+    check(
+        &in_stream(error(json!("rate_limit_exceeded"))).await,
+        ModelErrorKind::RateLimited,
+        "it broke",
+    );
+    check(
+        &in_stream(error(json!("context_length_exceeded"))).await,
+        ModelErrorKind::Invalid,
+        "it broke",
+    );
+    check(
+        &in_stream(error(json!(null))).await,
+        ModelErrorKind::Unavailable,
+        "it broke",
+    );
+    let plain = json!({"error": "just words"}).to_string();
+    check(
+        &in_stream(plain).await,
+        ModelErrorKind::Unavailable,
+        "just words",
+    );
+}
+
+#[tokio::test]
+async fn nothing_follows_an_error_object() {
+    let data = json!({"error": {"message": "it broke"}}).to_string();
+    let answer = Answer::text("one").event(&data).chunk(" two");
+    let server = OpenAiServer::start([answer]);
+    let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(error.is_some());
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_refused_connection() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let (_, error) = all_of(&model_at(&format!("http://{closed}")), ask("hi")).await;
+    let error = error.unwrap();
+    check(&error, ModelErrorKind::Connect, "refused");
+    assert!(error.message.contains(&closed.to_string()));
+    assert!(error.hint.unwrap().contains("running"));
+}
+
+#[tokio::test]
+async fn secrets_are_never_repeated() {
+    let key = "sk-very-secret-0123456789";
+    let body =
+        json!({"error": {"message": format!("Incorrect API key provided: {key}")}}).to_string();
+    let server = OpenAiServer::start([Answer::page(401, "application/json", body)]);
+    let address = server.address();
+    let options = ProviderOptions {
+        base_url: Some(format!("http://me:hunter2@{address}/v1?token=abc")),
+        key: Some(key.into()),
+        ..ProviderOptions::default()
+    };
+    let shown_options = format!("{options:?}");
+    let model = ProviderModel::new("m", options.clone()).unwrap();
+    let (_, error) = all_of(&model, ask("hi")).await;
+    let shown = format!("{error:?} {model:?} {shown_options}");
+    drop(server);
+    let (_, error) = tokio::time::timeout(PATIENCE, all_of(&model, ask("hi")))
+        .await
+        .expect("it ends");
+    let shown = format!("{shown} {:?}", error.unwrap());
+    for secret in [key, "hunter2", "abc"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn endless_garbage_in_an_error_stays_one_short_line() {
+    let page = Answer::page(400, "text/plain", "many\nlines\n".repeat(100_000));
+    check(
+        &failure_of(page).await,
+        ModelErrorKind::Invalid,
+        "many lines",
+    );
+}

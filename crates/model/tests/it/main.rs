@@ -1,0 +1,17 @@
+//! The models against real sockets and real files.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+// The test kit depends on this crate, so its server is compiled in here instead.
+#[path = "../../../testkit/src/openai_server.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the server has more than these tests need"
+)]
+mod openai_server;
+
+mod connections;
+mod failures;
+mod provider;
+mod support;

@@ -1,0 +1,241 @@
+//! What a provider's answer becomes.
+
+use std::sync::Arc;
+
+use allstop_core::message::Arguments;
+use allstop_core::{Message, ToolCall, ToolResult, Usage};
+use allstop_model::{
+    FinishReason, Model, ModelErrorKind, ModelEvent, ModelRequest, ProviderModel, ProviderOptions,
+};
+use serde_json::json;
+
+use crate::openai_server::{Answer, OpenAiServer};
+use crate::support::{all_of, ask, model_at, shell_tool, text_of};
+
+fn calls_of(events: &[ModelEvent]) -> Vec<&ToolCall> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            ModelEvent::ToolCall(call) => Some(call),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn text_arrives_in_pieces_with_usage_and_end() {
+    let server = OpenAiServer::start([Answer::text("one two three").usage(12, 3)]);
+    let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+    assert_eq!(error, None);
+    assert_eq!(
+        events,
+        [
+            ModelEvent::Text("one ".into()),
+            ModelEvent::Text("two ".into()),
+            ModelEvent::Text("three".into()),
+            ModelEvent::Usage(Usage {
+                input_tokens: 12,
+                output_tokens: 3,
+                estimated: false
+            }),
+            ModelEvent::End(FinishReason::Done),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn without_usage_none_is_made_up() {
+    let server = OpenAiServer::start([Answer::text("one").without_usage()]);
+    let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+    assert_eq!(error, None);
+    assert_eq!(
+        events,
+        [
+            ModelEvent::Text("one".into()),
+            ModelEvent::End(FinishReason::Done)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_name_at_a_base_url_is_taken_literally_and_usage_is_asked_for() {
+    let server = OpenAiServer::start([Answer::text("x")]);
+    let model = model_at(&server.url());
+    let request = ModelRequest {
+        system: Some("be brief".into()),
+        tools: Arc::new([shell_tool()]),
+        max_output_tokens: Some(77),
+        ..ask("hi")
+    };
+    all_of(&model, request).await;
+    let received = &server.requests()[0];
+    assert_eq!(received.line, "POST /v1/chat/completions");
+    assert_eq!(received.body["model"], "some::model-high");
+    assert_eq!(received.body["reasoning_effort"], json!(null));
+    assert_eq!(received.body["stream"], true);
+    assert_eq!(
+        received.body["stream_options"],
+        json!({"include_usage": true})
+    );
+    assert_eq!(received.body["max_tokens"], 77);
+    assert_eq!(received.body["tools"][0]["function"]["name"], "shell");
+    assert_eq!(
+        received.messages()[0],
+        json!({"role": "system", "content": "be brief"})
+    );
+    assert_eq!(
+        received.messages()[1],
+        json!({"role": "user", "content": "hi"})
+    );
+    assert_eq!(received.header("authorization"), None);
+    assert_eq!(model.name(), "some::model-high");
+}
+
+#[tokio::test]
+async fn a_given_key_is_sent_to_a_base_url() {
+    let server = OpenAiServer::start([Answer::text("x")]);
+    let options = ProviderOptions {
+        base_url: Some(format!("{}/v1", server.url())),
+        key: Some("sk-given".into()),
+        ..ProviderOptions::default()
+    };
+    all_of(&ProviderModel::new("m", options).unwrap(), ask("hi")).await;
+    assert_eq!(
+        server.requests()[0].header("authorization"),
+        Some("Bearer sk-given")
+    );
+    assert_eq!(server.requests()[0].line, "POST /v1/chat/completions");
+}
+
+#[tokio::test]
+async fn tool_calls_arrive_whole_and_in_order() {
+    let server = OpenAiServer::start([Answer::text("Look.")
+        .tool_call("a", "shell", r#"{"command":"ls"}"#)
+        .tool_call("b", "shell", r#"{"command":"pwd"}"#)]);
+    let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+    assert_eq!(error, None);
+    let call = |id: &str, command: &str| ToolCall {
+        id: id.into(),
+        name: "shell".into(),
+        arguments: Arguments::Json(json!({"command": command})),
+    };
+    assert_eq!(calls_of(&events), [&call("a", "ls"), &call("b", "pwd")]);
+    assert_eq!(text_of(&events), "Look.");
+    assert_eq!(events.last(), Some(&ModelEvent::End(FinishReason::Done)));
+}
+
+#[tokio::test]
+async fn malformed_arguments_are_kept_as_text_and_never_become_an_empty_object() {
+    for arguments in [r#"{"command": "ls"#, "", "not json", "{}{}"] {
+        let server = OpenAiServer::start([Answer::stream().tool_call("a", "shell", arguments)]);
+        let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+        assert_eq!(error, None);
+        let [call] = calls_of(&events)[..] else {
+            panic!("one call, not {events:?}")
+        };
+        assert_eq!(call.arguments, Arguments::Malformed(arguments.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_the_token_limit_cut_in_half_is_dropped() {
+    let server = OpenAiServer::start([Answer::text("a")
+        .tool_call("a", "shell", r#"{"command":"ls"}"#)
+        .half_tool_call("b", "shell", r#"{"comma"#)
+        .finish("length")]);
+    let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+    assert_eq!(error, None);
+    let [call] = calls_of(&events)[..] else {
+        panic!("one call, not {events:?}")
+    };
+    assert_eq!(call.id.as_str(), "a");
+    assert_eq!(events.last(), Some(&ModelEvent::End(FinishReason::Length)));
+}
+
+#[tokio::test]
+async fn a_half_streamed_call_is_never_given_out() {
+    for answer in [
+        Answer::text("x")
+            .half_tool_call("a", "shell", r#"{"command":"ls"}"#)
+            .cut(),
+        Answer::text("x")
+            .half_tool_call("a", "shell", r#"{"command":"ls"}"#)
+            .end_without_marker(),
+    ] {
+        let server = OpenAiServer::start([answer]);
+        let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+        assert!(calls_of(&events).is_empty(), "{events:?}");
+        assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected);
+    }
+}
+
+#[tokio::test]
+async fn ids_that_the_conversation_has_already_are_made_unique() {
+    let server = OpenAiServer::start([Answer::stream()
+        .tool_call("call_0", "shell", "{}")
+        .delta(
+            &json!({"tool_calls": [{"index": 1, "function": {"name": "shell", "arguments": "{}"}}]}),
+        )
+        .tool_call("", "shell", "{}")]);
+    let call = ToolCall {
+        id: "call_0".into(),
+        name: "shell".into(),
+        arguments: Arguments::Json(json!({})),
+    };
+    let request = ModelRequest::new(
+        [
+            Message::user("hi"),
+            Message::Assistant {
+                text: "".into(),
+                tool_calls: vec![call],
+            },
+            Message::Tool(ToolResult {
+                call_id: "call_0".into(),
+                content: "done".into(),
+                is_error: false,
+            }),
+        ]
+        .map(Arc::new)
+        .to_vec(),
+    );
+    let (events, error) = all_of(&model_at(&server.url()), request).await;
+    assert_eq!(error, None);
+    let mut ids: Vec<_> = calls_of(&events)
+        .iter()
+        .map(|call| call.id.clone())
+        .collect();
+    ids.push("call_0".into());
+    let count = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "{events:?}");
+}
+
+#[tokio::test]
+async fn connections_are_used_again_after_a_regular_end() {
+    let server = OpenAiServer::start([Answer::text("x")]);
+    let model = model_at(&server.url());
+    for _ in 0..50 {
+        let (_, error) = all_of(&model, ask("hi")).await;
+        assert_eq!(error, None);
+    }
+    let seen = server.seen();
+    assert_eq!(seen.requests.len(), 50);
+    // Not always one: the next call may begin before the last byte of the one before has been read.
+    assert!(seen.connections.len() < 10, "{}", seen.connections.len());
+}
+
+#[tokio::test]
+async fn a_prompt_of_ten_megabytes_gets_through() {
+    let server = OpenAiServer::start([Answer::text("x")]);
+    let prompt = "word ".repeat(2 * 1024 * 1024);
+    let (_, error) = all_of(&model_at(&server.url()), ask(&prompt)).await;
+    assert_eq!(error, None);
+    assert_eq!(
+        server.requests()[0].messages()[0]["content"]
+            .as_str()
+            .unwrap()
+            .len(),
+        prompt.len()
+    );
+}

@@ -1,0 +1,84 @@
+//! What several tests need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::Message;
+use allstop_model::{
+    Model, ModelError, ModelEvent, ModelRequest, ProviderModel, ProviderOptions, ToolDeclaration,
+};
+use futures::StreamExt;
+use serde_json::json;
+
+use crate::openai_server::{Answer, OpenAiServer};
+
+/// Long enough for a loaded machine; only a failing test waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn model_at(url: &str) -> ProviderModel {
+    let options = ProviderOptions {
+        base_url: Some(url.into()),
+        ..ProviderOptions::default()
+    };
+    ProviderModel::new("some::model-high", options).unwrap()
+}
+
+pub(crate) fn ask(text: &str) -> ModelRequest {
+    ModelRequest::new(vec![Arc::new(Message::user(text))])
+}
+
+pub(crate) fn shell_tool() -> ToolDeclaration {
+    ToolDeclaration {
+        name: "shell".into(),
+        description: "Runs a command.".into(),
+        input_schema: Arc::new(json!({
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+        })),
+    }
+}
+
+/// Everything that a call gives, and how it fails if it does.
+pub(crate) async fn all_of(
+    model: &dyn Model,
+    request: ModelRequest,
+) -> (Vec<ModelEvent>, Option<ModelError>) {
+    let mut seen = Vec::new();
+    let mut stream = match model.stream(request).await {
+        Ok(stream) => stream,
+        Err(error) => return (seen, Some(error)),
+    };
+    while let Some(event) = stream.events.next().await {
+        match event {
+            Ok(event) => seen.push(event),
+            Err(error) => {
+                assert!(
+                    stream.events.next().await.is_none(),
+                    "something followed {error}"
+                );
+                return (seen, Some(error));
+            }
+        }
+    }
+    (seen, None)
+}
+
+/// How a call to a server that answers so fails.
+pub(crate) async fn failure_of(answer: Answer) -> ModelError {
+    let server = OpenAiServer::start([answer]);
+    let (_, error) = tokio::time::timeout(PATIENCE, all_of(&model_at(&server.url()), ask("hi")))
+        .await
+        .expect("the call ends");
+    error.expect("the call fails")
+}
+
+pub(crate) fn text_of(events: &[ModelEvent]) -> String {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            ModelEvent::Text(text) => Some(&**text),
+            _ => None,
+        })
+        .collect()
+}
