@@ -1,15 +1,17 @@
 //! A turn's ending by its commit: decided, then written, then published.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::cause::Cause;
+use crate::cause::{Cause, CauseKind};
 use crate::decision::{CommitPermit, Verdict};
 use crate::record::SessionRecord;
+use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
 use crate::turn::draft::Draft;
 use crate::turn::state::{Ending, IllegalEvent, TurnEvent, TurnState};
-use crate::turn::stop::{StoppedTurn, reason_of, rolled_back};
+use crate::turn::stop::{StoppedTurn, rolled_back};
 use crate::usage::Usage;
 
 /// A turn that can no longer be stopped: append [`Commit::record`], then [`Commit::publish`].
@@ -119,13 +121,16 @@ impl Commit {
         }
     }
 
-    /// The ending of a turn whose record could not be written, for a cause of the kind `failure`: the conversation is
-    /// as it was. Not for an append whose outcome is not known; that one is repeated with its id.
-    pub fn fail(self, cause: Cause, at: Timestamp) -> StoppedTurn {
+    /// The ending of a turn whose record could not be written, with the cause `failure` and this detail: the
+    /// conversation is as it was. Not for an append whose outcome is not known; that one is repeated with its id.
+    pub fn fail(self, detail: impl Into<Cow<'static, str>>, at: Timestamp) -> StoppedTurn {
         let Self {
             base, mut state, ..
         } = self;
-        let reason = reason_of(&cause);
+        let (cause, reason) = (
+            Cause::new(CauseKind::Failure).detail(detail),
+            StopReason::Error,
+        );
         let record = rolled_back(state.number(), at, reason, cause.clone());
         state
             .apply(TurnEvent::Stopped(reason))

@@ -233,6 +233,21 @@ fn the_first_cause_wins_and_is_never_overwritten() {
 }
 
 #[test]
+fn a_limit_that_ends_a_turn_decides_it_so_that_a_later_cancel_learns_it() {
+    let mut session = Session::new(TurnLimits {
+        steps_max: Some(0),
+        ..TurnLimits::default()
+    });
+    let decision = Arc::new(Decision::new());
+    let draft = session
+        .try_begin("go", Arc::clone(&decision))
+        .expect("not stopped");
+    let stopped = session.stop(draft, Refusal::StepsMax { limit: 0 }.cause());
+    assert!(!decision.stop(user()), "the turn has ended");
+    assert_eq!(decision.stopped_by(), Some(&stopped.cause));
+}
+
+#[test]
 fn a_lost_lease_writes_no_ending_of_its_own() {
     let lost = || Cause::new(CauseKind::LeaseLost);
     let session = Session::new(TurnLimits::default());

@@ -8,7 +8,7 @@ use allstop_core::decision::{Decision, Verdict};
 use allstop_core::turn::{
     Draft, IllegalEvent, NotCommittedWhy, SessionState, TurnEvent, TurnLimits, TurnState,
 };
-use allstop_core::{Cause, CauseKind, Message, StopReason, TurnNumber};
+use allstop_core::{Message, StopReason, TurnNumber};
 
 use crate::driver::*;
 
@@ -137,8 +137,7 @@ fn a_commit_whose_append_fails_gets_its_ending_and_leaves_the_conversation() {
     let commit = draft.commit(at()).expect("nobody stopped it");
 
     assert!(!decision.stop(user()), "it can no longer be stopped");
-    let cause = Cause::new(CauseKind::Failure).detail("the store is full");
-    let stopped = commit.fail(cause, at());
+    let stopped = commit.fail("the store is full", at());
 
     assert_eq!(stopped.reason, StopReason::Error);
     assert_eq!(stopped.conversation, before);
