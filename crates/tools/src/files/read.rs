@@ -121,13 +121,16 @@ impl Part {
     }
 
     fn take(&mut self, buffer: &[u8]) -> Wants {
-        for piece in buffer.split_inclusive(|byte| *byte == b'\n') {
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest);
+            let (piece, after) = rest.split_at(end.map_or(rest.len(), |at| at + 1));
+            rest = after;
             let wanted = self.line >= self.first;
             if wanted && (self.lines_taken >= self.limit || self.kept.len() >= ANSWER_BYTES_MAX) {
                 self.more = true;
                 return Wants::Nothing;
             }
-            let ends = piece.ends_with(b"\n");
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
             if wanted {
                 let room = LINE_BYTES_MAX.saturating_sub(self.line_bytes as usize);
@@ -136,7 +139,7 @@ impl Part {
                 self.line_cut += (text.len() - shown.len()) as u64;
             }
             self.line_bytes += text.len() as u64;
-            if ends {
+            if end.is_some() {
                 if wanted {
                     self.end_line();
                 }

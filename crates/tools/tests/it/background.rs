@@ -1,0 +1,188 @@
+//! Background work, and what the model can do with it.
+
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::StopOrder;
+use allstop_tools::BackgroundHost as _;
+use serde_json::json;
+
+use crate::support::{Session, refused, wait_until};
+
+#[tokio::test]
+async fn a_background_command_returns_at_once_and_can_be_looked_at_and_stopped() {
+    let session = Session::new();
+    assert_eq!(
+        session
+            .call("background", json!({"action": "list"}))
+            .await
+            .as_deref(),
+        Ok("[no background work]")
+    );
+    let command = "echo ready; exec sleep 600";
+    let answer = session
+        .call("shell", json!({"command": command, "background": true}))
+        .await
+        .unwrap();
+    let work = session.host.works().remove(0);
+    let file = work.output_file.clone().unwrap();
+    assert_eq!(
+        answer,
+        format!(
+            "bg_1 runs in the background; its output goes to {}",
+            file.display()
+        )
+    );
+    wait_until("it prints", || work.output() == "ready\n").await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ready\n");
+    let list = session
+        .call("background", json!({"action": "list"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        list,
+        format!(
+            "bg_1: `echo ready; exec sleep 600`, runs, output in {}\n",
+            file.display()
+        )
+    );
+    let output = session
+        .call("background", json!({"action": "output", "id": "bg_1"}))
+        .await;
+    assert_eq!(output.as_deref(), Ok("ready\n\n[runs]"));
+    assert_eq!(
+        session.call("read", json!({"path": file})).await.as_deref(),
+        Ok("ready\n")
+    );
+
+    let stopped = session
+        .call("background", json!({"action": "stop", "id": "bg_1"}))
+        .await;
+    assert_eq!(
+        stopped.as_deref(),
+        Ok("bg_1 was stopped; nothing of it runs any more")
+    );
+    assert!(session.root.is_quiet());
+    let again = session
+        .call("background", json!({"action": "stop", "id": "bg_1"}))
+        .await;
+    assert_eq!(
+        again.as_deref(),
+        Ok("bg_1 had ended before: ended, killed by signal 15")
+    );
+    refused(
+        session
+            .call("background", json!({"action": "stop", "id": "bg_9"}))
+            .await,
+        "no background work \"bg_9\"",
+    );
+    refused(
+        session
+            .call("background", json!({"action": "output"}))
+            .await,
+        "bg_1: `echo ready",
+    );
+}
+
+#[tokio::test]
+async fn background_work_that_ends_is_told_with_its_exit_code() {
+    let session = Session::new();
+    session
+        .call(
+            "shell",
+            json!({"command": "echo x; exit 3", "background": true}),
+        )
+        .await
+        .unwrap();
+    let work = session.host.works().remove(0);
+    assert!(work.ended().await.exited.is_some());
+    wait_until("the scope is quiet", || session.root.is_quiet()).await;
+    let output = session
+        .call("background", json!({"action": "output", "id": "bg_1"}))
+        .await;
+    assert_eq!(output.as_deref(), Ok("x\n\n[ended, exit code 3]"));
+}
+
+#[tokio::test]
+async fn background_output_is_bounded_and_never_blocks_the_command() {
+    let session = Session::new();
+    let command = "head -c 100000000 /dev/zero | tr '\\0' x; echo end";
+    session
+        .call("shell", json!({"command": command, "background": true}))
+        .await
+        .unwrap();
+    let work = session.host.works().remove(0);
+    wait_until("it ends", || !work.is_running()).await;
+    wait_until("it is drained", || work.output().ends_with("xend\n")).await;
+    assert!(work.output().len() < 40_000);
+    assert_eq!(
+        std::fs::metadata(work.output_file.as_ref().unwrap())
+            .unwrap()
+            .len(),
+        64 * 1024 * 1024
+    );
+}
+
+#[tokio::test]
+async fn a_stop_of_the_turn_leaves_background_work_and_one_of_the_session_ends_it() {
+    let session = Session::new();
+    session
+        .call("shell", json!({"command": "sleep 600", "background": true}))
+        .await
+        .unwrap();
+    session
+        .call("shell", json!({"command": "sleep 601 &"}))
+        .await
+        .unwrap();
+    let cause = || Cause::new(CauseKind::User);
+    let receipt = session
+        .turn
+        .stop(StopOrder::new(Extent::Turn, cause()).bystander(&session.host.scope()))
+        .await;
+    assert!(receipt.quiet());
+    let states: Vec<_> = receipt
+        .items()
+        .iter()
+        .map(|item| (&*item.id, item.state.as_str()))
+        .collect();
+    assert_eq!(
+        states,
+        [("bg_1", "still_running"), ("bg_2", "still_running")]
+    );
+    let receipt = session
+        .root
+        .stop(StopOrder::new(Extent::Session, cause()))
+        .await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    let states: Vec<_> = receipt
+        .items()
+        .iter()
+        .map(|item| (&*item.id, item.state.as_str()))
+        .collect();
+    assert_eq!(
+        states,
+        [("bg_1", "stopped"), ("bg_2", "stopped")],
+        "{receipt:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_was_stopped_takes_no_background_work() {
+    let session = Session::new();
+    let receipt = session
+        .host
+        .scope()
+        .stop(StopOrder::new(Extent::Session, Cause::new(CauseKind::User)))
+        .await;
+    assert!(receipt.quiet());
+    let answer = session
+        .call("shell", json!({"command": "sleep 600", "background": true}))
+        .await;
+    refused(answer, "not started: stopped, user");
+    assert!(session.host.works().is_empty());
+    // It is the call's still, and ends with it.
+    let receipt = session
+        .turn
+        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)))
+        .await;
+    assert!(receipt.quiet());
+    assert!(session.root.is_quiet());
+}

@@ -1,0 +1,245 @@
+//! `read`, `write`, `edit`, `list` on ordinary files.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use serde_json::json;
+
+use crate::support::{Session, refused};
+
+#[tokio::test]
+async fn read_gives_a_file_or_lines_of_it() {
+    let session = Session::new();
+    session.put("a.txt", "one\ntwo\nthree\n");
+    session.put("no_end.txt", "one\ntwo");
+    session.put("empty.txt", "");
+    for (arguments, expected) in [
+        (json!({"path": "a.txt"}), "one\ntwo\nthree\n"),
+        (json!({"path": "./a.txt", "offset": 3}), "three\n"),
+        (
+            json!({"path": session.path("a.txt"), "offset": 2, "limit": 5}),
+            "two\nthree\n",
+        ),
+        (
+            json!({"path": "a.txt", "limit": 2}),
+            "one\ntwo\n\n[lines 1 to 2; there is more: go on with offset 3]",
+        ),
+        (json!({"path": "a.txt", "limit": 3}), "one\ntwo\nthree\n"),
+        (json!({"path": "no_end.txt"}), "one\ntwo"),
+        (json!({"path": "no_end.txt", "offset": 2}), "two"),
+        (json!({"path": "empty.txt"}), "[the file is empty]"),
+    ] {
+        assert_eq!(
+            session.call("read", arguments.clone()).await.as_deref(),
+            Ok(expected),
+            "{arguments}"
+        );
+    }
+    refused(
+        session
+            .call("read", json!({"path": "a.txt", "offset": 4}))
+            .await,
+        "has 3 lines",
+    );
+    refused(
+        session
+            .call("read", json!({"path": "no_end.txt", "offset": 3}))
+            .await,
+        "has 2 lines",
+    );
+    refused(
+        session.call("read", json!({"path": "none.txt"})).await,
+        "does not exist",
+    );
+    refused(
+        session.call("read", json!({"path": "."})).await,
+        "is a folder",
+    );
+    refused(
+        session.call("read", json!({"path": "a.txt/b"})).await,
+        "Not a directory",
+    );
+}
+
+#[tokio::test]
+async fn read_goes_on_where_it_said_and_misses_nothing() {
+    let session = Session::new();
+    let lines: Vec<String> = (1..=30_000)
+        .map(|number| format!("line {number}"))
+        .collect();
+    session.put("long.txt", lines.join("\n"));
+    let (mut offset, mut seen) = (1, Vec::new());
+    loop {
+        let answer = session
+            .call("read", json!({"path": "long.txt", "offset": offset}))
+            .await
+            .unwrap();
+        assert!(answer.len() < 100_000);
+        let Some((text, note)) = answer.split_once("\n[lines ") else {
+            seen.extend(answer.lines().map(str::to_owned));
+            break;
+        };
+        seen.extend(text.lines().map(str::to_owned));
+        offset = note
+            .rsplit_once("offset ")
+            .unwrap()
+            .1
+            .trim_end_matches(']')
+            .parse()
+            .unwrap();
+    }
+    assert!(seen == lines, "{} lines of {}", seen.len(), lines.len());
+}
+
+#[tokio::test]
+async fn write_makes_and_replaces_and_keeps_the_mode() {
+    let session = Session::new();
+    let made = session
+        .call(
+            "write",
+            json!({"path": "new/deep/a.sh", "content": "echo 1\n"}),
+        )
+        .await;
+    assert_eq!(made.as_deref(), Ok("made `new/deep/a.sh`, 7 bytes"));
+    let path = session.path("new/deep/a.sh");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
+    let before = std::fs::metadata(&path).unwrap().ino();
+    let replaced = session
+        .call(
+            "write",
+            json!({"path": "new/deep/a.sh", "content": "echo 2\n"}),
+        )
+        .await;
+    assert_eq!(replaced.as_deref(), Ok("replaced `new/deep/a.sh`, 7 bytes"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "echo 2\n");
+    let after = std::fs::metadata(&path).unwrap();
+    assert_eq!(after.mode() & 0o7777, 0o751);
+    assert_ne!(
+        after.ino(),
+        before,
+        "written in place, so a reader could see half of it"
+    );
+    assert_eq!(
+        crate::support::names_in(path.parent().unwrap()),
+        ["a.sh"],
+        "a temporary file was left"
+    );
+}
+
+#[tokio::test]
+async fn write_through_a_link_changes_what_it_points_to() {
+    let session = Session::new();
+    let target = session.put("real.txt", "old");
+    std::os::unix::fs::symlink("real.txt", session.path("link.txt")).unwrap();
+    session
+        .call("write", json!({"path": "link.txt", "content": "new"}))
+        .await
+        .unwrap();
+    assert_eq!(std::fs::read_to_string(target).unwrap(), "new");
+    assert!(session.path("link.txt").is_symlink());
+}
+
+#[tokio::test]
+async fn edit_replaces_the_only_occurrence() {
+    let session = Session::new();
+    let path = session.put("a.rs", "fn a() {}\nfn b() {}\n");
+    let edited = session
+        .call(
+            "edit",
+            json!({"path": "a.rs", "old": "b() {}", "new": "c() {\n}"}),
+        )
+        .await;
+    assert_eq!(edited.as_deref(), Ok("edited `a.rs` at line 2"));
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        "fn a() {}\nfn c() {\n}\n"
+    );
+    assert_eq!(session.names(), ["a.rs"]);
+}
+
+#[tokio::test]
+async fn edit_says_why_it_did_nothing() {
+    let session = Session::new();
+    let content = "aaa\nb\r\nc\r\n";
+    let path = session.put("a.txt", content);
+    for (old, new, says) in [
+        ("aa", "x", "2 times"),
+        ("a", "x", "3 times"),
+        ("zzz", "x", "`old` is not in `a.txt`; nothing was changed"),
+        ("b\nc", "x", "the file's lines end with \\r\\n"),
+        ("b", "b", "are the same"),
+        ("", "x", "`old`: "),
+    ] {
+        let answer = session
+            .call("edit", json!({"path": "a.txt", "old": old, "new": new}))
+            .await;
+        refused(answer, says);
+    }
+    refused(
+        session
+            .call("edit", json!({"path": "none", "old": "a", "new": "b"}))
+            .await,
+        "does not exist",
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+    assert_eq!(session.names(), ["a.txt"]);
+}
+
+#[tokio::test]
+async fn edit_keeps_bytes_that_are_not_utf_8() {
+    let session = Session::new();
+    let path = session.put("latin1.txt", b"caf\xe9 one \xff\n");
+    session
+        .call(
+            "edit",
+            json!({"path": "latin1.txt", "old": "one", "new": "zwei"}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(std::fs::read(path).unwrap(), b"caf\xe9 zwei \xff\n");
+}
+
+#[tokio::test]
+async fn list_is_sorted_and_tells_kinds_apart() {
+    let session = Session::new();
+    assert_eq!(
+        session.call("list", json!({})).await.as_deref(),
+        Ok("[the folder is empty]")
+    );
+    session.put("b.txt", "");
+    session.put("a/x.txt", "");
+    session.put(".hidden", "");
+    std::os::unix::fs::symlink("/etc/passwd", session.path("link")).unwrap();
+    crate::support::mkfifo(&session.path("pipe"));
+    let expected = ".hidden\na/\nb.txt\nlink -> /etc/passwd\npipe (not a regular file)";
+    assert_eq!(
+        session.call("list", json!({})).await.as_deref(),
+        Ok(expected)
+    );
+    assert_eq!(
+        session.call("list", json!({"path": "a"})).await.as_deref(),
+        Ok("x.txt")
+    );
+    refused(
+        session.call("list", json!({"path": "b.txt"})).await,
+        "is no folder",
+    );
+    refused(
+        session.call("list", json!({"path": "none"})).await,
+        "does not exist",
+    );
+}
+
+#[tokio::test]
+async fn list_of_a_large_folder_is_bounded() {
+    let session = Session::new();
+    for number in 0..1_200 {
+        session.put(&format!("many/{number:04}"), "");
+    }
+    let answer = session.call("list", json!({"path": "many"})).await.unwrap();
+    assert_eq!(answer.lines().count(), 1_001);
+    assert!(
+        answer.ends_with("\n0999\n[and 200 more]"),
+        "{}",
+        &answer[answer.len() - 40..]
+    );
+}

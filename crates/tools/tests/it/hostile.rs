@@ -1,0 +1,415 @@
+//! Paths that lead out, files that are none, content that is too much or no text.
+
+use std::fs::{File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allstop_tools::FolderAccess;
+use serde_json::json;
+
+use crate::support::{Session, mkfifo, names_in, refused};
+
+/// Calls every file tool with this path.
+async fn with_every_tool(
+    session: &Session,
+    path: &str,
+) -> Vec<(&'static str, Result<String, String>)> {
+    let mut answers = Vec::new();
+    for (tool, arguments) in [
+        ("read", json!({"path": path})),
+        ("write", json!({"path": path, "content": "x"})),
+        ("edit", json!({"path": path, "old": "secret", "new": "x"})),
+        ("list", json!({"path": path})),
+        ("grep", json!({"path": path, "pattern": "secret"})),
+    ] {
+        answers.push((tool, session.call(tool, arguments).await));
+    }
+    answers
+}
+
+#[tokio::test]
+async fn no_path_leads_out_of_the_working_directory() {
+    let session = Session::new();
+    let outside = session.temporary.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret.txt"), "secret").unwrap();
+    session.put("inside/a.txt", "a");
+    symlink(&outside, session.path("link")).unwrap();
+    symlink("../outside", session.path("relative")).unwrap();
+    symlink("link", session.path("link_to_link")).unwrap();
+    symlink("../../outside/secret.txt", session.path("inside/file_link")).unwrap();
+    symlink("/", session.path("root")).unwrap();
+    let absolute = outside.join("secret.txt");
+    for path in [
+        "../outside/secret.txt",
+        "inside/../../outside/secret.txt",
+        "./inside/./../../outside",
+        "link/secret.txt",
+        "link/new.txt",
+        "link",
+        "relative/secret.txt",
+        "link_to_link/secret.txt",
+        "link_to_link/../outside/secret.txt",
+        "inside/file_link",
+        "root/etc/passwd",
+        "root/proc/self/root/etc/passwd",
+        "/etc/passwd",
+        "/proc/self/cwd",
+        "/dev/zero",
+        "..",
+        "/",
+        absolute.to_str().unwrap(),
+    ] {
+        for (tool, answer) in with_every_tool(&session, path).await {
+            let error = answer.expect_err(&format!("{tool} {path}"));
+            assert!(
+                error.contains("outside the working directory"),
+                "{tool} {path}: {error}"
+            );
+        }
+    }
+    assert_eq!(
+        std::fs::read_to_string(outside.join("secret.txt")).unwrap(),
+        "secret"
+    );
+    assert_eq!(names_in(&outside), ["secret.txt"]);
+    for pattern in ["../**", "/etc/*", "inside/../../outside/*"] {
+        refused(
+            session.call("glob", json!({"pattern": pattern})).await,
+            "outside the working directory",
+        );
+    }
+    let found = session
+        .call("glob", json!({"pattern": "**"}))
+        .await
+        .unwrap();
+    assert_eq!(found, "inside/a.txt", "links are not followed");
+    assert_eq!(
+        session
+            .call("grep", json!({"pattern": "secret"}))
+            .await
+            .unwrap(),
+        "[no line matches]"
+    );
+}
+
+#[tokio::test]
+async fn a_sibling_whose_name_begins_alike_is_outside() {
+    let session = Session::new();
+    let sibling = session.temporary.path().join("work-and-more");
+    std::fs::create_dir(&sibling).unwrap();
+    std::fs::write(sibling.join("a.txt"), "secret").unwrap();
+    let path = sibling.join("a.txt");
+    for (tool, answer) in with_every_tool(&session, path.to_str().unwrap()).await {
+        assert!(
+            answer.is_err_and(|error| error.contains("outside")),
+            "{tool}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn loops_dangling_links_and_odd_paths_are_errors() {
+    let session = Session::new();
+    symlink("b", session.path("a")).unwrap();
+    symlink("a", session.path("b")).unwrap();
+    symlink("nowhere", session.path("dangling")).unwrap();
+    let long = "x".repeat(5_000);
+    for path in [
+        "a",
+        "a/b",
+        "dangling",
+        "dangling/x",
+        "none/../a.txt",
+        "nul\0nul",
+        "",
+        &long,
+    ] {
+        for (tool, answer) in with_every_tool(&session, path).await {
+            if path.is_empty() && matches!(tool, "list" | "grep") {
+                continue; // The working directory itself.
+            }
+            assert!(answer.is_err(), "{tool} {path:?}: {answer:?}");
+        }
+    }
+    assert_eq!(
+        session.names(),
+        ["a", "b", "dangling"],
+        "something was made"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_link_that_is_swapped_in_leads_nowhere() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let session = Session::new();
+    let outside = session.temporary.path().join("outside");
+    std::fs::create_dir_all(outside.join("sub")).unwrap();
+    std::fs::write(outside.join("sub/a.txt"), "secret").unwrap();
+    session.put("real/sub/a.txt", "public");
+    symlink(&outside, session.path("other")).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let swapping = {
+        let (over, real, other) = (
+            Arc::clone(&over),
+            session.path("real"),
+            session.path("other"),
+        );
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &real, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        }
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the attacker is no part of the session"
+    )]
+    let attacker = std::thread::spawn(swapping);
+    for _ in 0..300 {
+        if let Ok(text) = session
+            .call("read", json!({"path": "real/sub/a.txt"}))
+            .await
+        {
+            assert_eq!(text, "public");
+        }
+        drop(
+            session
+                .call("write", json!({"path": "real/sub/new.txt", "content": "x"}))
+                .await,
+        );
+        if let Ok(text) = session
+            .call("grep", json!({"path": "real", "pattern": "secret"}))
+            .await
+        {
+            assert!(!text.contains("a.txt:1:secret"), "{text}");
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    attacker.join().unwrap();
+    assert_eq!(names_in(&outside.join("sub")), ["a.txt"], "written outside");
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_refused_and_never_waited_for() {
+    let other = tempfile::tempdir().unwrap();
+    mkfifo(&other.path().join("pipe"));
+    let _socket = std::os::unix::net::UnixListener::bind(other.path().join("socket")).unwrap();
+    let session = Session::with(
+        |workspace| {
+            let workspace = workspace
+                .allow(other.path(), FolderAccess::ReadWrite)
+                .unwrap();
+            workspace.allow("/dev", FolderAccess::ReadWrite).unwrap()
+        },
+        |shell| shell,
+    );
+    let pipe = other.path().join("pipe");
+    let socket = other.path().join("socket");
+    for (path, says) in [
+        (pipe.to_str().unwrap(), "is a named pipe"),
+        (socket.to_str().unwrap(), "is a socket"),
+        ("/dev/zero", "is a device"),
+        ("/dev/tty", "is a device"),
+        ("/dev/full", "is a device"),
+    ] {
+        for (tool, answer) in with_every_tool(&session, path).await {
+            let error = answer.expect_err(&format!("{tool} {path}"));
+            let says = if tool == "list" { "is no folder" } else { says };
+            assert!(error.contains(says), "{tool} {path}: {error}");
+        }
+    }
+    assert_eq!(names_in(other.path()), ["pipe", "socket"]);
+}
+
+#[tokio::test]
+async fn an_allowed_folder_may_be_read_only() {
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("a.txt"), "a").unwrap();
+    let allow = |workspace: allstop_tools::Workspace| {
+        workspace.allow(other.path(), FolderAccess::Read).unwrap()
+    };
+    let session = Session::with(allow, |shell| shell);
+    let path = other.path().join("a.txt");
+    assert_eq!(
+        session.call("read", json!({"path": path})).await.as_deref(),
+        Ok("a")
+    );
+    refused(
+        session
+            .call("write", json!({"path": path, "content": "b"}))
+            .await,
+        "may be read but not written",
+    );
+    refused(
+        session
+            .call("edit", json!({"path": path, "old": "a", "new": "b"}))
+            .await,
+        "may be read but not written",
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a");
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_nothing_is_no_text_and_takes_no_time() {
+    let session = Session::new();
+    let path = session.path("sparse.bin");
+    File::create(&path).unwrap().set_len(1 << 30).unwrap();
+    refused(
+        session.call("read", json!({"path": "sparse.bin"})).await,
+        "is a binary file of 1073741824 bytes",
+    );
+    refused(
+        session
+            .call(
+                "edit",
+                json!({"path": "sparse.bin", "old": "a", "new": "b"}),
+            )
+            .await,
+        "more than",
+    );
+    assert_eq!(
+        session
+            .call("grep", json!({"pattern": "a"}))
+            .await
+            .as_deref(),
+        Ok("[no line matches]")
+    );
+    // The same behind a text's start, in one line.
+    let path = session.put("late.txt", "x".repeat(10_000));
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(1 << 26)
+        .unwrap();
+    let text = session
+        .call("read", json!({"path": "late.txt", "limit": 1}))
+        .await
+        .unwrap();
+    assert!(
+        text.len() < 5_000 && text.contains("67104768 more bytes in this line"),
+        "{} bytes",
+        text.len()
+    );
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_utf_8_are_shown_as_such() {
+    let session = Session::new();
+    session.put("latin1.txt", b"caf\xe9\n");
+    let text = session
+        .call("read", json!({"path": "latin1.txt"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        text,
+        "caf\u{fffd}\n\n[some bytes are not UTF-8; they are shown as \u{fffd}]"
+    );
+    let text = session
+        .call("grep", json!({"pattern": "caf"}))
+        .await
+        .unwrap();
+    assert_eq!(text, "latin1.txt:1:caf\u{fffd}");
+    let name = std::ffi::OsStr::from_bytes(b"odd\xff.txt");
+    std::fs::write(session.path("").join(name), "odd").unwrap();
+    assert!(
+        session
+            .call("list", json!({}))
+            .await
+            .unwrap()
+            .contains("odd\u{fffd}.txt")
+    );
+    assert!(
+        session
+            .call("glob", json!({"pattern": "odd*"}))
+            .await
+            .unwrap()
+            .contains("odd\u{fffd}.txt")
+    );
+    assert!(
+        session
+            .call("grep", json!({"pattern": "odd"}))
+            .await
+            .unwrap()
+            .contains("odd\u{fffd}.txt:1:odd")
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_be_written_is_not_replaced() {
+    // Root may write everything, except on a file system that is read-only: there the mode is asked about.
+    let session = Session::with(
+        |workspace| workspace.allow("/proc", FolderAccess::ReadWrite).unwrap(),
+        |shell| shell,
+    );
+    for path in ["/proc/version", "/proc/new.txt"] {
+        let answer = session
+            .call("write", json!({"path": path, "content": "x"}))
+            .await;
+        assert!(answer.is_err(), "{path}: {answer:?}");
+    }
+    if !rustix::process::geteuid().is_root() {
+        let path = session.put("read_only.txt", "a");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        refused(
+            session
+                .call("write", json!({"path": "read_only.txt", "content": "b"}))
+                .await,
+            "may not write",
+        );
+        session.put("closed/a.txt", "a");
+        std::fs::set_permissions(session.path("closed"), Permissions::from_mode(0o555)).unwrap();
+        refused(
+            session
+                .call("write", json!({"path": "closed/b.txt", "content": "b"}))
+                .await,
+            "ermission denied",
+        );
+        refused(
+            session
+                .call(
+                    "edit",
+                    json!({"path": "closed/a.txt", "old": "a", "new": "b"}),
+                )
+                .await,
+            "ermission denied",
+        );
+        assert_eq!(names_in(&session.path("closed")), ["a.txt"]);
+    }
+}
+
+#[tokio::test]
+async fn ignore_files_that_never_end_hold_nothing_up() {
+    let session = Session::new();
+    session.put("a.txt", "x");
+    session.put("pipe/a.txt", "x");
+    session.put("zero/a.txt", "x");
+    session.put("huge/a.txt", "x");
+    mkfifo(&session.path("pipe/.gitignore"));
+    symlink("/dev/zero", session.path("zero/.ignore")).unwrap();
+    File::create(session.path("huge/.gitignore"))
+        .unwrap()
+        .set_len(1 << 33)
+        .unwrap();
+    assert_eq!(
+        session
+            .call("glob", json!({"pattern": "**/a.txt"}))
+            .await
+            .as_deref(),
+        Ok("a.txt")
+    );
+    assert_eq!(
+        session
+            .call("grep", json!({"pattern": "x"}))
+            .await
+            .as_deref(),
+        Ok("a.txt:1:x")
+    );
+    mkfifo(&session.path(".gitignore"));
+    let answer = session.call("grep", json!({"pattern": "x"})).await.unwrap();
+    assert!(answer.contains("could not be searched"), "{answer}");
+}

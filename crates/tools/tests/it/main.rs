@@ -1,0 +1,16 @@
+//! Each tool through its public face, with the input that a careless or hostile model would give it.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the lint does not know the helpers of tests for tests"
+)]
+
+mod background;
+mod files;
+mod hostile;
+mod output;
+mod permission;
+mod registry;
+mod search;
+mod shell;
+mod stop;
+mod support;

@@ -1,0 +1,272 @@
+//! The permission matrix.
+
+use std::sync::Arc;
+
+use allstop_core::{CallId, Effect, SessionId};
+use allstop_scope::{RootOptions, Scope};
+use allstop_tools::permission::{FixedAnswer, Rule, RuleError};
+use allstop_tools::{
+    Answer, Decision, PermissionPolicy, Permissions, Prompter as _, ToolInvocation, ToolSpec,
+};
+use serde_json::{Value, json};
+
+fn spec(name: &str, effect: Effect) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: "".into(),
+        input_schema: Arc::new(json!({})),
+        effect,
+        timeout: None,
+        parallel: true,
+    }
+}
+
+fn invocation(name: &str, arguments: Value) -> ToolInvocation {
+    ToolInvocation {
+        session_id: SessionId::new("s"),
+        call_id: CallId::new("c"),
+        name: name.into(),
+        arguments: Arc::new(arguments),
+        scope: Scope::root("test", RootOptions::current()),
+        trace: None,
+    }
+}
+
+fn word(decision: &Decision) -> &'static str {
+    match decision {
+        Decision::Allow => "allow",
+        Decision::Deny { .. } => "deny",
+        Decision::Ask(_) => "ask",
+    }
+}
+
+fn shell(policy: &PermissionPolicy, command: &str) -> Decision {
+    policy.decide(
+        &spec("shell", Effect::Irreversible),
+        &invocation("shell", json!({"command": command})),
+    )
+}
+
+#[tokio::test]
+async fn without_rules_only_what_reads_runs() {
+    let policy = PermissionPolicy::default();
+    for (effect, expected) in [
+        (Effect::ReadOnly, "allow"),
+        (Effect::Idempotent, "ask"),
+        (Effect::Compensatable, "ask"),
+        (Effect::Irreversible, "ask"),
+    ] {
+        let decision = policy.decide(&spec("any", effect), &invocation("any", json!({})));
+        assert_eq!(word(&decision), expected, "{effect:?}");
+    }
+}
+
+#[tokio::test]
+async fn deny_wins_over_ask_and_ask_over_allow() {
+    let decide = |allow: &[&str], ask: &[&str], deny: &[&str]| {
+        let policy = PermissionPolicy::parse(allow, ask, deny).unwrap();
+        word(&policy.decide(
+            &spec("read", Effect::ReadOnly),
+            &invocation("read", json!({})),
+        ))
+    };
+    assert_eq!(decide(&["read"], &["read"], &["read"]), "deny");
+    assert_eq!(decide(&["read"], &["read"], &[]), "ask");
+    assert_eq!(decide(&[], &["read"], &[]), "ask");
+    assert_eq!(decide(&[], &[], &["write", "shell"]), "allow");
+}
+
+#[tokio::test]
+async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
+    let allow = [
+        "shell:git status",
+        "shell:cargo",
+        "shell:ls",
+        "shell:echo 'a b'",
+    ];
+    let policy = PermissionPolicy::parse(&allow, &[], &[]).unwrap();
+    for (command, expected) in [
+        ("git status", "allow"),
+        ("  git   status --short\t-b ", "allow"),
+        ("git status -- 'a b' \"c;d\" e\\;f *.rs", "allow"),
+        ("git 'status'", "allow"),
+        ("git status && cargo test", "allow"),
+        ("git status; ls | cargo x || ls &", "allow"),
+        ("git status\ncargo build\n", "allow"),
+        ("echo 'a b' c", "allow"),
+        // Not the same words.
+        ("git", "ask"),
+        ("git statusx", "ask"),
+        ("git -C / status", "ask"),
+        ("gitstatus", "ask"),
+        ("./git status", "ask"),
+        ("/tmp/git status", "ask"),
+        ("echo a b", "ask"),
+        ("", "ask"),
+        (" ; ", "ask"),
+        // One of several is not allowed.
+        ("git status && rm -rf x", "ask"),
+        ("git status; rm x", "ask"),
+        ("git status | sh", "ask"),
+        ("git status & rm x", "ask"),
+        ("git status\nrm x", "ask"),
+        ("git status ;rm x", "ask"),
+        ("git status||rm x", "ask"),
+        ("git status &&rm x", "ask"),
+        ("git status 'a\nb' \n rm x", "ask"),
+        // Something that could run something else, or write.
+        ("git status $(rm x)", "ask"),
+        ("git status `rm x`", "ask"),
+        ("git status \"$(rm x)\"", "ask"),
+        ("git status \"`rm x`\"", "ask"),
+        ("git status ${x:-$(rm x)}", "ask"),
+        ("git status $x", "ask"),
+        ("git status > x", "ask"),
+        ("git status >x", "ask"),
+        ("git status 2>&1", "ask"),
+        ("git status < x", "ask"),
+        ("git status <<E\n$(rm x)\nE", "ask"),
+        ("ls <(rm x)", "ask"),
+        ("(git status)", "ask"),
+        ("{ git status; }", "ask"),
+        ("git() { rm x; }; git status", "ask"),
+        ("if git status; then ls; fi", "ask"),
+        ("! git status", "ask"),
+        ("git status # x", "ask"),
+        ("x=1 git status", "ask"),
+        ("PATH=/tmp; git status", "ask"),
+        // Unfinished, or read differently by different shells.
+        ("git status '", "ask"),
+        ("git status \"", "ask"),
+        ("git status \\", "ask"),
+        ("git status \\\n; rm x", "ask"),
+        ("git status \u{a0}x", "ask"),
+        ("git status \r rm x", "ask"),
+        ("git status \0", "ask"),
+        ("git stat?s", "ask"),
+        ("g* status", "ask"),
+        ("git {status,x}", "ask"),
+        ("~/git status", "ask"),
+    ] {
+        assert_eq!(word(&shell(&policy, command)), expected, "{command:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_prefix_denies_where_it_is_sure_and_asks_where_it_is_not() {
+    let policy = PermissionPolicy::parse(&["shell"], &[], &["shell:rm", "shell:git push"]).unwrap();
+    for (command, expected) in [
+        ("ls", "allow"),
+        ("git pull", "allow"),
+        ("echo rm", "allow"),
+        ("rm", "deny"),
+        ("rm -rf x", "deny"),
+        ("ls && rm x", "deny"),
+        ("ls; /bin/rm x", "deny"),
+        ("'rm' x", "deny"),
+        ("r\\m x", "deny"),
+        ("git push --force", "deny"),
+        // It may come to that.
+        ("$(echo rm) x", "ask"),
+        ("r? x", "ask"),
+        ("sudo rm x", "ask"),
+        ("env rm x", "ask"),
+        ("xargs rm", "ask"),
+        ("sh -c 'rm x'", "ask"),
+        ("x=1 rm y", "ask"),
+        ("if true; then rm x; fi", "ask"),
+        ("ls > x", "ask"),
+        ("git p*", "ask"),
+    ] {
+        assert_eq!(word(&shell(&policy, command)), expected, "{command:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_asking_prefix_overrides_what_allows() {
+    let policy = PermissionPolicy::parse(&["shell"], &["shell:git push"], &[]).unwrap();
+    assert_eq!(word(&shell(&policy, "git push")), "ask");
+    assert_eq!(word(&shell(&policy, "git pull")), "allow");
+}
+
+#[test]
+fn rules_that_say_nothing_or_not_what_was_meant_are_refused() {
+    type Expected = fn(&RuleError) -> bool;
+    for (rule, expected) in [
+        ("", (|e| matches!(e, RuleError::NoTool { .. })) as Expected),
+        (":git", |e| matches!(e, RuleError::NoTool { .. })),
+        ("shell:", |e| matches!(e, RuleError::EmptyPrefix { .. })),
+        ("shell:  ", |e| matches!(e, RuleError::EmptyPrefix { .. })),
+        ("read:/etc", |e| {
+            matches!(e, RuleError::PrefixOfOtherTool { .. })
+        }),
+        ("shell:git *", |e| {
+            matches!(e, RuleError::NotPlainWords { .. })
+        }),
+        ("shell:a && b", |e| {
+            matches!(e, RuleError::NotPlainWords { .. })
+        }),
+        ("shell:$x", |e| matches!(e, RuleError::NotPlainWords { .. })),
+    ] {
+        let error = rule.parse::<Rule>().unwrap_err();
+        assert!(expected(&error), "{rule:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_yes_for_the_session_covers_this_command_and_this_session_alone() {
+    let policy = Arc::new(PermissionPolicy::default());
+    let permissions = Permissions::new(Arc::clone(&policy));
+    let spec = spec("shell", Effect::Irreversible);
+    let decide = |permissions: &Permissions, command: &str| {
+        permissions.decide(&spec, &invocation("shell", json!({"command": command})))
+    };
+    let Decision::Ask(question) = decide(&permissions, "make x") else {
+        panic!("not asked")
+    };
+    assert_eq!(
+        FixedAnswer(Answer::AllowForSession)
+            .ask((*question).clone())
+            .await,
+        Answer::AllowForSession
+    );
+    permissions.allow_for_session(&question);
+    assert_eq!(word(&decide(&permissions, "make x")), "allow");
+    assert_eq!(word(&decide(&permissions, "make x; rm y")), "ask");
+    assert_eq!(word(&decide(&permissions, "make y")), "ask");
+    assert_eq!(word(&decide(&Permissions::new(policy), "make x")), "ask");
+}
+
+#[tokio::test]
+async fn a_yes_for_the_session_does_not_reach_what_is_denied() {
+    let permissive = Permissions::new(Arc::new(
+        PermissionPolicy::parse(&[], &[], &["shell:rm"]).unwrap(),
+    ));
+    let spec = spec("shell", Effect::Irreversible);
+    let call = invocation("shell", json!({"command": "ls"}));
+    let Decision::Ask(question) = permissive.decide(&spec, &call) else {
+        panic!("not asked")
+    };
+    permissive.allow_for_session(&question);
+    let call = invocation("shell", json!({"command": "rm x"}));
+    assert_eq!(word(&permissive.decide(&spec, &call)), "deny");
+}
+
+#[tokio::test]
+async fn a_question_is_one_line_that_cannot_write_to_the_terminal() {
+    let policy = PermissionPolicy::default();
+    let command = format!("ls\x1b[2J\n\u{202e}rm {}", "x".repeat(10_000_000));
+    let Decision::Ask(question) = shell(&policy, &command) else {
+        panic!("not asked")
+    };
+    assert!(
+        question
+            .text
+            .starts_with("shell: ls\\u{1b}[2J\\n\\u{202e}rm xxx"),
+        "{}",
+        &question.text[..60]
+    );
+    assert!(question.text.ends_with("more characters"));
+    assert!(question.text.len() < 3_000);
+    assert!(!question.text.chars().any(char::is_control));
+}

@@ -1,0 +1,166 @@
+//! Names, schemas and arguments.
+
+use std::sync::Arc;
+
+use allstop_core::Effect;
+use allstop_tools::{
+    RegistryError, Tool, ToolError, ToolInvocation, ToolOutput, ToolRegistry, ToolSpec,
+};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::support::Session;
+
+#[derive(Debug)]
+struct Named(ToolSpec);
+
+impl Named {
+    fn tool(name: &str, schema: Value) -> Arc<dyn Tool> {
+        Arc::new(Self(ToolSpec {
+            name: name.into(),
+            description: "does nothing".into(),
+            input_schema: Arc::new(schema),
+            effect: Effect::ReadOnly,
+            timeout: None,
+            parallel: true,
+        }))
+    }
+}
+
+impl Tool for Named {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn call(&self, _invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async { Ok(ToolOutput { content: "".into() }) })
+    }
+}
+
+#[test]
+fn a_second_tool_of_a_name_a_bad_name_and_a_bad_schema_are_refused() {
+    let mut registry = ToolRegistry::new();
+    registry.register(Named::tool("a", json!({}))).unwrap();
+    assert!(matches!(
+        registry.register(Named::tool("a", json!({}))),
+        Err(RegistryError::Duplicate { .. })
+    ));
+    for name in ["", "a b", "ä", &"x".repeat(65)] {
+        assert!(
+            matches!(
+                registry.register(Named::tool(name, json!({}))),
+                Err(RegistryError::Name { .. })
+            ),
+            "{name}"
+        );
+    }
+    let schema = json!({"type": "no such type"});
+    assert!(matches!(
+        registry.register(Named::tool("b", schema)),
+        Err(RegistryError::Schema { .. })
+    ));
+    assert_eq!(
+        registry.specs().map(|spec| &*spec.name).collect::<Vec<_>>(),
+        ["a"]
+    );
+}
+
+#[test]
+fn an_unknown_tool_is_answered_with_those_that_there_are() {
+    let mut registry = ToolRegistry::new();
+    registry.register(Named::tool("read", json!({}))).unwrap();
+    registry.register(Named::tool("write", json!({}))).unwrap();
+    assert_eq!(
+        registry.find("raed").unwrap_err().message,
+        r#"there is no tool "raed"; there are: read, write"#
+    );
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_named_and_the_tool_is_not_run() {
+    let session = Session::new();
+    let check = |tool: &str, arguments: Value| {
+        session
+            .tools
+            .get(tool)
+            .unwrap()
+            .check_arguments(&arguments)
+            .map_err(|error| error.message)
+    };
+    for (tool, arguments, says) in [
+        ("read", json!({}), "missing field `path`"),
+        ("read", json!({"path": 7}), "`path` must be of type string"),
+        (
+            "read",
+            json!({"path": "a", "lines": 3}),
+            "unknown field `lines`",
+        ),
+        (
+            "read",
+            json!({"path": "a", "offset": "3"}),
+            "`offset` must be of type",
+        ),
+        ("read", json!({"path": "a", "offset": 0}), "`offset`: "),
+        ("read", json!("a"), "the arguments must be of type object"),
+        ("read", json!(null), "the arguments must be of type object"),
+        ("write", json!({"path": "a"}), "missing field `content`"),
+        (
+            "edit",
+            json!({"path": "a", "old": "", "new": ""}),
+            "`old`: ",
+        ),
+        (
+            "shell",
+            json!({"command": "x", "timeout_s": -1}),
+            "`timeout_s`: ",
+        ),
+        ("background", json!({"action": "explode"}), "`action`: "),
+    ] {
+        let error = check(tool, arguments.clone()).unwrap_err();
+        assert!(
+            error.contains(says),
+            "{tool} {arguments}: {error:?} does not say {says:?}"
+        );
+    }
+    assert_eq!(
+        check("read", json!({"path": "a", "offset": 3, "limit": null})),
+        Ok(())
+    );
+    assert_eq!(
+        check("shell", json!({"command": "x", "timeout_s": 1})),
+        Ok(())
+    );
+}
+
+#[tokio::test]
+async fn an_error_about_a_huge_argument_is_small() {
+    let session = Session::new();
+    let huge = "x".repeat(10_000_000);
+    let read = session.tools.get("read").unwrap();
+    for arguments in [
+        json!({"path": [huge]}),
+        json!({"path": "a", (huge.clone()): 1}),
+        json!({"path": "a", "offset": huge}),
+        json!({(huge.clone()): {"a": huge}}),
+    ] {
+        let error = read.check_arguments(&arguments).unwrap_err();
+        assert!(error.message.len() < 1_000, "{} bytes", error.message.len());
+    }
+}
+
+#[tokio::test]
+async fn schemas_hold_nothing_that_a_provider_refuses() {
+    let session = Session::new();
+    for spec in session.tools.specs() {
+        let text = spec.input_schema.to_string();
+        for word in ["$schema", "$ref", "$defs", "\"format\"", "\"title\""] {
+            assert!(!text.contains(word), "{}: {text}", spec.name);
+        }
+        assert_eq!(spec.input_schema["type"], "object", "{}", spec.name);
+        assert_eq!(
+            spec.input_schema["additionalProperties"], false,
+            "{}",
+            spec.name
+        );
+    }
+}
