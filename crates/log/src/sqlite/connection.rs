@@ -75,22 +75,24 @@ fn try_open(path: &Path) -> Result<Connection, LogError> {
             path.display().to_string(),
         ));
     }
-    // Looked at before anything is written: a file that is not ours is left as it is.
-    if !is_ours(&connection, path)? {
-        let begun = connection
+    // Looked at before anything is written, so that a file that is not ours is left as it is; and in a transaction,
+    // so that another process that is just making it is seen before or after, not in the middle.
+    let look = connection.transaction().map_err(failed)?;
+    let ours = is_ours(&look, path)?;
+    look.finish().map_err(failed)?;
+    if !ours {
+        let make = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
         // Another process may have made it meanwhile.
-        if !is_ours(&begun, path)? {
-            begun.execute_batch(TABLES).map_err(failed)?;
-            begun
-                .pragma_update(None, "application_id", APPLICATION_ID)
+        if !is_ours(&make, path)? {
+            make.execute_batch(TABLES).map_err(failed)?;
+            make.pragma_update(None, "application_id", APPLICATION_ID)
                 .map_err(failed)?;
-            begun
-                .pragma_update(None, "user_version", SCHEMA)
+            make.pragma_update(None, "user_version", SCHEMA)
                 .map_err(failed)?;
         }
-        begun.commit().map_err(failed)?;
+        make.commit().map_err(failed)?;
     }
     set_durability(&connection).map_err(failed)?;
     Ok(connection)
@@ -98,26 +100,20 @@ fn try_open(path: &Path) -> Result<Connection, LogError> {
 
 /// Whether it is a store that we can read, or an empty file; anything else is an error.
 fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
-    let number = |sql: &str| {
-        connection
-            .query_row(sql, [], |row| row.get::<_, i32>(0))
-            .map_err(|e| sqlite_error(path, e))
-    };
-    let (application, schema) = (
-        number("PRAGMA application_id")?,
-        number("PRAGMA user_version")?,
-    );
-    match (application, schema) {
-        (APPLICATION_ID, SCHEMA) => Ok(true),
-        (APPLICATION_ID, newer) if newer > SCHEMA => Err(LogError::new(
-            LogErrorKind::NewerVersion,
-            path.display().to_string(),
-        )),
-        (0, 0) if number("SELECT count(*) FROM sqlite_schema")? == 0 => Ok(false),
-        _ => Err(LogError::new(
-            LogErrorKind::Corrupt,
-            path.display().to_string(),
-        )),
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
+    let found = (|| {
+        Ok((
+            number("PRAGMA application_id")?,
+            number("PRAGMA user_version")?,
+            number("SELECT count(*) FROM sqlite_schema")?,
+        ))
+    })();
+    let refused = |kind| Err(LogError::new(kind, path.display().to_string()));
+    match found.map_err(|error| sqlite_error(path, error))? {
+        (APPLICATION_ID, SCHEMA, _) => Ok(true),
+        (APPLICATION_ID, newer, _) if newer > SCHEMA => refused(LogErrorKind::NewerVersion),
+        (0, 0, 0) => Ok(false),
+        _ => refused(LogErrorKind::Corrupt),
     }
 }
 

@@ -45,8 +45,9 @@ pub struct SqliteLog {
     writes: mpsc::Sender<WriteCommand>,
     reads: mpsc::Sender<Job>,
     growth: Arc<Growth>,
-    /// Each thread holds a receiver of it until its end.
-    running: watch::Sender<()>,
+    /// Each thread holds the receiver of its own until its end.
+    writing: watch::Sender<()>,
+    reading: watch::Sender<()>,
 }
 
 impl SqliteLog {
@@ -63,18 +64,19 @@ impl SqliteLog {
             .map_err(|error| io_error(path, error))?
             .into();
         let growth = Arc::new(Growth::default());
-        let (running, alive) = watch::channel(());
+        let (writing, until_written) = watch::channel(());
+        let (reading, until_read) = watch::channel(());
         let (writes, commands) = mpsc::channel(WRITE_QUEUE_LEN_MAX);
         let (reads, jobs) = mpsc::channel(READ_QUEUE_LEN_MAX);
-        let (store, heard, writer_alive) = (path.clone(), growth.clone(), alive.clone());
+        let (store, heard) = (path.clone(), growth.clone());
         start("allstop-log-write", &path, move |connection| {
-            let _alive = writer_alive;
+            let _held = until_written;
             Writer::new(connection, store, heard).run(commands);
         })
         .await?;
         let store = path.clone();
         start("allstop-log-read", &path, move |connection| {
-            let _alive = alive;
+            let _held = until_read;
             Reader::new(connection, store).run(jobs);
         })
         .await?;
@@ -83,7 +85,8 @@ impl SqliteLog {
             writes,
             reads,
             growth,
-            running,
+            writing,
+            reading,
         })
     }
 
@@ -97,10 +100,12 @@ impl SqliteLog {
     ///
     /// **Cancel safety**: dropping it leaves the store closing.
     pub async fn close(&self) {
-        // Closed already, or its thread has ended: either way there is nothing to tell it.
-        drop(self.writes.send(WriteCommand::Close).await);
+        // In this order, because the last one to close the file puts the write-ahead log away. A thread that has ended
+        // already needs not be told.
         drop(self.reads.send(Box::new(Reader::close)).await);
-        self.running.closed().await;
+        self.reading.closed().await;
+        drop(self.writes.send(WriteCommand::Close).await);
+        self.writing.closed().await;
     }
 
     fn closed(&self) -> LogError {

@@ -141,10 +141,7 @@ impl Writer {
         let committed = match written {
             Ok(answers) => match self.connection.execute_batch("COMMIT") {
                 Ok(()) => return Ok(answers),
-                // A commit fails before its last page is written when there is no room for it.
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-                    GroupError::NotWritten(error)
-                }
+                Err(error) if failed_in_writing(&error) => GroupError::NotWritten(error),
                 Err(error) => GroupError::Indeterminate(error),
             },
             Err(error) => GroupError::NotWritten(error),
@@ -178,6 +175,13 @@ impl Writer {
         streams.write_versions(connection)?;
         Ok(answers)
     }
+}
+
+/// Whether a commit failed before its last page, which makes it count, was written; not in the sync that comes after.
+fn failed_in_writing(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|e| {
+        e.code == ErrorCode::DiskFull || e.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
+    })
 }
 
 /// Takes what waits, at most a group of it. Returns the command that ended the group, if it was not an append.

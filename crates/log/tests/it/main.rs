@@ -2,4 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod conformance;
+mod files;
+mod processes;
 mod session;

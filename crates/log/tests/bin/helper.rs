@@ -1,0 +1,90 @@
+//! A process of its own for the tests of the log: they kill it, let it race another, or take rights away from it.
+//!
+//! ```text
+//! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` per answer
+//! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps it until stdin ends
+//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the text
+//! ```
+
+use std::error::Error;
+use std::io::{Read, Write, stdin, stdout};
+
+use allstop_log::{AppendError, AppendIds, LockAttempt, Log, SqliteLog, StreamName, Version};
+use futures::future::try_join_all;
+
+type Failure = Box<dyn Error>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["append", store, per_append, count, streams @ ..] => {
+            let log = SqliteLog::open(store).await?;
+            let (per_append, count) = (per_append.parse()?, count.parse()?);
+            try_join_all(streams.iter().map(|s| append(&log, s, per_append, count))).await?;
+        }
+        ["lock", store, stream] => {
+            let log = SqliteLog::open(store).await?;
+            let attempt = log.try_lock(&StreamName::new(*stream)).await?;
+            say(match &attempt {
+                LockAttempt::Locked(_) => "locked",
+                LockAttempt::HeldBy(_) => "held",
+            })?;
+            stdin().read_to_end(&mut Vec::new())?;
+        }
+        ["try", store, bytes] => match try_append(store, bytes.parse()?).await {
+            Ok(_) => say("ok")?,
+            Err(AppendError::Log(error)) => say(&format!("{:?}: {error}", error.kind()))?,
+            Err(error) => say(&error.to_string())?,
+        },
+        _ => return Err("see the head of the source".into()),
+    }
+    Ok(())
+}
+
+/// Appends records `STREAM n`, where `n` is their number, `per_append` at a time, whoever else appends too.
+async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Result<(), Failure> {
+    let (stream, mut ids) = (StreamName::new(name), AppendIds::new());
+    let known = log
+        .list(name)
+        .await?
+        .into_iter()
+        .find(|(found, _)| *found == stream);
+    let mut version = known.map_or(Version(0), |(_, version)| version);
+    for _ in 0..count {
+        let id = ids.next_id();
+        loop {
+            let numbers = (1..=per_append).map(|n| version.0 + n);
+            let records = numbers.map(|n| format!("{name} {n}").into()).collect();
+            match log.append(&stream, version, id, records).await {
+                Ok(reached) => {
+                    version = reached;
+                    break;
+                }
+                Err(AppendError::Conflict { actual }) => version = actual,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        say(&format!("{name} {version}"))?;
+    }
+    Ok(())
+}
+
+async fn try_append(store: &str, bytes: usize) -> Result<Version, AppendError> {
+    let log = SqliteLog::open(store).await?;
+    let record = vec![b'x'; bytes].into();
+    log.append(
+        &StreamName::new("try"),
+        Version(0),
+        AppendIds::new().next_id(),
+        vec![record],
+    )
+    .await
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}

@@ -1,0 +1,232 @@
+//! Several processes on one store: killed at any moment, side by side, one after another.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use allstop_log::{AppendId, LockAttempt, Log, SqliteLog, StreamName, Version};
+
+use crate::files::helper;
+
+fn start(arguments: &[&str], store: &Path) -> Child {
+    let (command, rest) = arguments.split_first().unwrap();
+    let mut started = Command::new(helper());
+    started.arg(command).arg(store).args(rest);
+    started
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Below `limit`, different each time: moments to kill at, where any will do.
+fn random(limit: u64) -> u64 {
+    RandomState::new().hash_one(0) % limit
+}
+
+/// Checks that the stream holds `STREAM 1`, `STREAM 2` … and returns how many.
+async fn count_checked(log: &SqliteLog, name: &str) -> u64 {
+    let mut next = Version(1);
+    loop {
+        let found = log.read(&StreamName::new(name), next, 500).await.unwrap();
+        if found.is_empty() {
+            return next.0 - 1;
+        }
+        for (version, record) in found {
+            assert_eq!(version, next, "the numbers are dense");
+            assert_eq!(record, format!("{name} {next}"), "the record is whole");
+            next = next.next();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_kill_9_at_any_moment() {
+    const KILLS: usize = 25;
+    const PER_APPEND: u64 = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let mut acknowledged = HashMap::<String, u64>::new();
+    for _ in 0..KILLS {
+        let mut writer = start(&["append", "3", "1000000", "a", "b", "c", "d"], &store);
+        let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+        let mut hear = |line: Option<std::io::Result<String>>| {
+            // The last line may be cut by the kill: then it was not heard.
+            let Some(Ok(line)) = line else { return false };
+            if let Some((stream, version)) = line.split_once(' ') {
+                acknowledged.insert(stream.to_owned(), version.parse().unwrap());
+            }
+            true
+        };
+        for _ in 0..random(100) {
+            assert!(hear(lines.next()), "the writer goes on until it is killed");
+        }
+        let moment = Instant::now() + Duration::from_micros(random(1_000));
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        while hear(lines.next()) {}
+
+        let log = SqliteLog::open(&store).await.unwrap();
+        for (stream, version) in &acknowledged {
+            let count = count_checked(&log, stream).await;
+            assert!(
+                count >= *version,
+                "{stream}: {version} was acknowledged, {count} are there"
+            );
+            assert_eq!(count % PER_APPEND, 0, "{stream}: an append is half there");
+        }
+        log.close().await;
+    }
+    assert!(
+        acknowledged.values().sum::<u64>() > 100,
+        "something was written: {acknowledged:?}"
+    );
+}
+
+#[tokio::test]
+async fn two_processes_write_the_same_and_different_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    // Both make the store, too.
+    let mut one = start(&["append", "1", "200", "shared", "one"], &store);
+    let mut two = start(&["append", "2", "200", "shared", "two"], &store);
+    for writer in [&mut one, &mut two] {
+        let lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+        assert_eq!(lines.count(), 400);
+        assert!(writer.wait().unwrap().success());
+    }
+    let log = SqliteLog::open(&store).await.unwrap();
+    assert_eq!(count_checked(&log, "shared").await, 600);
+    assert_eq!(count_checked(&log, "one").await, 200);
+    assert_eq!(count_checked(&log, "two").await, 400);
+}
+
+#[tokio::test]
+async fn a_tail_hears_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let log = SqliteLog::open(&store).await.unwrap();
+    let name = StreamName::new("s");
+    log.append(&name, Version(0), AppendId(1), vec!["s 1".into()])
+        .await
+        .unwrap();
+    let mut tail = log.tail(&name, Version(2), 10);
+    assert!(futures::poll!(&mut tail).is_pending());
+    let mut other = start(&["append", "1", "1", "s"], &store);
+    assert_eq!(tail.await.unwrap(), [(Version(2), "s 2".into())]);
+    assert!(other.wait().unwrap().success());
+    // What this process remembers of the stream is not taken for the truth.
+    log.append(&name, Version(2), AppendId(2), vec!["s 3".into()])
+        .await
+        .unwrap();
+    assert_eq!(count_checked(&log, "s").await, 3);
+}
+
+#[tokio::test]
+async fn a_lock_is_held_across_processes_until_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let log = SqliteLog::open(&store).await.unwrap();
+    let name = StreamName::new("session/s");
+    for kill in [true, false, true] {
+        let mut holder = start(&["lock", "session/s"], &store);
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "locked");
+        let owner = log.lock_owner(&name).await.unwrap().unwrap();
+        assert_eq!(owner.pid, holder.id());
+        match log.try_lock(&name).await.unwrap() {
+            LockAttempt::HeldBy(by) => assert_eq!(by, Some(owner)),
+            LockAttempt::Locked(_) => panic!("two processes hold the lock"),
+        }
+        if kill {
+            holder.kill().unwrap();
+        } else {
+            drop(holder.stdin.take());
+        }
+        holder.wait().unwrap();
+        assert_eq!(log.lock_owner(&name).await.unwrap(), None);
+        let LockAttempt::Locked(ours) = log.try_lock(&name).await.unwrap() else {
+            panic!("its owner has ended")
+        };
+        let mut refused = start(&["lock", "session/s"], &store);
+        let mut lines = BufReader::new(refused.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "held");
+        drop(refused.stdin.take());
+        refused.wait().unwrap();
+        drop(ours);
+    }
+    log.close().await;
+    let left = std::fs::read_dir(folder.path().join("store.db.locks"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0, "a lock that was given back leaves no file");
+}
+
+#[tokio::test]
+async fn a_look_at_the_owner_never_costs_another_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    // Two stores in one process have locks apart from each other, as two processes have.
+    let (watcher, taker) = (
+        SqliteLog::open(&store).await.unwrap(),
+        SqliteLog::open(&store).await.unwrap(),
+    );
+    let name = StreamName::new("session/s");
+    let watch = async {
+        for _ in 0..2_000 {
+            watcher.lock_owner(&name).await.unwrap();
+        }
+    };
+    let take = async {
+        for _ in 0..1_000 {
+            assert!(matches!(
+                taker.try_lock(&name).await.unwrap(),
+                LockAttempt::Locked(_)
+            ));
+        }
+    };
+    futures::join!(watch, take);
+}
+
+#[tokio::test]
+async fn a_process_that_keeps_the_store_busy_is_waited_for_and_then_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let log = SqliteLog::open(&store).await.unwrap();
+    let name = StreamName::new("s");
+    let other = rusqlite::Connection::open(&store).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut waiting = log.append(&name, Version(0), AppendId(1), vec!["a".into()]);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    assert_eq!(
+        log.read(&name, Version(1), 1).await.unwrap(),
+        [],
+        "reads do not wait for it"
+    );
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(waiting.await.unwrap(), Version(1));
+
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let began = Instant::now();
+    let busy = log
+        .append(&name, Version(1), AppendId(2), vec!["b".into()])
+        .await
+        .unwrap_err();
+    assert!(busy.to_string().contains("busy"), "{busy}");
+    let waited = began.elapsed();
+    assert!(
+        waited > Duration::from_secs(4) && waited < Duration::from_secs(8),
+        "{waited:?}"
+    );
+    // A blocked writer delays neither the drop nor, so, the exit.
+    let blocked = log.append(&name, Version(1), AppendId(3), vec!["b".into()]);
+    let began = Instant::now();
+    drop((log, blocked));
+    assert!(began.elapsed() < Duration::from_millis(500));
+}
