@@ -91,6 +91,20 @@ impl ModelErrorKind {
         }
     }
 
+    /// What an HTTP status says; `None` where it is no failure.
+    pub fn of_status(status: u16) -> Option<Self> {
+        Some(match status {
+            ..300 => return None,
+            300..=399 => Self::Protocol,
+            401..=403 => Self::Unauthorized,
+            404 => Self::NotFound,
+            429 => Self::RateLimited,
+            // The server gave up waiting, or asks to come again.
+            408 | 425 | 500.. => Self::Unavailable,
+            _ => Self::Invalid,
+        })
+    }
+
     /// Whether the same call may succeed later. Nothing was committed, so repeating it is safe for the conversation.
     pub fn is_transient(self) -> bool {
         matches!(

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use allstop_core::{ToolCall, Usage};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// One event of a model's stream. Tool calls arrive whole: a half-streamed call is dropped, never answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +27,8 @@ pub enum ModelEvent {
 }
 
 /// Why the model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// It was done, or wants its tools.
     Done,

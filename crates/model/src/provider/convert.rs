@@ -72,7 +72,7 @@ fn push_assistant(out: &mut Vec<ChatMessage>, text: &str, calls: &[ToolCall]) {
 /// Every provider takes an object here and some take nothing else, so what the model wrote is shown to it in one.
 fn arguments(arguments: &Arguments) -> Value {
     match arguments {
-        Arguments::Json(object @ Value::Object(_)) => object.clone(),
+        Arguments::Json(object) if object.is_object() => Value::clone(object),
         Arguments::Json(other) => json!({"not_an_object": other}),
         Arguments::Malformed(text) => json!({"not_json": text}),
     }
@@ -122,7 +122,7 @@ mod tests {
                 Message::Assistant {
                     text: "".into(),
                     tool_calls: vec![
-                        call("a", Arguments::Json(json!({"x": 1}))),
+                        call("a", Arguments::from(json!({"x": 1}))),
                         call("b", Arguments::Malformed("{\"x".into())),
                     ],
                 },

@@ -240,14 +240,14 @@ fn usage_of(usage: &genai::chat::Usage) -> Option<Usage> {
 fn arguments_of(parsed: Value, raw: Option<String>) -> Arguments {
     match parsed {
         // genai leaves what it cannot parse as a string. A JSON string is no arguments either.
-        Value::String(text) => Arguments::Malformed(text),
+        Value::String(text) => Arguments::Malformed(text.into()),
         Value::Object(fields) if fields.is_empty() => match raw {
             Some(text) if !text.is_empty() && serde_json::from_str::<Value>(&text).is_err() => {
-                Arguments::Malformed(text)
+                Arguments::Malformed(text.into())
             }
-            _ => Arguments::Json(Value::Object(fields)),
+            _ => Arguments::Json(Value::Object(fields).into()),
         },
-        json => Arguments::Json(json),
+        json => Arguments::Json(json.into()),
     }
 }
 
@@ -268,12 +268,12 @@ mod tests {
         );
         assert_eq!(
             arguments_of(json!({}), Some("{}".into())),
-            Arguments::Json(json!({}))
+            Arguments::from(json!({}))
         );
-        assert_eq!(arguments_of(json!({}), None), Arguments::Json(json!({})));
+        assert_eq!(arguments_of(json!({}), None), Arguments::from(json!({})));
         assert_eq!(
             arguments_of(json!({"a": 1}), None),
-            Arguments::Json(json!({"a": 1}))
+            Arguments::from(json!({"a": 1}))
         );
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let call = ToolCall {
             id: "call_0".into(),
             name: "t".into(),
-            arguments: Arguments::Json(json!({})),
+            arguments: Arguments::from(json!({})),
         };
         let before = Message::Assistant {
             text: "".into(),

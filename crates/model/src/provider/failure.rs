@@ -111,15 +111,10 @@ impl FailureCx {
         let said = Said::of(body);
         let code = said.code.as_deref().unwrap_or_default();
         let kind = match status.as_u16() {
-            401..=403 => ModelErrorKind::Unauthorized,
             429 if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
-            429 => ModelErrorKind::RateLimited,
             404 | 405 if said.message.is_none() => ModelErrorKind::Protocol,
-            404 => ModelErrorKind::NotFound,
             400 if code == "model_not_found" => ModelErrorKind::NotFound,
-            408 | 425 | 500.. => ModelErrorKind::Unavailable,
-            300..400 => ModelErrorKind::Protocol,
-            _ => ModelErrorKind::Invalid,
+            status => ModelErrorKind::of_status(status).unwrap_or(ModelErrorKind::Protocol),
         };
         let what = match (&said.message, said.is_html) {
             (Some(message), _) => format!("{status}: {message}"),

@@ -12,12 +12,18 @@
 //! the next. The format of script files is described in `docs/scripted-model.md`.
 
 mod choose;
+mod compile;
+mod duration;
+pub mod file;
 mod playback;
 mod reply;
 
+pub use duration::Written;
+pub use file::Order;
 pub use reply::{Pause, Reply};
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -26,16 +32,6 @@ use parking_lot::Mutex;
 use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 use choose::Script;
 use playback::Playback;
-
-/// In what order the main line of a script is played.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The reply's number is the number of assistant messages in the request: the same request gets the same reply.
-    #[default]
-    History,
-    /// Each call takes the next reply, whatever it asks: a retry and the turn after a rollback get the next one too.
-    Calls,
-}
 
 /// A model that plays a script.
 ///
@@ -70,6 +66,36 @@ impl ScriptedModel {
             "script".into(),
             Script::new(Order::Calls, Vec::new(), replies),
         )
+    }
+
+    /// Reads a script. `name` is for messages and receipts.
+    ///
+    /// # Errors
+    /// Kind `Script`, with line and column.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ModelError> {
+        let script = compile::parse(text).map_err(|wrong| {
+            ModelError::new(ModelErrorKind::Script, format!("{name}:{wrong}"))
+                .with_hint("docs/scripted-model.md describes the format")
+        })?;
+        Ok(Self::of(format!("script::{name}").into(), script))
+    }
+
+    /// Reads a script file.
+    ///
+    /// # Errors
+    /// Kind `Script`: it cannot be read, or it is wrong, with line and column.
+    pub fn from_file(path: &Path) -> Result<Self, ModelError> {
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            ModelError::new(
+                ModelErrorKind::Script,
+                format!("the script {} cannot be read: {error}", path.display()),
+            )
+        })?;
+        Self::parse(&name, &text)
     }
 
     fn of(name: Arc<str>, script: Script) -> Self {

@@ -102,7 +102,7 @@ impl Reply {
         self.step(Step::Call {
             id: None,
             name,
-            arguments: Arguments::Json(arguments),
+            arguments: Arguments::Json(arguments.into()),
         })
     }
 
@@ -113,7 +113,7 @@ impl Reply {
         self.step(Step::Call {
             id: None,
             name,
-            arguments: Arguments::Malformed(arguments.into()),
+            arguments: Arguments::Malformed(arguments.into().into()),
         })
     }
 

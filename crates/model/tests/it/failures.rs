@@ -157,7 +157,7 @@ async fn a_server_that_speaks_no_http_is_told_apart() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serve = async {
         let (mut socket, _) = listener.accept().await.unwrap();
-        socket.read(&mut [0; 4096]).await.unwrap();
+        assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
         socket
             .write_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
             .await

@@ -13,5 +13,8 @@ mod openai_server;
 
 mod connections;
 mod failures;
+mod limits;
 mod provider;
+mod schema;
+mod script;
 mod support;

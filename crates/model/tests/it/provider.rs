@@ -117,7 +117,7 @@ async fn tool_calls_arrive_whole_and_in_order() {
     let call = |id: &str, command: &str| ToolCall {
         id: id.into(),
         name: "shell".into(),
-        arguments: Arguments::Json(json!({"command": command})),
+        arguments: Arguments::from(json!({"command": command})),
     };
     assert_eq!(calls_of(&events), [&call("a", "ls"), &call("b", "pwd")]);
     assert_eq!(text_of(&events), "Look.");
@@ -180,7 +180,7 @@ async fn ids_that_the_conversation_has_already_are_made_unique() {
     let call = ToolCall {
         id: "call_0".into(),
         name: "shell".into(),
-        arguments: Arguments::Json(json!({})),
+        arguments: Arguments::from(json!({})),
     };
     let request = ModelRequest::new(
         [

@@ -1,0 +1,258 @@
+//! From the file's words to what is played.
+
+use std::fmt;
+use std::time::Duration;
+
+use allstop_core::Usage;
+use allstop_core::message::Arguments;
+use serde_json::{Value, json};
+use serde_saphyr::{Location, Spanned};
+
+use super::choose::{Script, Turn};
+use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, StallAt};
+use super::reply::{Pause, Reply, Step};
+use crate::{ModelError, ModelErrorKind};
+
+/// A script of so many nodes (a node is a word or a list) still loads: a recording of a day's work, not an attack.
+const SCRIPT_NODES_MAX: usize = 20_000_000;
+
+/// What is wrong with a script, and where.
+#[derive(Debug)]
+pub(super) struct WrongScript {
+    at: Option<Location>,
+    message: String,
+}
+
+impl fmt::Display for WrongScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.at {
+            write!(f, "{}:{}: ", at.line(), at.column())?;
+        } else {
+            f.write_str(" ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl From<serde_saphyr::Error> for WrongScript {
+    fn from(error: serde_saphyr::Error) -> Self {
+        let at = error.location().filter(|at| *at != Location::UNKNOWN);
+        let text = error.without_snippet().to_string();
+        let mut message = text.lines().next().unwrap_or_default();
+        // The place is said once, in front.
+        if let Some(at) = at {
+            let place = format!(" at line {}, column {}", at.line(), at.column());
+            message = message.strip_suffix(&place).unwrap_or(message);
+        }
+        Self {
+            at,
+            message: message.to_owned(),
+        }
+    }
+}
+
+/// Reads a script.
+pub(super) fn parse(text: &str) -> Result<Script, WrongScript> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: SCRIPT_NODES_MAX,
+            max_events: 2 * SCRIPT_NODES_MAX,
+            max_total_scalar_bytes: 1024 * 1024 * 1024,
+        },
+        with_snippet: false,
+    };
+    let file: ScriptFile = serde_saphyr::from_str_with_options(text, options)?;
+    if file.turns.is_empty() && file.replies.is_empty() {
+        let message = "the script has neither `replies` nor `turns`".to_owned();
+        return Err(WrongScript { at: None, message });
+    }
+    let mut turns = Vec::with_capacity(file.turns.len());
+    for turn in file.turns {
+        turns.push(Turn::new(turn.when, replies(turn.replies)?));
+    }
+    Ok(Script::new(file.order, turns, replies(file.replies)?))
+}
+
+fn replies(written: Vec<Spanned<ScriptReply>>) -> Result<Vec<Reply>, WrongScript> {
+    written
+        .into_iter()
+        .map(|reply| {
+            let at = Some(reply.referenced);
+            compile(reply.value).map_err(|message| WrongScript { at, message })
+        })
+        .collect()
+}
+
+/// One reply. The error says which fields do not go together.
+fn compile(written: ScriptReply) -> Result<Reply, String> {
+    let ScriptReply {
+        reasoning,
+        text,
+        chunks,
+        calls,
+        delay,
+        stall,
+        stall_for,
+        error,
+        disconnect,
+        usage,
+        finish,
+    } = written;
+    if text.is_some() && !chunks.is_empty() {
+        return Err("a reply has `text` or `chunks`, not both".into());
+    }
+    if stall_for.is_some() && stall.is_none() {
+        return Err("`stall_for` needs `stall`, which says where".into());
+    }
+    let pause = stall_for.map_or(Pause::Forever, |duration| Pause::For(duration.0));
+    let delay = delay.map(|delay| delay.0);
+    let error = error.map(failure).transpose()?;
+    let error_mid_stream = matches!(&error, Some((_, _, ErrorAt::MidStream)));
+    if disconnect && error.is_some() {
+        return Err("a reply has `error` or `disconnect`, not both".into());
+    }
+    let breaks = stall == Some(StallAt::MidStream) || disconnect || error_mid_stream;
+
+    let mut pieces = Pieces {
+        delay,
+        by_word: breaks || delay.is_some(),
+        list: Vec::new(),
+    };
+    if let Some(reasoning) = reasoning {
+        pieces.push_text(&reasoning, |text| Step::Reasoning(text.into()));
+    }
+    if let Some(text) = text {
+        pieces.push_text(&text, |text| Step::Text(text.into()));
+    }
+    for chunk in chunks {
+        let step = match (chunk.text, chunk.reasoning) {
+            (Some(text), None) => Step::Text(text.into()),
+            (None, Some(text)) => Step::Reasoning(text.into()),
+            _ => return Err("a chunk has either `text` or `reasoning`".into()),
+        };
+        pieces.push(chunk.after.map(|after| after.0).or(delay), step);
+    }
+    for written in calls {
+        let (bytes, step) = call(written)?;
+        if breaks {
+            pieces.push(delay, Step::Progress { bytes: bytes / 2 });
+        }
+        pieces.push(delay, step);
+    }
+
+    let mut reply = Reply {
+        finish,
+        ..Reply::default()
+    };
+    match stall {
+        Some(StallAt::Connect) => reply.connect_stall = Some(pause),
+        Some(StallAt::FirstToken) => reply = reply.pause(pause),
+        Some(StallAt::MidStream) | None => {}
+    }
+    let middle = pieces.list.len().div_ceil(2);
+    let (first, second) = pieces.list.split_at(middle);
+    reply.steps.extend(first.iter().flatten().cloned());
+    if stall == Some(StallAt::MidStream) {
+        reply = reply.pause(pause);
+    }
+    if disconnect {
+        reply = reply.disconnect();
+    }
+    match error {
+        Some((error, times, ErrorAt::Start)) => reply.error = Some((error, times)),
+        Some((error, _, ErrorAt::MidStream)) => reply = reply.fail(error),
+        None => {}
+    }
+    reply.steps.extend(second.iter().flatten().cloned());
+    if let Some(usage) = usage {
+        reply = reply.step(Step::Usage(Usage {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            estimated: false,
+        }));
+    }
+    Ok(reply)
+}
+
+/// What arrives, each with the wait before it.
+struct Pieces {
+    delay: Option<Duration>,
+    by_word: bool,
+    list: Vec<Vec<Step>>,
+}
+
+impl Pieces {
+    fn push(&mut self, after: Option<Duration>, step: Step) {
+        let wait = after
+            .filter(|wait| !wait.is_zero())
+            .map(|wait| Step::Pause(Pause::For(wait)));
+        self.list.push(wait.into_iter().chain([step]).collect());
+    }
+
+    fn push_text(&mut self, text: &str, step: impl Fn(&str) -> Step) {
+        if self.by_word {
+            for word in text.split_inclusive(char::is_whitespace) {
+                self.push(self.delay, step(word));
+            }
+        } else if !text.is_empty() {
+            self.push(None, step(text));
+        }
+    }
+}
+
+fn call(written: ScriptCall) -> Result<(usize, Step), String> {
+    let ScriptCall {
+        tool,
+        arguments,
+        malformed_arguments,
+        id,
+    } = written;
+    let arguments = match (arguments, malformed_arguments) {
+        (Some(_), Some(_)) => {
+            return Err("a call has `arguments` or `malformed_arguments`, not both".into());
+        }
+        (None, Some(text)) if serde_json::from_str::<Value>(&text).is_ok() => {
+            return Err(format!("`malformed_arguments` is JSON: {text}"));
+        }
+        (None, Some(text)) => Arguments::Malformed(text.into()),
+        (arguments, None) => Arguments::Json(arguments.unwrap_or_else(|| json!({})).into()),
+    };
+    let bytes = match &arguments {
+        Arguments::Json(value) => value.to_string().len(),
+        Arguments::Malformed(text) => text.len(),
+    };
+    Ok((
+        bytes,
+        Step::Call {
+            id: id.map(Into::into),
+            name: tool.into(),
+            arguments,
+        },
+    ))
+}
+
+fn failure(written: ScriptError) -> Result<(ModelError, Option<u32>, ErrorAt), String> {
+    let ScriptError {
+        kind,
+        status,
+        message,
+        retry_after,
+        times,
+        at,
+    } = written;
+    let (kind, default_message) = match (kind, status) {
+        (Some(kind), None) => (kind, format!("{} as the script says", kind.as_str())),
+        (None, Some(status)) => (
+            ModelErrorKind::of_status(status)
+                .ok_or_else(|| format!("the status {status} is no failure"))?,
+            format!("the provider answered {status}"),
+        ),
+        _ => return Err("an error has either `kind` or `status`".into()),
+    };
+    if times.is_some() && at == ErrorAt::MidStream {
+        return Err("`times` is for errors at the start".into());
+    }
+    let error = ModelError::new(kind, message.unwrap_or(default_message))
+        .with_retry_after(retry_after.map(|wait| wait.0));
+    Ok((error, times, at))
+}

@@ -1,0 +1,25 @@
+//! The published schema of script files is the one that the code reads.
+
+use std::path::Path;
+
+use allstop_model::scripted::file::ScriptFile;
+
+/// `UPDATE_SCHEMAS=1` writes it anew.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a switch for people who run the tests"
+)]
+fn the_published_script_schema_is_current() {
+    let schema = schemars::schema_for!(ScriptFile);
+    let current = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/script.schema.json");
+    if std::env::var("UPDATE_SCHEMAS").is_ok() {
+        std::fs::write(&path, &current).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        published == current,
+        "schemas/script.schema.json is not what the code reads; run with UPDATE_SCHEMAS=1"
+    );
+}
