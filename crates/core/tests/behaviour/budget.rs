@@ -1,57 +1,52 @@
 //! Budgets under fan-out.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use allstop_core::turn::{Budget, BudgetLimits, BudgetUnit};
+use allstop_core::turn::{Budget, BudgetLimits, BudgetUnit, DraftError, Refusal, TurnLimits};
+use serde_json::json;
 
-use crate::driver::usage;
+use crate::driver::*;
 
 #[test]
 fn of_512_calls_at_a_limit_of_150_not_one_too_many_runs() {
-    let budget = Budget::new(BudgetLimits {
+    let of_calls = Budget::new(BudgetLimits {
         calls_max: Some(150),
-        tokens_max: Some(150 * 7),
+        tokens_max: None,
     });
-    let (running, most, refused) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let gate = std::sync::Barrier::new(64);
-    thread::scope(|scope| {
-        for _ in 0..64 {
-            scope.spawn(|| {
-                gate.wait();
-                for _ in 0..8 {
-                    match budget.reserve(7) {
-                        Ok(reservation) => {
-                            let now = running.fetch_add(1, Ordering::SeqCst) + 1;
-                            most.fetch_max(now, Ordering::SeqCst);
-                            assert!(budget.spent_tokens() + budget.reserved_tokens() <= 150 * 7);
-                            reservation.settle(usage(4, 3));
-                        }
-                        Err(exceeded) => {
-                            assert!(exceeded.spent + exceeded.reserved <= exceeded.limit);
-                            refused.fetch_add(1, Ordering::SeqCst);
+    for budget in [of_calls, Budget::of_tokens(150 * 7)] {
+        let refused = AtomicU64::new(0);
+        let gate = Barrier::new(64);
+        thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| {
+                    gate.wait();
+                    for _ in 0..8 {
+                        match budget.reserve(7) {
+                            Ok(reservation) => {
+                                let used = budget.spent_tokens() + budget.reserved_tokens();
+                                assert!(used <= 150 * 7, "{used} tokens at a limit of 1050");
+                                reservation.settle(usage(4, 3));
+                            }
+                            Err(exceeded) => {
+                                assert!(exceeded.spent + exceeded.reserved <= exceeded.limit);
+                                refused.fetch_add(1, Ordering::SeqCst);
+                            }
                         }
                     }
-                }
-            });
-        }
-    });
-    assert_eq!(running.into_inner(), 150);
-    assert_eq!(refused.into_inner(), 512 - 150);
-    assert_eq!(
-        (
-            budget.calls(),
-            budget.spent_tokens(),
-            budget.reserved_tokens()
-        ),
-        (150, 1050, 0)
-    );
+                });
+            }
+        });
+        assert_eq!((budget.calls(), refused.into_inner()), (150, 512 - 150));
+        assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (1050, 0));
+    }
 }
 
 #[test]
 fn of_512_concurrent_reservations_no_more_are_held_than_fit() {
     let budget = Budget::of_tokens(150);
-    let gate = std::sync::Barrier::new(64);
+    let gate = Barrier::new(64);
     let held: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..64)
             .map(|_| {
@@ -105,6 +100,33 @@ fn a_call_that_used_more_than_was_set_aside_is_metered_in_full() {
     assert_eq!(budget.spent_tokens(), 150);
     let refused = budget.reserve(0).map(drop).expect_err("nothing is left");
     assert_eq!((refused.unit, refused.spent), (BudgetUnit::Tokens, 150));
+}
+
+#[test]
+fn model_calls_and_tool_calls_count_alike() {
+    let budget = Budget::new(BudgetLimits {
+        calls_max: Some(3),
+        tokens_max: None,
+    });
+    let limits = TurnLimits {
+        budget: Some(budget.clone()),
+        ..TurnLimits::default()
+    };
+    let mut session = Session::new(limits);
+    let mut draft = session.begin("go");
+    let asked = vec![call("a", "read", json!({})), call("b", "read", json!({}))];
+    for call in session.ask(&mut draft, asked) {
+        session.run_call(&mut draft, &call.id);
+    }
+    assert_eq!(budget.calls(), 3);
+    let refused = draft
+        .begin_step(&model(), 1, at())
+        .expect_err("it would be the fourth call");
+    let DraftError::Refused(Refusal::Budget(exceeded)) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!((exceeded.unit, exceeded.limit), (BudgetUnit::Calls, 3));
+    session.stop(draft, user());
 }
 
 #[test]

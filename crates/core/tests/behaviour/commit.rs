@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use allstop_core::decision::{Decision, Verdict};
+use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
     Draft, IllegalEvent, NotCommittedWhy, SessionState, TurnEvent, TurnLimits, TurnState,
 };
@@ -170,6 +171,34 @@ fn a_turn_without_a_final_answer_cannot_commit_and_can_still_be_stopped() {
 }
 
 #[test]
+fn a_turn_whose_calls_have_not_even_begun_cannot_commit() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    session.ask(&mut draft, vec![call("a", "read", serde_json::json!({}))]);
+    let not = draft.commit(at()).expect_err("the call has no result");
+    assert_eq!(
+        not.why,
+        NotCommittedWhy::Illegal(IllegalEvent::CallOpen("a".into()))
+    );
+    session.stop(not.draft, user());
+}
+
+#[test]
+fn only_what_the_conversation_holds_is_on_the_committed_ledger() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let step = draft.begin_step(&model(), 10, at()).expect("it begins");
+    let end = draft
+        .abandon_model(CallOutcome::Failed, usage(7, 0))
+        .expect("it is open");
+    session.log.extend([step.record, end]);
+    session.answer(&mut draft, "done", usage(2, 2));
+    session.end(draft);
+    assert_eq!(session.conversation.usage, usage(2, 2));
+    assert_eq!(session.state().metered(), usage(9, 2));
+}
+
+#[test]
 fn nothing_is_taken_after_the_ending() {
     let mut turn = TurnState::new(TurnNumber(1));
     turn.apply(TurnEvent::Stopped(StopReason::Cancelled))
@@ -177,7 +206,7 @@ fn nothing_is_taken_after_the_ending() {
     let ended = turn.clone();
     let late = TurnEvent::CallFinished {
         id: &"a".into(),
-        outcome: allstop_core::record::CallOutcome::Succeeded,
+        outcome: CallOutcome::Succeeded,
         usage: Some(usage(1, 1)),
     };
     for event in [

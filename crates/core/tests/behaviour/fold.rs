@@ -209,6 +209,40 @@ fn a_commit_of_an_invalid_history_is_refused() {
         committed(1, vec![Arc::new(Message::user("go")), Arc::new(orphan)]),
     ];
     assert!(matches!(refuses(&records), IllegalRecord::History { .. }));
+
+    let [opened, started, .., committed] = records;
+    let SessionRecord::TurnCommitted { messages: kept, .. } = committed else {
+        unreachable!()
+    };
+    let stopped = SessionRecord::TurnStopped {
+        turn: TurnNumber(1),
+        at: at(),
+        reason: allstop_core::StopReason::Cancelled,
+        cause: user(),
+        receipt: None,
+        kept,
+        usage: Usage::default(),
+    };
+    assert!(matches!(
+        refuses(&[opened, started, stopped]),
+        IllegalRecord::History { .. }
+    ));
+}
+
+#[test]
+fn open_calls_are_told_in_the_order_of_their_start() {
+    let mut records = vec![
+        opened(),
+        started(1),
+        model_started(1, "step_1"),
+        finished(1, "step_1"),
+    ];
+    records.extend(["a", "b", "c"].map(|id| tool_started(1, id)));
+    records.push(finished(1, "a"));
+    let state = SessionState::fold(&records).expect("legal");
+    let open = state.open_turn().expect("it has no ending").open_calls();
+    let ids: Vec<_> = open.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["b", "c"]);
 }
 
 #[test]
