@@ -1,4 +1,7 @@
 //! Commit versus stop: one atomic decision. Whoever is first wins, and the other learns it.
+//!
+//! A decision for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
+//! ([`Commit::fail`](crate::turn::Commit::fail)); a stop that came second does not become the winner by that.
 
 use std::sync::OnceLock;
 

@@ -358,3 +358,46 @@ fn a_kept_turn_that_was_stopped_before_its_first_answer_keeps_the_users_message(
     assert_eq!(texts(&session), ["user: go", marker]);
     check_history(session.conversation.messages.iter().map(AsRef::as_ref)).expect("valid");
 }
+
+#[test]
+fn the_check_of_a_history_finds_each_violation() {
+    use allstop_core::message::InvalidHistory;
+    let asks = |ids: &[&str]| Message::Assistant {
+        text: "".into(),
+        tool_calls: ids.iter().map(|id| call(id, "read", json!({}))).collect(),
+    };
+    let answers = |id: &str| Message::Tool(result(&id.into(), "ok"));
+    let says = || Message::user("go");
+    let check = |messages: &[Message]| check_history(messages);
+    let missing = |id: &str| Err(InvalidHistory::MissingResult(id.into()));
+    let stray = |id: &str| Err(InvalidHistory::StrayResult(id.into()));
+
+    assert_eq!(
+        check(&[
+            says(),
+            asks(&["a", "b"]),
+            answers("b"),
+            answers("a"),
+            says()
+        ]),
+        Ok(())
+    );
+    assert_eq!(check(&[asks(&["a"])]), missing("a"));
+    assert_eq!(
+        check(&[asks(&["a", "b"]), answers("a"), says(), answers("b")]),
+        missing("b")
+    );
+    assert_eq!(
+        check(&[asks(&["a"]), asks(&["b"]), answers("a"), answers("b")]),
+        missing("a")
+    );
+    assert_eq!(check(&[answers("a")]), stray("a"));
+    assert_eq!(
+        check(&[asks(&["a"]), answers("a"), answers("a")]),
+        stray("a")
+    );
+    assert_eq!(
+        check(&[asks(&["a", "a"])]),
+        Err(InvalidHistory::DuplicateCall("a".into()))
+    );
+}

@@ -94,6 +94,21 @@ fn a_dropped_reservation_gives_back_what_was_not_used_and_keeps_what_was_metered
 }
 
 #[test]
+fn a_draft_that_is_dropped_in_mid_stream_gives_back_only_what_was_not_metered() {
+    let budget = Budget::of_tokens(100);
+    let limits = TurnLimits {
+        budget: Some(budget.clone()),
+        ..TurnLimits::default()
+    };
+    let mut draft = Session::new(limits).begin("go");
+    draft.begin_step(&model(), 80, at()).expect("it fits");
+    draft.meter(usage(20, 5));
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (0, 80));
+    drop(draft);
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (25, 0));
+}
+
+#[test]
 fn a_call_that_used_more_than_was_set_aside_is_metered_in_full() {
     let budget = Budget::of_tokens(100);
     budget.reserve(60).expect("it fits").settle(usage(100, 50));
