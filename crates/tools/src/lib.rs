@@ -1,7 +1,36 @@
 //! Tools an agent calls: the trait, the registry, permissions, a shell, files and search.
 //!
 //! Start with [`Tool`], which a tool implements, and [`ToolRegistry`], which an agent looks tools up in and which
-//! checks the model's arguments before a call. Whether a call may run is decided by [`permission`].
+//! checks the model's arguments before a call. Whether a call may run is decided by [`permission`]. What comes with
+//! Allstop is in [`builtin_tools`]: [`shell`] with its [`background`] work, and [`files`].
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use allstop_scope::{RootOptions, Scope, ScopeOptions};
+//! # use allstop_tools::{ToolInvocation, ToolRegistry, Workspace, file_tools};
+//! # use serde_json::json;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut tools = ToolRegistry::new();
+//! for tool in file_tools(&Arc::new(Workspace::new(".")?)) {
+//!     tools.register(tool)?;
+//! }
+//! let list = tools.find("list")?;
+//! let arguments = json!({"path": "src"});
+//! list.check_arguments(&arguments)?;
+//! let turn = Scope::root("turn", RootOptions::current());
+//! let answer = list.tool().call(ToolInvocation {
+//!     session_id: "session".into(),
+//!     call_id: "call_1".into(),
+//!     name: "list".into(),
+//!     arguments: Arc::new(arguments),
+//!     scope: turn.child("call_1", ScopeOptions::default())?,
+//!     trace: None,
+//! });
+//! assert!(answer.await?.content.contains("lib.rs"));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod background;
 mod builtin;

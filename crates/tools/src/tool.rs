@@ -16,7 +16,7 @@ pub struct ToolSpec {
     pub name: Arc<str>,
     /// What it does, for the model.
     pub description: Arc<str>,
-    /// The JSON schema of its arguments; arguments are checked against `required` and `type` before a call.
+    /// The JSON schema of its arguments, which are checked against it before a call.
     pub input_schema: Arc<Value>,
     /// What repeating a call would do.
     pub effect: Effect,

@@ -9,5 +9,6 @@ mod work;
 
 pub use host::{BackgroundHost, BackgroundRegistry};
 pub use tool::BackgroundTool;
+pub(crate) use tool::NAME;
 pub use work::BackgroundWork;
 pub(crate) use work::{Handover, PIPE_BYTES, hand_over};

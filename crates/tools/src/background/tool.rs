@@ -13,6 +13,9 @@ use super::work::BackgroundWork;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
+/// Its name. The default policy lets it run unasked: it reaches only what the session itself has started.
+pub(crate) const NAME: &str = "background";
+
 /// Arguments of `background`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +45,7 @@ impl BackgroundTool {
     /// Over the work of this host.
     pub fn new(host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
-            name: "background".into(),
+            name: NAME.into(),
             description: "Lists background processes, shows what one has printed, or stops one."
                 .into(),
             input_schema: schema_of::<Arguments>(),

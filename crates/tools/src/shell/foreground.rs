@@ -53,9 +53,7 @@ impl ShellTool {
         let left = left_over(&process).await;
         if let Some(cause) = scope.cause() {
             // What is left is the stop's, not the background's.
-            return Err(ToolError {
-                message: format!("stopped: {cause}"),
-            });
+            return Err(stopped(&output, &cause));
         }
         let mut answer = output.text();
         if answer.is_empty() {
@@ -177,6 +175,11 @@ fn timed_out(
             output.text()
         ),
     }
+}
+
+fn stopped(output: &BoundedOutput, why: &dyn std::fmt::Display) -> ToolError {
+    let message = format!("{}\n[stopped: {why}]", output.text());
+    ToolError { message }
 }
 
 fn unreadable(error: &io::Error) -> ToolError {

@@ -48,7 +48,7 @@ pub struct ShellConfig {
     pub program: OsString,
     /// Where commands start: the working directory.
     pub folder: PathBuf,
-    /// What is added to the environment.
+    /// What is added to the environment. An empty value hides a secret that would be inherited.
     pub env: Vec<(OsString, OsString)>,
     /// How processes are contained.
     pub containment: ContainmentChoice,

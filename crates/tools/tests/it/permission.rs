@@ -50,6 +50,11 @@ fn shell(policy: &PermissionPolicy, command: &str) -> Decision {
 #[tokio::test]
 async fn without_rules_only_what_reads_runs() {
     let policy = PermissionPolicy::default();
+    let own = invocation("background", json!({}));
+    assert_eq!(
+        policy.decide(&spec("background", Effect::Idempotent), &own),
+        Decision::Allow
+    );
     for (effect, expected) in [
         (Effect::ReadOnly, "allow"),
         (Effect::Idempotent, "ask"),

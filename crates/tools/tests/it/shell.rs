@@ -52,6 +52,11 @@ async fn a_command_that_cannot_start_is_an_error() {
         refused(answer, "cannot start \"/no/such/shell\": No such file");
     }
     let session = Session::new();
+    let long = "x".repeat(1_000_000);
+    refused(
+        session.call("shell", json!({"command": long})).await,
+        "rgument list too long",
+    );
     assert!(
         session
             .call("shell", json!({"command": "a\0b"}))
