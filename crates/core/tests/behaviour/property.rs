@@ -215,7 +215,7 @@ fn run_turn(session: &mut Session, steps: &[Try], end: End) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_turn_cut_anywhere_is_whole_or_never_was(
