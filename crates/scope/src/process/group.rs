@@ -1,9 +1,11 @@
 //! The level `group_and_marker`: an own process group, a marker, and a sweep of `/proc`.
 //!
 //! Invariants:
-//! 1. The main process is reaped only after a sweep has found nothing: until then it pins the number of its group, so
-//!    that the whole group can be killed in one step.
-//! 2. Emptiness of the group is then proved by the kernel (`kill(-group, 0)` says that there is no such group).
+//! 1. The whole group is killed in one step only while the main process, ended or not, is unreaped and so pins its
+//!    number. A force before its end keeps it unreaped until nobody is left.
+//! 2. Without a force it is reaped as soon as it ends, so that whoever waits for its end sees it.
+//! 3. Empty is: the sweep finds nobody, and the kernel knows no such group, or the sweep has found nobody repeatedly (a
+//!    group of zombies that nobody reaps stays known).
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -11,7 +13,9 @@ use std::time::Duration;
 
 use allstop_core::receipt::{Containment, Verified};
 use futures::future::join_all;
-use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, test_kill_process_group, waitid};
+use rustix::process::{
+    PidfdFlags, WaitId, WaitIdOptions, pidfd_open, test_kill_process_group, waitid,
+};
 use tokio::process::{Child, Command};
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep_until};
@@ -24,13 +28,13 @@ use super::readiness::{Watched, watch};
 use super::spec::{LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
 use super::status::{ExitInfo, Member, ProcessStatus};
-use super::sweep::Sweep;
-use super::tree::{as_members, kill_pinned_group, signal_each};
+use super::sweep::{EMPTY_SWEEPS, Sweep};
+use super::tree::{as_members, signal_each};
 
 /// How soon a force is repeated at first: a killed process is gone within a millisecond, a sweep takes about one.
-const FORCE_REPEAT_MIN: Duration = Duration::from_millis(2);
+const REPEAT_MIN: Duration = Duration::from_millis(2);
 /// How slowly it is repeated at last, for a process in an uninterruptible wait or of another user.
-const FORCE_REPEAT_MAX: Duration = Duration::from_millis(100);
+const REPEAT_MAX: Duration = Duration::from_millis(100);
 
 struct GroupLever(Arc<Sweep>);
 
@@ -40,7 +44,7 @@ impl Lever for GroupLever {
     }
 
     fn force(&self) {
-        signal_each(&self.0.members(), rustix::process::Signal::KILL);
+        self.0.kill(&self.0.members());
     }
 
     fn members(&self) -> Vec<Member> {
@@ -57,14 +61,16 @@ pub(super) fn launch(
     program.args(&spec.args);
     let mut command = prepare(program, spec, output)?;
     let child = command.spawn().map_err(|source| {
-        directory_error(spec)
-            .unwrap_or_else(|| LaunchError::Program { program: spec.program.clone(), source })
+        directory_error(spec).unwrap_or_else(|| LaunchError::Program {
+            program: spec.program.clone(),
+            source,
+        })
     })?;
     // Closes this process's ends of the output pipe.
     drop(command);
     let see = |child: &Child| -> std::io::Result<_> {
         let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let pid = child.id().and_then(|pid| stat(pid));
+        let pid = child.id().and_then(stat);
         let main = pid.ok_or(gone)?;
         let raw = raw_pid(main.pid).ok_or(std::io::ErrorKind::NotFound)?;
         let descriptor = watch(Arc::new(pidfd_open(raw, PidfdFlags::empty())?))?;
@@ -72,19 +78,30 @@ pub(super) fn launch(
     };
     let (main, descriptor) = see(&child).map_err(LaunchError::setup("descriptor"))?;
     status.send_modify(|now| now.main = Some(main.clone()));
-    let sweep = Arc::new(Sweep::new(Arc::clone(&spec.marker), main, None));
+    let sweep = Arc::new(Sweep::of_child(Arc::clone(&spec.marker), main));
     // Nobody reads requests to detach: the handle refuses them without a keeper.
     let (detach_tx, _) = detach_channel();
     let lever = Box::new(GroupLever(Arc::clone(&sweep)));
-    let shared = Shared::new(Arc::clone(&spec.marker), Containment::GroupAndMarker, None, lever, detach_tx);
+    let shared = Shared::new(
+        Arc::clone(&spec.marker),
+        Containment::GroupAndMarker,
+        None,
+        lever,
+        detach_tx,
+    );
     let group = Group {
         child,
         descriptor,
         sweep,
         shared: Arc::clone(&shared),
         status,
+        exited: false,
         reaped: false,
         over: false,
+        left: Vec::new(),
+        empty_sweeps: 0,
+        force_pause: None,
+        look_at: None,
     };
     Ok((shared, ProcessDriver::new(group.drive())))
 }
@@ -95,8 +112,15 @@ struct Group {
     sweep: Arc<Sweep>,
     shared: Arc<Shared>,
     status: Sender<ProcessStatus>,
+    exited: bool,
     reaped: bool,
     over: bool,
+    /// The living members as the last sweep found them, once the main process has exited.
+    left: Vec<Watched>,
+    empty_sweeps: u32,
+    /// Set while forcing.
+    force_pause: Option<Duration>,
+    look_at: Option<Instant>,
 }
 
 enum Event {
@@ -107,39 +131,67 @@ enum Event {
 
 impl Group {
     async fn drive(mut self) {
-        let mut force_pause = None;
-        let mut exited = false;
-        // The living members, once the main process has exited.
-        let mut left: Vec<Watched> = Vec::new();
-        loop {
-            let repeat_at = force_pause.map(|pause| Instant::now() + pause);
+        while !self.over {
             let event = tokio::select! {
-                _ = self.descriptor.readable(), if !exited => Event::MainExited,
+                _ = self.descriptor.readable(), if !self.exited => Event::MainExited,
                 () = self.shared.forced.notified() => Event::Forced,
-                () = all_ended(&left), if exited => Event::Look,
-                () = sleep_until(repeat_at.unwrap_or_else(Instant::now)), if repeat_at.is_some() => Event::Look,
+                () = all_ended(&self.left), if !self.left.is_empty() => Event::Look,
+                () = sleep_until(self.look_at.unwrap_or_else(Instant::now)), if self.look_at.is_some() => Event::Look,
             };
-            match event {
-                Event::MainExited => {
-                    exited = true;
-                    self.publish_exit();
-                }
-                Event::Forced => force_pause = Some(FORCE_REPEAT_MIN),
-                Event::Look => force_pause = force_pause.map(|pause| FORCE_REPEAT_MAX.min(pause * 2)),
+            self.handle(&event);
+        }
+        self.status
+            .send_modify(|now| now.empty = Some(Verified::ProcessGroupEmpty));
+    }
+
+    fn handle(&mut self, event: &Event) {
+        match event {
+            // Everyone has just been killed by the handle; what that missed is found soon.
+            Event::Forced => {
+                self.force_pause = Some(REPEAT_MIN);
+                self.look_at = Some(Instant::now() + REPEAT_MIN);
+                return;
             }
-            if force_pause.is_some() {
-                self.kill();
+            Event::Look => {
+                self.force_pause = self.force_pause.map(|pause| REPEAT_MAX.min(pause * 2));
             }
-            if exited {
-                let members = self.sweep.members();
-                if members.is_empty() && self.reap_and_prove().await {
-                    self.over = true;
-                    self.status.send_modify(|now| now.empty = Some(Verified::ProcessGroupEmpty));
-                    return;
-                }
-                left = members.iter().filter_map(watch_end).collect();
+            Event::MainExited => {
+                self.exited = true;
+                self.publish_exit();
             }
         }
+        let members = self.sweep.members();
+        if self.force_pause.is_some() {
+            self.sweep.kill(&members);
+        }
+        if self.exited {
+            self.look(&members);
+        } else {
+            self.look_at = self.force_pause.map(|pause| Instant::now() + pause);
+        }
+    }
+
+    fn look(&mut self, members: &[Stat]) {
+        if members.is_empty() || self.force_pause.is_none() {
+            self.reap();
+        }
+        if members.is_empty() {
+            self.empty_sweeps += 1;
+            self.over = self.group_is_unknown() || self.empty_sweeps >= EMPTY_SWEEPS;
+        } else {
+            self.empty_sweeps = 0;
+        }
+        self.left = members.iter().filter_map(watch_end).collect();
+        // Also without a force if some cannot be watched, and to confirm an empty sweep.
+        let pause = self
+            .force_pause
+            .or((self.left.len() < members.len()).then_some(REPEAT_MAX));
+        let pause = if members.is_empty() {
+            Some(REPEAT_MIN)
+        } else {
+            pause
+        };
+        self.look_at = pause.map(|pause| Instant::now() + pause);
     }
 
     fn publish_exit(&self) {
@@ -156,20 +208,16 @@ impl Group {
         self.status.send_modify(|now| now.exited = Some(exit));
     }
 
-    fn kill(&self) {
+    fn reap(&mut self) {
         if !self.reaped {
-            kill_pinned_group(self.sweep.main().pid);
+            self.reaped = true;
+            self.sweep.unpin();
+            // It has exited, so this finds it. An error means that something else has reaped it.
+            let _status = self.child.try_wait();
         }
-        signal_each(&self.sweep.members(), rustix::process::Signal::KILL);
     }
 
-    /// Whether the group, which the sweep has found empty, has no member.
-    async fn reap_and_prove(&mut self) -> bool {
-        if !self.reaped {
-            // It has exited, so this does not wait. An error means that something else reaped it.
-            let _status = self.child.wait().await;
-            self.reaped = true;
-        }
+    fn group_is_unknown(&self) -> bool {
         raw_pid(self.sweep.main().pid).is_none_or(|group| test_kill_process_group(group).is_err())
     }
 }
@@ -177,7 +225,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.over {
-            self.kill();
+            self.sweep.kill(&self.sweep.members());
         }
     }
 }
@@ -189,5 +237,5 @@ fn watch_end(member: &Stat) -> Option<Watched> {
 }
 
 async fn all_ended(members: &[Watched]) {
-    join_all(members.iter().map(|member| member.readable())).await;
+    join_all(members.iter().map(Watched::readable)).await;
 }

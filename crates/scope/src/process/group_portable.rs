@@ -51,7 +51,10 @@ impl Lever for GroupLever {
         if self.is_empty() {
             return Vec::new();
         }
-        vec![Member { identity: identity(self.0, 0), command_line: format!("process group {}", self.0) }]
+        vec![Member {
+            identity: identity(self.0, 0),
+            command_line: format!("process group {}", self.0),
+        }]
     }
 }
 
@@ -64,18 +67,28 @@ pub(super) fn launch(
     program.args(&spec.args);
     let mut command = prepare(program, spec, output)?;
     let child = command.spawn().map_err(|source| {
-        directory_error(spec)
-            .unwrap_or_else(|| LaunchError::Program { program: spec.program.clone(), source })
+        directory_error(spec).unwrap_or_else(|| LaunchError::Program {
+            program: spec.program.clone(),
+            source,
+        })
     })?;
     drop(command);
     let pid = child.id().unwrap_or_default();
     status.send_modify(|now| now.main = Some(identity(pid, 0)));
     let lever = GroupLever(pid);
     let (detach_tx, _) = detach_channel();
-    let shared =
-        Shared::new(Arc::clone(&spec.marker), Containment::Group, None, Box::new(lever), detach_tx);
+    let shared = Shared::new(
+        Arc::clone(&spec.marker),
+        Containment::Group,
+        None,
+        Box::new(lever),
+        detach_tx,
+    );
     let guard = KillOnDrop(lever);
-    Ok((Arc::clone(&shared), ProcessDriver::new(drive(child, guard, shared, status))))
+    Ok((
+        Arc::clone(&shared),
+        ProcessDriver::new(drive(child, guard, shared, status)),
+    ))
 }
 
 struct KillOnDrop(GroupLever);

@@ -85,7 +85,15 @@ impl Shared {
         detach_tx: mpsc::Sender<DetachRequest>,
     ) -> Arc<Self> {
         let (forced, strongest) = (Notify::new(), AtomicU8::new(0));
-        Arc::new(Self { marker, containment, keeper, lever, forced, strongest, detach_tx })
+        Arc::new(Self {
+            marker,
+            containment,
+            keeper,
+            lever,
+            forced,
+            strongest,
+            detach_tx,
+        })
     }
 }
 
@@ -154,7 +162,11 @@ impl ProcessHandle {
 
     /// Who is there now: reads `/proc`, about a millisecond on a machine with a few hundred processes.
     pub fn members(&self) -> Vec<Member> {
-        if self.status.borrow().empty.is_some() { Vec::new() } else { self.shared.lever.members() }
+        if self.status.borrow().empty.is_some() {
+            Vec::new()
+        } else {
+            self.shared.lever.members()
+        }
     }
 
     /// Waits until the command has started, and says which process it is.
@@ -164,7 +176,10 @@ impl ProcessHandle {
     pub async fn wait_started(&self) -> Result<ProcessIdentity, Arc<LaunchError>> {
         let lost = || Arc::new(LaunchError::KeeperLost);
         let mut status = self.status.clone();
-        let seen = status.wait_for(|now| now.main.is_some() || now.failed.is_some()).await.map_err(|_| lost())?;
+        let seen = status
+            .wait_for(|now| now.main.is_some() || now.failed.is_some())
+            .await
+            .map_err(|_| lost())?;
         match (&seen.main, &seen.failed) {
             (Some(main), _) => Ok(main.clone()),
             (None, Some(error)) => Err(Arc::clone(error)),
@@ -202,8 +217,15 @@ impl ProcessHandle {
             return Err(DetachError::NeedsKeeper);
         }
         let (reply, answer) = oneshot::channel();
-        let request = DetachRequest { output_file: output_file.to_owned(), reply };
-        self.shared.detach_tx.send(request).await.map_err(|_| DetachError::NotRunning)?;
+        let request = DetachRequest {
+            output_file: output_file.to_owned(),
+            reply,
+        };
+        self.shared
+            .detach_tx
+            .send(request)
+            .await
+            .map_err(|_| DetachError::NotRunning)?;
         answer.await.unwrap_or(Err(DetachError::NotRunning))
     }
 
@@ -212,10 +234,17 @@ impl ProcessHandle {
         status.empty.is_some() || status.detached
     }
 
-    async fn wait_for<T: Copy>(&self, read: impl Fn(&ProcessStatus) -> Option<T>) -> Result<T, Unobserved> {
+    async fn wait_for<T: Copy>(
+        &self,
+        read: impl Fn(&ProcessStatus) -> Option<T>,
+    ) -> Result<T, Unobserved> {
         let mut status = self.status.clone();
-        let is_final = |now: &ProcessStatus| read(now).is_some() || now.failed.is_some() || now.detached;
-        let seen = status.wait_for(is_final).await.map_err(|_| Unobserved::WatcherGone)?;
+        let is_final =
+            |now: &ProcessStatus| read(now).is_some() || now.failed.is_some() || now.detached;
+        let seen = status
+            .wait_for(is_final)
+            .await
+            .map_err(|_| Unobserved::WatcherGone)?;
         match (read(&seen), &seen.failed) {
             (Some(value), _) => Ok(value),
             (None, Some(error)) => Err(Unobserved::NeverStarted(Arc::clone(error))),

@@ -33,7 +33,8 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
     #[cfg(not(target_os = "linux"))]
     {
         identity.boot_id == boot_id()
-            && raw_pid(identity.pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+            && raw_pid(identity.pid)
+                .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
     }
 }
 
@@ -48,10 +49,8 @@ pub fn signal(identity: &ProcessIdentity, signal: Signal) -> io::Result<()> {
         if identity.boot_id != boot_id() {
             return Err(gone());
         }
-        match super::procfs::signal_exactly(identity.pid, identity.start_ticks, signal.into())? {
-            true => Ok(()),
-            false => Err(gone()),
-        }
+        let hit = super::procfs::signal_exactly(identity.pid, identity.start_ticks, signal.into())?;
+        if hit { Ok(()) } else { Err(gone()) }
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -73,7 +72,11 @@ impl From<Signal> for rustix::process::Signal {
 }
 
 pub(super) fn identity(pid: u32, start_ticks: u64) -> ProcessIdentity {
-    ProcessIdentity { pid, start_ticks, boot_id: boot_id() }
+    ProcessIdentity {
+        pid,
+        start_ticks,
+        boot_id: boot_id(),
+    }
 }
 
 pub(super) fn raw_pid(pid: u32) -> Option<Pid> {

@@ -13,53 +13,57 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, Verified};
 use parking_lot::Mutex;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown, socketpair,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
+    socketpair,
 };
 use rustix::process::Signal;
 use tokio::io::Interest;
 use tokio::process::{Child, Command as Program};
 use tokio::sync::mpsc;
 use tokio::sync::watch::Sender;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 use super::driver::ProcessDriver;
 use super::handle::{DetachError, DetachRequest, Lever, Shared, detach_channel};
 use super::identity::{identity, identity_of};
 use super::keeper::protocol::{Command, PACKET_BYTES_MAX, PATH_BYTES_MAX, Report};
+use super::procfs::signal_exactly;
 use super::readiness::{Watched, watch};
 use super::spec::{KeeperProgram, LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
 use super::status::{ExitInfo, Member, ProcessStatus};
-use super::sweep::Sweep;
+use super::sweep::{EMPTY_SWEEPS, Sweep};
 use super::tree::{as_members, descendants, signal_each};
 
-/// How long a keeper has to empty its tree before its owner helps: a hundred times what it needs, and a quarter of what
-/// the ladder gives to force. It helps against a keeper that somebody stopped.
-const FORCE_ANSWER_MAX: Duration = Duration::from_millis(250);
-/// How often the owner repeats that help.
-const HELP_REPEAT: Duration = Duration::from_millis(20);
 /// How often the tree of a dead keeper is looked for again.
 const SWEEP_REPEAT: Duration = Duration::from_millis(5);
 
 struct KeptLever {
     socket: Arc<OwnedFd>,
-    keeper: u32,
+    keeper: ProcessIdentity,
     /// In place of the keeper once that was killed.
     orphans: Arc<Mutex<Option<Arc<Sweep>>>>,
 }
 
 impl KeptLever {
     fn say(&self, command: &Command) {
+        // Should somebody have stopped it. Where it has ended, the driver knows better.
+        let _running = signal_exactly(self.keeper.pid, self.keeper.start_ticks, Signal::CONT);
         say(&self.socket, command);
     }
 }
 
 fn say(socket: &OwnedFd, command: &Command) {
     // A full socket holds hundreds of the same commands already; a closed one is seen by the driver.
-    let _unheard = send(socket, &command.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _unheard = send(
+        socket,
+        &command.encode(),
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
 }
 
 impl Lever for KeptLever {
@@ -75,7 +79,7 @@ impl Lever for KeptLever {
         let orphans = self.orphans.lock().clone();
         match orphans {
             Some(sweep) => as_members(&sweep.members()),
-            None => as_members(&descendants(self.keeper)),
+            None => as_members(&descendants(self.keeper.pid)),
         }
     }
 }
@@ -86,11 +90,19 @@ pub(super) fn launch(
     output: io::PipeWriter,
     status: Sender<ProcessStatus>,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|errno| LaunchError::setup("socket to the keeper")(errno.into()))?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| LaunchError::setup("socket to the keeper")(errno.into()))?;
     let ours = Arc::new(ours);
     let mut program = Program::new(&keeper.executable);
-    program.args(&keeper.args).arg(&spec.program).args(&spec.args);
+    program
+        .args(&keeper.args)
+        .arg(&spec.program)
+        .args(&spec.args);
     let mut command = prepare(program, spec, output)?;
     command.stdin(Stdio::from(theirs));
     let child = command.spawn().map_err(|source| {
@@ -104,21 +116,29 @@ pub(super) fn launch(
     let keeper = identity_of(pid).ok_or(LaunchError::KeeperLost)?;
     let socket = watch(Arc::clone(&ours)).map_err(LaunchError::setup("socket to the keeper"))?;
     let orphans = Arc::default();
-    let lever = KeptLever { socket: Arc::clone(&ours), keeper: pid, orphans: Arc::clone(&orphans) };
+    let lever = KeptLever {
+        socket: Arc::clone(&ours),
+        keeper: keeper.clone(),
+        orphans: Arc::clone(&orphans),
+    };
     let (detach_tx, detach_rx) = detach_channel();
     let marker = Arc::clone(&spec.marker);
-    let shared = Shared::new(marker, Containment::Keeper, Some(keeper), Box::new(lever), detach_tx);
+    let shared = Shared::new(
+        marker,
+        Containment::Keeper,
+        Some(keeper),
+        Box::new(lever),
+        detach_tx,
+    );
     let owner = Owner {
         spec: spec.clone(),
         child,
         keeper: pid,
         socket,
         orphans,
-        shared: Arc::clone(&shared),
         status,
         detach_rx,
         detaching: None,
-        help_at: None,
         failed: None,
     };
     Ok((shared, ProcessDriver::new(owner.drive())))
@@ -130,11 +150,9 @@ struct Owner {
     keeper: u32,
     socket: Watched,
     orphans: Arc<Mutex<Option<Arc<Sweep>>>>,
-    shared: Arc<Shared>,
     status: Sender<ProcessStatus>,
     detach_rx: mpsc::Receiver<DetachRequest>,
     detaching: Option<DetachRequest>,
-    help_at: Option<Instant>,
     /// Published together with emptiness, so that a wait for that is never cut short.
     failed: Option<LaunchError>,
 }
@@ -142,8 +160,6 @@ struct Owner {
 enum Event {
     Reported(Report),
     KeeperEnded,
-    Forced,
-    Help,
     Detach(DetachRequest),
 }
 
@@ -159,8 +175,6 @@ impl Owner {
         loop {
             let event = tokio::select! {
                 report = hear(&self.socket) => report.map_or(Event::KeeperEnded, Event::Reported),
-                () = self.shared.forced.notified() => Event::Forced,
-                () = sleep_until(self.help_at.unwrap_or_else(Instant::now)), if self.help_at.is_some() => Event::Help,
                 Some(request) = self.detach_rx.recv(), if self.detaching.is_none() => Event::Detach(request),
             };
             match self.handle(event) {
@@ -179,18 +193,18 @@ impl Owner {
 
     fn handle(&mut self, event: Event) -> Next {
         match event {
-            Event::Reported(report) => return self.handle_report(report),
+            Event::Reported(report) => return self.handle_report(&report),
             Event::KeeperEnded => return Next::Orphaned,
-            Event::Forced => self.help_at = Some(Instant::now() + FORCE_ANSWER_MAX),
-            Event::Help => {
-                self.help_at = Some(Instant::now() + HELP_REPEAT);
-                self.help();
-            }
             Event::Detach(request) => {
                 match absolute(&request.output_file) {
                     Ok(path) => say(self.socket.get_ref(), &Command::Detach(path)),
                     Err(source) => {
-                        answer_detach(request, |output_file| Err(DetachError::OutputFile { output_file, source }));
+                        answer_detach(request, |output_file| {
+                            Err(DetachError::OutputFile {
+                                output_file,
+                                source,
+                            })
+                        });
                         return Next::Watch;
                     }
                 }
@@ -200,14 +214,18 @@ impl Owner {
         Next::Watch
     }
 
-    fn handle_report(&mut self, report: Report) -> Next {
-        match report {
+    fn handle_report(&mut self, report: &Report) -> Next {
+        match *report {
             Report::Started { pid, start_ticks } => {
-                self.status.send_modify(|now| now.main = Some(identity(pid, start_ticks)));
+                self.status
+                    .send_modify(|now| now.main = Some(identity(pid, start_ticks)));
             }
             Report::Failed { errno } => {
                 let source = io::Error::from_raw_os_error(errno);
-                self.failed = Some(LaunchError::Program { program: self.spec.program.clone(), source });
+                self.failed = Some(LaunchError::Program {
+                    program: self.spec.program.clone(),
+                    source,
+                });
                 return Next::Empty;
             }
             Report::Exited(exit) => self.status.send_modify(|now| now.exited = Some(exit)),
@@ -222,21 +240,16 @@ impl Owner {
             Report::NotDetached { errno } => {
                 if let Some(request) = self.detaching.take() {
                     let source = io::Error::from_raw_os_error(errno);
-                    answer_detach(request, |output_file| Err(DetachError::OutputFile { output_file, source }));
+                    answer_detach(request, |output_file| {
+                        Err(DetachError::OutputFile {
+                            output_file,
+                            source,
+                        })
+                    });
                 }
             }
         }
         Next::Watch
-    }
-
-    /// Does the killing of a keeper that does not answer. Its children stay zombies, so it is ended last, and with it
-    /// goes the proof.
-    fn help(&mut self) {
-        let members = descendants(self.keeper);
-        signal_each(&members, Signal::KILL);
-        if members.iter().all(super::procfs::Stat::is_dead) {
-            let _ended = self.child.start_kill();
-        }
     }
 
     async fn end_keeper(&mut self) {
@@ -257,16 +270,26 @@ impl Owner {
         self.sweep_away(main).await;
     }
 
-    async fn sweep_away(&mut self, main: allstop_core::process::ProcessIdentity) {
-        let sweep = Arc::new(Sweep::new(Arc::clone(&self.spec.marker), main, Some(self.keeper)));
+    async fn sweep_away(&mut self, main: ProcessIdentity) {
+        let sweep = Arc::new(Sweep::of_orphans(
+            Arc::clone(&self.spec.marker),
+            main,
+            self.keeper,
+        ));
         *self.orphans.lock() = Some(Arc::clone(&sweep));
+        let mut empty_sweeps = 0;
         loop {
             let members = sweep.members();
-            if members.is_empty() {
+            empty_sweeps = if members.is_empty() {
+                empty_sweeps + 1
+            } else {
+                0
+            };
+            if empty_sweeps >= EMPTY_SWEEPS {
                 break;
             }
             signal_each(&members, Signal::KILL);
-            tokio::time::sleep(SWEEP_REPEAT).await;
+            sleep(SWEEP_REPEAT).await;
         }
         self.publish_empty(Verified::ProcessGroupEmpty);
     }
@@ -298,7 +321,11 @@ fn answer_detach(request: DetachRequest, answer: impl FnOnce(PathBuf) -> Result<
 /// The keeper has a directory of its own, and a packet holds a path of the system's longest.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
-    if path.as_os_str().len() > PATH_BYTES_MAX { Err(io::ErrorKind::InvalidFilename.into()) } else { Ok(path) }
+    if path.as_os_str().len() > PATH_BYTES_MAX {
+        Err(io::ErrorKind::InvalidFilename.into())
+    } else {
+        Ok(path)
+    }
 }
 
 /// The next report; `None` when the keeper's end of the socket is closed.
@@ -308,7 +335,9 @@ async fn hear(socket: &Watched) -> Option<Report> {
     let mut packet = [0; PACKET_BYTES_MAX];
     loop {
         let received = socket
-            .async_io(Interest::READABLE, |socket| Ok(recv(socket, &mut packet[..], RecvFlags::DONTWAIT)?))
+            .async_io(Interest::READABLE, |socket| {
+                Ok(recv(socket, &mut packet[..], RecvFlags::DONTWAIT)?)
+            })
             .await;
         match received {
             Ok((_, len @ 1..)) => {

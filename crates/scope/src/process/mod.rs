@@ -39,16 +39,16 @@ mod status;
 
 #[cfg(target_os = "linux")]
 mod group;
-#[cfg(target_os = "linux")]
-mod kept;
 #[cfg(not(target_os = "linux"))]
 #[path = "group_portable.rs"]
 mod group;
 #[cfg(target_os = "linux")]
+mod kept;
+#[cfg(target_os = "linux")]
 mod procfs;
-mod start;
 #[cfg(target_os = "linux")]
 mod readiness;
+mod start;
 #[cfg(target_os = "linux")]
 mod sweep;
 #[cfg(target_os = "linux")]

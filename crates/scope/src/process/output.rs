@@ -29,7 +29,11 @@ enum Stage {
 
 impl OutputReader {
     pub(super) fn new(pipe: pipe::Receiver, status: watch::Receiver<ProcessStatus>) -> Self {
-        Self { pipe, status, left_of: [None; 2] }
+        Self {
+            pipe,
+            status,
+            left_of: [None; 2],
+        }
     }
 
     /// Reads what was printed until the main process exited. `0`: there is no more, although descendants that hold the
@@ -90,11 +94,15 @@ impl OutputReader {
             Some(rest) => rest,
             None => *left.insert(in_pipe()?),
         };
-        let len = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        let len = buffer
+            .len()
+            .min(usize::try_from(rest).unwrap_or(usize::MAX));
         if len == 0 {
             return Ok(0);
         }
-        let Some(part) = buffer.get_mut(..len) else { return Ok(0) };
+        let Some(part) = buffer.get_mut(..len) else {
+            return Ok(0);
+        };
         // Straight from the descriptor: the runtime's readiness may not have heard of the last bytes yet.
         let read = match rustix::io::read(&self.pipe, part) {
             Ok(read) => read,

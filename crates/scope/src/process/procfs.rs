@@ -67,16 +67,25 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
 
 /// Every process of the machine that is visible from here, in no particular order.
 pub(super) fn snapshot() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .collect()
 }
 
 /// Whether the environment that a process was started with has this variable with this value. Another user's
 /// environment cannot be read and counts as no.
 pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+        return false;
+    };
     environment.split(|byte| *byte == 0).any(|entry| {
-        entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")) == Some(value.as_bytes())
+        entry
+            .strip_prefix(name.as_bytes())
+            .and_then(|rest| rest.strip_prefix(b"="))
+            == Some(value.as_bytes())
     })
 }
 
@@ -91,12 +100,14 @@ pub(super) fn command_line(pid: u32) -> String {
     line.trim_end().to_owned()
 }
 
-/// Sends a signal to the process that has this pid *and* started then. `Ok(false)`: it is gone.
+/// Sends a signal to the process that has this pid *and* started then. `Ok(false)`: it has ended.
 ///
 /// The descriptor is opened first and the start compared after: a descriptor stays with the process it was opened for,
 /// so what was compared is what is hit.
 pub(super) fn signal_exactly(pid: u32, start_ticks: u64, signal: Signal) -> io::Result<bool> {
-    let Some(raw) = raw_pid(pid) else { return Ok(false) };
+    let Some(raw) = raw_pid(pid) else {
+        return Ok(false);
+    };
     let gone = |error: rustix::io::Errno| match error {
         rustix::io::Errno::SRCH => Ok(false),
         other => Err(other.into()),
@@ -105,7 +116,7 @@ pub(super) fn signal_exactly(pid: u32, start_ticks: u64, signal: Signal) -> io::
         Ok(descriptor) => descriptor,
         Err(error) => return gone(error),
     };
-    if stat(pid).is_none_or(|now| now.start_ticks != start_ticks) {
+    if stat(pid).is_none_or(|now| now.start_ticks != start_ticks || now.is_dead()) {
         return Ok(false);
     }
     pidfd_send_signal(&descriptor, signal).map_or_else(gone, |()| Ok(true))
@@ -118,7 +129,15 @@ mod tests {
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
         let line = b"7 (a ) b (c) S 2 3 4 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 5 0 4242 9 9";
-        let expected = Stat { pid: 7, state: b'S', parent: 2, group: 3, session: 4, threads: 5, start_ticks: 4242 };
+        let expected = Stat {
+            pid: 7,
+            state: b'S',
+            parent: 2,
+            group: 3,
+            session: 4,
+            threads: 5,
+            start_ticks: 4242,
+        };
         assert_eq!(parse_stat(line), Some(expected));
     }
 

@@ -11,8 +11,11 @@ pub(super) type Watched = AsyncFd<Arc<OwnedFd>>;
 
 /// Wakes whoever awaits `readable`: a socket when there is a packet, a descriptor of a process when that has ended.
 pub(super) fn watch(descriptor: Arc<OwnedFd>) -> io::Result<Watched> {
+    #[expect(
+        unsafe_code,
+        reason = "the registration asks for a descriptor that stays open, which an owned one is"
+    )]
     // SAFETY: the `Arc` keeps its one `OwnedFd`, and so the same open descriptor, for as long as the `AsyncFd` lives.
-    #[expect(unsafe_code, reason = "the registration asks for a descriptor that stays open, which an owned one is")]
     let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     watched.map_err(|error| error.into_parts().1)
 }

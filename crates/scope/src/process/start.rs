@@ -20,16 +20,27 @@ use super::status::ProcessStatus;
 ///
 /// # Panics
 /// Outside a tokio runtime with I/O and time enabled.
-pub fn launch(spec: ProcessSpec) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a specification is for one launch: its marker is unique"
+)]
+pub fn launch(
+    spec: ProcessSpec,
+) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {
     let (reader, writer) = io::pipe().map_err(LaunchError::setup("output pipe"))?;
-    let reader = pipe::Receiver::from_owned_fd(reader.into()).map_err(LaunchError::setup("output pipe"))?;
+    let reader =
+        pipe::Receiver::from_owned_fd(reader.into()).map_err(LaunchError::setup("output pipe"))?;
     let (status_tx, status) = watch::channel(ProcessStatus::default());
     let (shared, driver) = match &spec.containment {
         #[cfg(target_os = "linux")]
         ContainmentChoice::Keeper(keeper) => super::kept::launch(&spec, keeper, writer, status_tx)?,
         _ => super::group::launch(&spec, writer, status_tx)?,
     };
-    Ok((ProcessHandle::new(shared, status.clone()), driver, OutputReader::new(reader, status)))
+    Ok((
+        ProcessHandle::new(shared, status.clone()),
+        driver,
+        OutputReader::new(reader, status),
+    ))
 }
 
 /// What all levels have in common: directory, environment, output, an own process group.
@@ -38,7 +49,9 @@ pub(super) fn prepare(
     spec: &ProcessSpec,
     output: io::PipeWriter,
 ) -> Result<Command, LaunchError> {
-    let second = output.try_clone().map_err(LaunchError::setup("output pipe"))?;
+    let second = output
+        .try_clone()
+        .map_err(LaunchError::setup("output pipe"))?;
     command
         .current_dir(&spec.cwd)
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
@@ -52,7 +65,10 @@ pub(super) fn prepare(
 
 /// The directory or the program? The system gives the same error for both.
 pub(super) fn directory_error(spec: &ProcessSpec) -> Option<LaunchError> {
-    let failed = |source| LaunchError::Directory { cwd: spec.cwd.clone(), source };
+    let failed = |source| LaunchError::Directory {
+        cwd: spec.cwd.clone(),
+        source,
+    };
     match std::fs::metadata(&spec.cwd) {
         Err(source) => Some(failed(source)),
         Ok(found) if !found.is_dir() => Some(failed(io::ErrorKind::NotADirectory.into())),

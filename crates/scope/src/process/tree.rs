@@ -1,6 +1,6 @@
 //! Who descends from whom, and signals to all of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use rustix::process::{Signal, kill_process_group};
 
@@ -8,7 +8,8 @@ use super::identity::{identity, raw_pid};
 use super::procfs::{Stat, command_line, signal_exactly, snapshot};
 use super::status::Member;
 
-/// Everyone whose chain of parents leads to a process that `is_root` names, and those roots themselves.
+/// Everyone whose chain of parents leads to a process that `is_root` names, and those roots themselves. Roots first, so
+/// that a shell is asked before its children, and does not take their end for a reason to go on.
 pub(super) fn rooted(all: &[Stat], is_root: impl Fn(&Stat) -> bool) -> Vec<Stat> {
     let mut children: HashMap<u32, Vec<&Stat>> = HashMap::new();
     for stat in all {
@@ -16,8 +17,8 @@ pub(super) fn rooted(all: &[Stat], is_root: impl Fn(&Stat) -> bool) -> Vec<Stat>
     }
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    let mut queue: Vec<&Stat> = all.iter().filter(|stat| is_root(stat)).collect();
-    while let Some(stat) = queue.pop() {
+    let mut queue: VecDeque<&Stat> = all.iter().filter(|stat| is_root(stat)).collect();
+    while let Some(stat) = queue.pop_front() {
         if seen.insert(stat.pid) {
             found.push(*stat);
             queue.extend(children.get(&stat.pid).into_iter().flatten());
@@ -70,13 +71,24 @@ mod tests {
     use super::*;
 
     fn stat(pid: u32, parent: u32) -> Stat {
-        Stat { pid, state: b'S', parent, group: pid, session: pid, threads: 1, start_ticks: 1 }
+        Stat {
+            pid,
+            state: b'S',
+            parent,
+            group: pid,
+            session: pid,
+            threads: 1,
+            start_ticks: 1,
+        }
     }
 
     #[test]
     fn descendants_are_found_whatever_their_order_and_strangers_are_not() {
         let all = [stat(9, 7), stat(7, 5), stat(5, 1), stat(6, 1), stat(8, 6)];
-        let mut found: Vec<_> = rooted(&all, |stat| stat.pid == 5).iter().map(|stat| stat.pid).collect();
+        let mut found: Vec<_> = rooted(&all, |stat| stat.pid == 5)
+            .iter()
+            .map(|stat| stat.pid)
+            .collect();
         found.sort_unstable();
         assert_eq!(found, [5, 7, 9]);
     }

@@ -29,8 +29,11 @@ pub(super) fn start(command: Vec<OsString>) -> io::Result<Stat> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(())
     };
+    #[expect(
+        unsafe_code,
+        reason = "the standard library has no stable way to start a child in a new session"
+    )]
     // SAFETY: between fork and exec only two system calls are made; nothing is allocated and no lock is taken.
-    #[expect(unsafe_code, reason = "the standard library has no stable way to start a child in a new session")]
     unsafe {
         command.pre_exec(in_new_process);
     }

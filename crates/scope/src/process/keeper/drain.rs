@@ -12,10 +12,10 @@ use super::DETACHED_OUTPUT_BYTES_MAX;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Moves bytes from the pipe to the file, up to the cap.
-#[derive(Debug)]
 pub(super) struct Drain {
     pipe: File,
     file: File,
+    chunk: Box<[u8]>,
     /// What may still be written; nothing more after a failed write.
     left: u64,
 }
@@ -25,8 +25,16 @@ impl Drain {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let pipe = OpenOptions::new().read(true).custom_flags(non_blocking).open("/proc/self/fd/1")?;
-        Ok(Self { pipe, file, left: DETACHED_OUTPUT_BYTES_MAX })
+        let pipe = OpenOptions::new()
+            .read(true)
+            .custom_flags(non_blocking)
+            .open("/proc/self/fd/1")?;
+        Ok(Self {
+            pipe,
+            file,
+            chunk: vec![0; CHUNK_BYTES].into_boxed_slice(),
+            left: DETACHED_OUTPUT_BYTES_MAX,
+        })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -35,11 +43,12 @@ impl Drain {
 
     /// Moves what is there now, at most one pipe's worth; says whether there was something.
     pub(super) fn step(&mut self) -> bool {
-        let mut chunk = [0; CHUNK_BYTES];
-        let Ok(len @ 1..) = self.pipe.read(&mut chunk) else { return false };
+        let Ok(len @ 1..) = self.pipe.read(&mut self.chunk) else {
+            return false;
+        };
         let keep = usize::try_from(self.left).unwrap_or(usize::MAX).min(len);
         self.left -= keep as u64;
-        let part = chunk.get(..keep).unwrap_or_default();
+        let part = self.chunk.get(..keep).unwrap_or_default();
         if self.file.write_all(part).is_err() {
             // A full disk must not block the command: what comes is dropped from here on.
             self.left = 0;

@@ -56,14 +56,21 @@ impl Report {
     pub(in crate::process) fn decode(packet: &[u8]) -> Option<Self> {
         let words: Vec<&str> = std::str::from_utf8(packet).ok()?.split(' ').collect();
         Some(match words.as_slice() {
-            ["started", pid, ticks] => Self::Started { pid: pid.parse().ok()?, start_ticks: ticks.parse().ok()? },
-            ["failed", errno] => Self::Failed { errno: errno.parse().ok()? },
+            ["started", pid, ticks] => Self::Started {
+                pid: pid.parse().ok()?,
+                start_ticks: ticks.parse().ok()?,
+            },
+            ["failed", errno] => Self::Failed {
+                errno: errno.parse().ok()?,
+            },
             ["exited", "code", code] => Self::Exited(ExitInfo::Code(code.parse().ok()?)),
             ["exited", "signal", signal] => Self::Exited(ExitInfo::Signal(signal.parse().ok()?)),
             ["exited", "unknown", _] => Self::Exited(ExitInfo::Unknown),
             ["empty"] => Self::Empty,
             ["detached"] => Self::Detached,
-            ["not-detached", errno] => Self::NotDetached { errno: errno.parse().ok()? },
+            ["not-detached", errno] => Self::NotDetached {
+                errno: errno.parse().ok()?,
+            },
             _ => return None,
         })
     }
@@ -82,7 +89,9 @@ impl Command {
         match packet {
             b"ask" => Some(Self::Ask),
             b"force" => Some(Self::Force),
-            _ => packet.strip_prefix(b"detach ").map(|path| Self::Detach(OsStr::from_bytes(path).into())),
+            _ => packet
+                .strip_prefix(b"detach ")
+                .map(|path| Self::Detach(OsStr::from_bytes(path).into())),
         }
     }
 }
@@ -94,7 +103,10 @@ mod tests {
     #[test]
     fn every_message_survives_its_packet() {
         let reports = [
-            Report::Started { pid: 7, start_ticks: 42 },
+            Report::Started {
+                pid: 7,
+                start_ticks: 42,
+            },
             Report::Failed { errno: 2 },
             Report::Exited(ExitInfo::Code(3)),
             Report::Exited(ExitInfo::Signal(9)),

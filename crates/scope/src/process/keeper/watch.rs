@@ -83,13 +83,24 @@ impl Keeper {
         let main = match start(command) {
             Ok(main) => main,
             Err(error) => {
-                say(owner.as_fd(), &Report::Failed { errno: error.raw_os_error().unwrap_or_default() });
+                say(
+                    owner.as_fd(),
+                    &Report::Failed {
+                        errno: error.raw_os_error().unwrap_or_default(),
+                    },
+                );
                 return Ok(None);
             }
         };
         // Not to hold the directory once the command has left it.
         let _stays = chdir("/");
-        say(owner.as_fd(), &Report::Started { pid: main.pid, start_ticks: main.start_ticks });
+        say(
+            owner.as_fd(),
+            &Report::Started {
+                pid: main.pid,
+                start_ticks: main.start_ticks,
+            },
+        );
         Ok(Some(Self {
             owner,
             owner_gone: false,
@@ -127,7 +138,9 @@ impl Keeper {
     }
 
     fn sleep_until_something(&mut self) {
-        let pause = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let pause = self
+            .kill_at
+            .map(|at| at.saturating_duration_since(Instant::now()));
         let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
         let mut sources = vec![PollFd::new(&self.wake, PollFlags::IN)];
         if !self.owner_gone {
@@ -184,7 +197,9 @@ impl Keeper {
                 self.drain = Some(drain);
                 Report::Detached
             }
-            Err(error) => Report::NotDetached { errno: error.raw_os_error().unwrap_or_default() },
+            Err(error) => Report::NotDetached {
+                errno: error.raw_os_error().unwrap_or_default(),
+            },
         };
         say(self.owner.as_fd(), &report);
     }
@@ -192,5 +207,9 @@ impl Keeper {
 
 /// Tells the owner. An owner that is gone, or hears nothing, must not hold the keeper up.
 fn say(owner: BorrowedFd<'_>, report: &Report) {
-    let _unheard = send(owner, report.encode().as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _unheard = send(
+        owner,
+        report.encode().as_bytes(),
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
 }

@@ -1,0 +1,94 @@
+//! Trees that try not to be ended.
+
+use std::time::Duration;
+
+use allstop_core::receipt::Containment;
+use libtest_mimic::Trial;
+
+use crate::support::{
+    assert_nothing_runs, on_both_levels, proof, run, shell, token, trial, wait_until,
+};
+
+const FORCE_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = vec![
+        trial("hostile::chain_of_new_sessions", chain_of_new_sessions),
+        trial("hostile::many_processes", many_processes),
+    ];
+    trials.extend(on_both_levels(
+        "hostile::short_lived_children",
+        short_lived_children,
+    ));
+    trials.extend(on_both_levels("hostile::growing_bomb", growing_bomb));
+    trials.extend(on_both_levels(
+        "hostile::chain_that_never_stays",
+        chain_that_never_stays,
+    ));
+    trials
+}
+
+/// Parents that stay and start children that end at once, several side by side.
+async fn short_lived_children(level: Containment) {
+    let token = token();
+    let script = r#"trap "" TERM; : TOKEN; f() { echo up; while :; do (:) & (sh -c : TOKEN) & wait; done; }; f & f & f & f"#;
+    let mut call = run(shell(script, &token, level));
+    call.read_until("up").await;
+    let (verified, took) = call.force_and_wait().await;
+    assert_eq!(verified, proof(level));
+    assert!(took < FORCE_MAX, "{took:?}");
+    assert_nothing_runs(&token);
+}
+
+/// Every process starts two more, down to a depth that bounds it: 2,000 at most, so that the machine survives a failure.
+async fn growing_bomb(level: Containment) {
+    let token = token();
+    let script = r#"trap "" TERM; : TOKEN; b() { [ $1 -gt 0 ] || { echo deep; sleep TOKEN; return; }; b $(($1-1)) & b $(($1-1)) & wait; }; b 9"#;
+    let mut call = run(shell(script, &token, level));
+    call.read_until("deep").await;
+    let (verified, took) = call.force_and_wait().await;
+    assert_eq!(verified, proof(level));
+    assert!(took < 2 * FORCE_MAX, "{took:?}");
+    assert_nothing_runs(&token);
+}
+
+/// A process that starts its successor and ends, for ever: its pid is stale by the time it is read.
+async fn chain_that_never_stays(level: Containment) {
+    let token = token();
+    // Several, so that one of them is always between two pids.
+    let script = r#"c() { (trap "" TERM; c) & }; : TOKEN; echo up; c; c; c; exit 0"#;
+    let script = format!("ulimit -s 1024; {script}");
+    let mut call = run(shell(&script, &token, level));
+    call.read_until("up").await;
+    let (verified, took) = call.force_and_wait().await;
+    assert_eq!(verified, proof(level));
+    assert!(took < 2 * FORCE_MAX, "{took:?}");
+    assert_nothing_runs(&token);
+}
+
+/// The same with a new session at every step: no group holds two of them.
+async fn chain_of_new_sessions() {
+    let token = token();
+    let script = r#"hop='setsid sh -c "$HOP" TOKEN & exit 0'; HOP=$hop; export HOP; trap "" TERM; echo up; eval "$HOP""#;
+    let mut call = run(shell(script, &token, Containment::Keeper));
+    call.read_until("up").await;
+    let (verified, took) = call.force_and_wait().await;
+    assert_eq!(verified, proof(Containment::Keeper));
+    assert!(took < 2 * FORCE_MAX, "{took:?}");
+    wait_until("nothing is left", FORCE_MAX, || {
+        crate::support::running(&token).is_empty()
+    })
+    .await;
+}
+
+async fn many_processes() {
+    let token = token();
+    let script =
+        "i=0; while [ $i -lt 300 ]; do setsid sleep TOKEN & i=$((i+1)); done; echo up; wait";
+    let mut call = run(shell(script, &token, Containment::Keeper));
+    call.read_until("up").await;
+    let (verified, took) = call.force_and_wait().await;
+    assert_eq!(verified, proof(Containment::Keeper));
+    assert!(took < FORCE_MAX, "{took:?}");
+    assert_nothing_runs(&token);
+}
