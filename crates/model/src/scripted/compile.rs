@@ -3,14 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use allstop_core::Usage;
 use allstop_core::message::Arguments;
-use serde_json::{Value, json};
+use serde_json::json;
 use serde_saphyr::{Location, Spanned};
 
 use super::choose::{Script, Turn};
 use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, StallAt};
-use super::reply::{Pause, Reply, Step};
+use super::reply::{Pause, Reply, Step, cut};
 use crate::{ModelError, ModelErrorKind};
 
 /// A script of so many nodes (a node is a word or a list) still loads: a recording of a day's work, not an attack.
@@ -133,11 +132,12 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
         pieces.push(chunk.after.map(|after| after.0).or(delay), step);
     }
     for written in calls {
+        let after = written.after.map(|after| after.0).or(delay);
         let (bytes, step) = call(written)?;
         if breaks {
-            pieces.push(delay, Step::Progress { bytes: bytes / 2 });
+            pieces.push(after, Step::Progress { bytes: bytes / 2 });
         }
-        pieces.push(delay, step);
+        pieces.push(after, step);
     }
 
     let mut reply = Reply {
@@ -147,29 +147,30 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
     match stall {
         Some(StallAt::Connect) => reply.connect_stall = Some(pause),
         Some(StallAt::FirstToken) => reply = reply.pause(pause),
-        Some(StallAt::MidStream) | None => {}
+        Some(StallAt::MidStream | StallAt::End) | None => {}
     }
-    let middle = pieces.list.len().div_ceil(2);
-    let (first, second) = pieces.list.split_at(middle);
+    let (middle, end) = match error {
+        Some((error, times, ErrorAt::Start)) => {
+            reply.error = Some((error, times));
+            (None, None)
+        }
+        Some((error, _, ErrorAt::MidStream)) => (Some(Step::Fail(error)), None),
+        Some((error, _, ErrorAt::End)) => (None, Some(Step::Fail(error))),
+        None if disconnect => (Some(Step::Fail(cut())), None),
+        None => (None, None),
+    };
+    let stall_here = |at| (stall == Some(at)).then_some(Step::Pause(pause));
+    let (first, second) = pieces.list.split_at(pieces.list.len().div_ceil(2));
     reply.steps.extend(first.iter().flatten().cloned());
-    if stall == Some(StallAt::MidStream) {
-        reply = reply.pause(pause);
-    }
-    if disconnect {
-        reply = reply.disconnect();
-    }
-    match error {
-        Some((error, times, ErrorAt::Start)) => reply.error = Some((error, times)),
-        Some((error, _, ErrorAt::MidStream)) => reply = reply.fail(error),
-        None => {}
-    }
+    reply
+        .steps
+        .extend(stall_here(StallAt::MidStream).into_iter().chain(middle));
     reply.steps.extend(second.iter().flatten().cloned());
+    reply
+        .steps
+        .extend(stall_here(StallAt::End).into_iter().chain(end));
     if let Some(usage) = usage {
-        reply = reply.step(Step::Usage(Usage {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            estimated: false,
-        }));
+        reply = reply.usage(usage.input_tokens, usage.output_tokens);
     }
     Ok(reply)
 }
@@ -206,13 +207,11 @@ fn call(written: ScriptCall) -> Result<(usize, Step), String> {
         arguments,
         malformed_arguments,
         id,
+        after: _,
     } = written;
     let arguments = match (arguments, malformed_arguments) {
         (Some(_), Some(_)) => {
             return Err("a call has `arguments` or `malformed_arguments`, not both".into());
-        }
-        (None, Some(text)) if serde_json::from_str::<Value>(&text).is_ok() => {
-            return Err(format!("`malformed_arguments` is JSON: {text}"));
         }
         (None, Some(text)) => Arguments::Malformed(text.into()),
         (arguments, None) => Arguments::Json(arguments.unwrap_or_else(|| json!({})).into()),
@@ -249,7 +248,7 @@ fn failure(written: ScriptError) -> Result<(ModelError, Option<u32>, ErrorAt), S
         ),
         _ => return Err("an error has either `kind` or `status`".into()),
     };
-    if times.is_some() && at == ErrorAt::MidStream {
+    if times.is_some() && at != ErrorAt::Start {
         return Err("`times` is for errors at the start".into());
     }
     let error = ModelError::new(kind, message.unwrap_or(default_message))

@@ -116,9 +116,12 @@ pub struct ScriptChunk {
 }
 
 /// A tool call.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptCall {
+    /// A wait before this call, in place of the reply's `delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Written>,
     /// The tool's name.
     pub tool: String,
     /// The arguments; `{}` if there are none.
@@ -142,10 +145,12 @@ pub enum StallAt {
     FirstToken,
     /// After half of the pieces.
     MidStream,
+    /// After the last piece, before the end.
+    End,
 }
 
 /// How a call fails.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptError {
     /// The kind of failure.
@@ -177,6 +182,8 @@ pub enum ErrorAt {
     Start,
     /// After half of the pieces.
     MidStream,
+    /// After the last piece, before the end.
+    End,
 }
 
 impl ErrorAt {

@@ -143,10 +143,7 @@ impl Reply {
     /// The same, with the stream cut here.
     #[must_use]
     pub fn disconnect(self) -> Self {
-        self.fail(ModelError::new(
-            ModelErrorKind::Disconnected,
-            "the stream ended without the provider's end marker",
-        ))
+        self.fail(cut())
     }
 
     /// The same, with an error in the stream here.
@@ -159,4 +156,12 @@ impl Reply {
         self.steps.push(step);
         self
     }
+}
+
+/// How a stream fails that is cut.
+pub(super) fn cut() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Disconnected,
+        "the stream ended without the provider's end marker",
+    )
 }

@@ -15,6 +15,7 @@ mod connections;
 mod failures;
 mod limits;
 mod provider;
+mod record;
 mod schema;
 mod script;
 mod support;

@@ -314,9 +314,9 @@ fn a_wrong_script_is_named_with_line_and_column() {
         "`text` or `reasoning`",
     );
     check(
-        "replies:\n  - calls: [{tool: t, malformed_arguments: '{}'}]\n",
+        "replies:\n  - calls: [{tool: t, arguments: {}, malformed_arguments: x}]\n",
         "2:5",
-        "is JSON",
+        "not both",
     );
     check("replies:\n  - stall_for: 1s\n", "2:5:", "`stall`");
     check("turns:\n  - when: x\n", "2:5:", "replies");
