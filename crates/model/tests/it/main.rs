@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 // The test kit depends on this crate, so its server is compiled in here instead.
-#[path = "../../../testkit/src/openai_server.rs"]
+#[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
     dead_code,
     unreachable_pub,

@@ -1,0 +1,223 @@
+//! How one request is answered.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// How one request is answered. Built left to right, in the order in which it is sent.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    /// Sent as one body with its length, instead of a stream.
+    pub(super) body: Option<Vec<u8>>,
+    pub(super) stall_before_headers: bool,
+    pub(super) delay: Duration,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) usage: Option<(u64, u64)>,
+    pub(super) finish: &'static str,
+    pub(super) calls: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Piece {
+    /// One event of the stream.
+    Event(String),
+    /// Bytes of the body as they are.
+    Raw(Vec<u8>),
+    Wait(Duration),
+    /// Until the client closes.
+    Stall,
+    /// The connection is closed here.
+    Cut,
+    /// The body ends here, without the end marker.
+    End,
+}
+
+impl Answer {
+    /// An answer that is nothing yet: a stream that only ends.
+    pub fn stream() -> Self {
+        Self {
+            status: 200,
+            headers: vec![("content-type".into(), "text/event-stream".into())],
+            body: None,
+            stall_before_headers: false,
+            delay: Duration::ZERO,
+            pieces: Vec::new(),
+            usage: Some((10, 5)),
+            finish: "stop",
+            calls: 0,
+        }
+    }
+
+    /// This text, word by word, with the usage and the end marker.
+    pub fn text(text: &str) -> Self {
+        text.split_inclusive(' ').fold(Self::stream(), Self::chunk)
+    }
+
+    /// A status with an error object, as providers send it.
+    pub fn status(status: u16) -> Self {
+        let body = json!({"error": {"message": format!("status {status} as told"), "code": null}});
+        Self::page(status, "application/json", body.to_string())
+    }
+
+    /// A web page where JSON belongs.
+    pub fn html() -> Self {
+        Self::page(
+            200,
+            "text/html",
+            "<!doctype html>\n<html><body>Sign in</body></html>\n",
+        )
+    }
+
+    /// Any body, with its length.
+    pub fn page(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type".into(), content_type.into())],
+            body: Some(body.into()),
+            ..Self::stream()
+        }
+    }
+
+    /// The same with this header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The same, followed by this piece of text.
+    #[must_use]
+    pub fn chunk(self, text: &str) -> Self {
+        self.delta(&json!({"content": text}))
+    }
+
+    /// The same, followed by a tool call, its arguments in two pieces.
+    #[must_use]
+    pub fn tool_call(self, id: &str, tool: &str, arguments: &str) -> Self {
+        let middle = arguments.floor_char_boundary(arguments.len() / 2);
+        let (first, second) = arguments.split_at(middle);
+        self.half_tool_call(id, tool, first).more_arguments(second)
+    }
+
+    /// The same, followed by the beginning of a tool call.
+    #[must_use]
+    pub fn half_tool_call(mut self, id: &str, tool: &str, arguments: &str) -> Self {
+        let index = self.calls;
+        self.calls += 1;
+        self.finish = "tool_calls";
+        self.delta(&json!({"tool_calls": [{
+            "index": index, "id": id, "type": "function",
+            "function": {"name": tool, "arguments": arguments},
+        }]}))
+    }
+
+    /// The same, with more arguments of the newest tool call.
+    #[must_use]
+    pub fn more_arguments(self, arguments: &str) -> Self {
+        let index = self.calls.saturating_sub(1);
+        self.delta(&json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))
+    }
+
+    /// The same, followed by this delta of a choice.
+    #[must_use]
+    pub fn delta(self, delta: &Value) -> Self {
+        let event = json!({
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": null}],
+        });
+        self.event(&event.to_string())
+    }
+
+    /// The same, followed by this event.
+    #[must_use]
+    pub fn event(mut self, data: &str) -> Self {
+        self.pieces.push(Piece::Event(data.into()));
+        self
+    }
+
+    /// The same, followed by these bytes of the body, whatever they are.
+    #[must_use]
+    pub fn raw(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.pieces.push(Piece::Raw(bytes.into()));
+        self
+    }
+
+    /// The same, with this wait before each piece.
+    #[must_use]
+    pub fn every(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The same, with a wait here.
+    #[must_use]
+    pub fn wait(mut self, duration: Duration) -> Self {
+        self.pieces.push(Piece::Wait(duration));
+        self
+    }
+
+    /// The same, hanging here until the client goes away.
+    #[must_use]
+    pub fn stall(mut self) -> Self {
+        self.pieces.push(Piece::Stall);
+        self
+    }
+
+    /// The same, hanging before the first byte of the answer.
+    #[must_use]
+    pub fn stall_before_headers(mut self) -> Self {
+        self.stall_before_headers = true;
+        self
+    }
+
+    /// The same, with the connection closed here.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        self.pieces.push(Piece::Cut);
+        self
+    }
+
+    /// The same, with the body ending here as if it were complete, but without the end marker.
+    #[must_use]
+    pub fn end_without_marker(mut self) -> Self {
+        self.pieces.push(Piece::End);
+        self
+    }
+
+    /// The same, saying that it cost this.
+    #[must_use]
+    pub fn usage(mut self, input_tokens: u64, output_tokens: u64) -> Self {
+        self.usage = Some((input_tokens, output_tokens));
+        self
+    }
+
+    /// The same, without a word on what it cost.
+    #[must_use]
+    pub fn without_usage(mut self) -> Self {
+        self.usage = None;
+        self
+    }
+
+    /// The same, ending for this reason (`stop`, `length`, `content_filter`).
+    #[must_use]
+    pub fn finish(mut self, reason: &'static str) -> Self {
+        self.finish = reason;
+        self
+    }
+
+    pub(super) fn closing_events(&self) -> Vec<String> {
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": self.finish}]});
+        let mut events = vec![end.to_string()];
+        events.extend(self.usage.map(|(input, output)| {
+            let total = input + output;
+            json!({"choices": [], "usage": {
+                "prompt_tokens": input, "completion_tokens": output, "total_tokens": total,
+            }})
+            .to_string()
+        }));
+        events.push("[DONE]".into());
+        events
+    }
+}

@@ -1,0 +1,207 @@
+//! A server that speaks as an OpenAI-compatible one does, and misbehaves as told.
+//!
+//! It runs on a thread of its own, so it serves synchronous tests, asynchronous ones and child processes alike. It
+//! keeps every request that it receives, and sees when each connection is closed.
+//!
+//! ```
+//! use allstop_testkit::openai_server::{Answer, OpenAiServer};
+//!
+//! let server = OpenAiServer::start([
+//!     Answer::text("Let me look.").tool_call("call_1", "shell", r#"{"command":"ls"}"#),
+//!     Answer::text("Three files."),
+//!     Answer::status(429).header("retry-after", "2"),
+//! ]);
+//! let base_url = server.url();
+//! # let _ = base_url;
+//! ```
+
+mod answer;
+mod wire;
+
+pub use answer::Answer;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use wire::accept;
+
+/// A request as it was received.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The number of its connection, from 0.
+    pub connection: usize,
+    /// `POST /v1/chat/completions`.
+    pub line: String,
+    /// Its headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Its body; `Null` where it is not JSON.
+    pub body: Value,
+}
+
+impl Received {
+    /// The first header of this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The messages that the model was sent.
+    pub fn messages(&self) -> &[Value] {
+        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What the server has seen so far.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Every request, in order of arrival.
+    pub requests: Vec<Received>,
+    /// Every connection, in order of arrival: when the client closed it, or `None` while it has not.
+    pub connections: Vec<Option<Instant>>,
+    /// Pieces of answers that were written, over all requests.
+    pub pieces_sent: usize,
+}
+
+impl Seen {
+    /// Connections that the client holds open.
+    pub fn open(&self) -> usize {
+        self.connections
+            .iter()
+            .filter(|closed| closed.is_none())
+            .count()
+    }
+}
+
+type Decide = dyn Fn(usize, &Received) -> Answer + Send + Sync;
+
+/// The server. Dropping it closes everything.
+#[must_use = "dropping the server ends it"]
+pub struct OpenAiServer {
+    address: SocketAddr,
+    seen: watch::Receiver<Seen>,
+    runtime: Option<Runtime>,
+}
+
+impl OpenAiServer {
+    /// Gives these answers in the order of the requests; the last one again for each further request.
+    ///
+    /// # Panics
+    /// If there is no answer, or no port.
+    pub fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<_> = answers.into_iter().collect();
+        let last = answers
+            .len()
+            .checked_sub(1)
+            .expect("a server needs an answer");
+        Self::deciding(move |number, _| answers[number.min(last)].clone())
+    }
+
+    /// Decides each answer from the request and its number, from 0.
+    ///
+    /// # Panics
+    /// If there is no port.
+    pub fn deciding(decide: impl Fn(usize, &Received) -> Answer + Send + Sync + 'static) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("openai-server")
+            .enable_all()
+            .build()
+            .expect("a runtime of one thread");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener
+            .set_nonblocking(true)
+            .expect("a listener can be non-blocking");
+        let address = listener
+            .local_addr()
+            .expect("a bound listener has an address");
+        let (seen_tx, seen) = watch::channel(Seen::default());
+        runtime.spawn(accept(listener, Arc::new(seen_tx), Arc::new(decide)));
+        Self {
+            address,
+            seen,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// The base URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has seen so far.
+    pub fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Received> {
+        self.seen.borrow().requests.clone()
+    }
+
+    /// Waits until what it has seen fulfils the condition; the state then, or where the limit passed the state so far.
+    ///
+    /// # Errors
+    /// The state at the limit.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn wait_until(
+        &self,
+        limit: Duration,
+        condition: impl FnMut(&Seen) -> bool,
+    ) -> Result<Seen, Seen> {
+        let mut seen = self.seen.clone();
+        match tokio::time::timeout(limit, seen.wait_for(condition)).await {
+            Ok(Ok(reached)) => Ok(reached.clone()),
+            _ => Err(self.seen()),
+        }
+    }
+
+    /// The same for a test without a runtime.
+    ///
+    /// # Errors
+    /// The state at the limit.
+    ///
+    /// # Panics
+    /// Inside a runtime.
+    pub fn wait_until_blocking(
+        &self,
+        limit: Duration,
+        condition: impl FnMut(&Seen) -> bool,
+    ) -> Result<Seen, Seen> {
+        let runtime = self
+            .runtime
+            .as_ref()
+            .expect("the runtime lives as long as the server");
+        runtime.block_on(self.wait_until(limit, condition))
+    }
+}
+
+impl Drop for OpenAiServer {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A server may be dropped inside another runtime, which must not wait for this one.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenAiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenAiServer")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,189 @@
+//! The protocol on the wire, written by hand: a server that must be able to misbehave at every byte.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::answer::{Answer, Piece};
+use super::{Decide, Received, Seen};
+
+/// The longest head of a request: far beyond what clients send, so that garbage ends.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+pub(super) async fn accept(
+    listener: std::net::TcpListener,
+    seen: Arc<watch::Sender<Seen>>,
+    decide: Arc<Decide>,
+) {
+    let listener = TcpListener::from_std(listener).expect("a non-blocking listener");
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        let mut number = 0;
+        seen.send_modify(|seen| {
+            number = seen.connections.len();
+            seen.connections.push(None);
+        });
+        let (seen, decide) = (Arc::clone(&seen), Arc::clone(&decide));
+        connections.spawn(async move {
+            // An error here is the client going away, which is what is noted.
+            drop(serve(socket, number, &seen, &*decide).await);
+            seen.send_modify(|seen| seen.connections[number] = Some(Instant::now()));
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Serves one connection until either side closes it.
+async fn serve(
+    socket: TcpStream,
+    number: usize,
+    seen: &watch::Sender<Seen>,
+    decide: &Decide,
+) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    let (read, mut write) = socket.into_split();
+    let mut read = BufReader::new(read);
+    while let Some(request) = read_request(&mut read, number).await? {
+        let mut answer = None;
+        seen.send_modify(|seen| {
+            answer = Some(decide(seen.requests.len(), &request));
+            seen.requests.push(request.clone());
+        });
+        let answer = answer.expect("the closure has run");
+        tokio::select! {
+            sent = send(&answer, &mut write, seen) => if sent? == Sent::Cut {
+                return Ok(());
+            },
+            // Nothing may come before the answer is complete, so this is the client closing.
+            closed = gone(&mut read) => return closed,
+        }
+    }
+    Ok(())
+}
+
+#[derive(PartialEq)]
+enum Sent {
+    Whole,
+    Cut,
+}
+
+async fn send(
+    answer: &Answer,
+    write: &mut OwnedWriteHalf,
+    seen: &watch::Sender<Seen>,
+) -> std::io::Result<Sent> {
+    if answer.stall_before_headers {
+        std::future::pending::<()>().await;
+    }
+    let mut head = vec![format!("HTTP/1.1 {} As Told", answer.status)];
+    head.extend(
+        answer
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}")),
+    );
+    head.push(match &answer.body {
+        Some(body) => format!("content-length: {}", body.len()),
+        None => "transfer-encoding: chunked".into(),
+    });
+    write
+        .write_all((head.join("\r\n") + "\r\n\r\n").as_bytes())
+        .await?;
+    if let Some(body) = &answer.body {
+        write.write_all(body).await?;
+        return Ok(Sent::Whole);
+    }
+    for piece in &answer.pieces {
+        let bytes = match piece {
+            Piece::Event(data) => event_bytes(data),
+            Piece::Raw(bytes) => bytes.clone(),
+            Piece::Wait(duration) => {
+                tokio::time::sleep(*duration).await;
+                continue;
+            }
+            Piece::Stall => std::future::pending().await,
+            Piece::Cut => return Ok(Sent::Cut),
+            Piece::End => {
+                write.write_all(b"0\r\n\r\n").await?;
+                return Ok(Sent::Whole);
+            }
+        };
+        if !answer.delay.is_zero() {
+            tokio::time::sleep(answer.delay).await;
+        }
+        write.write_all(&chunk_bytes(&bytes)).await?;
+        seen.send_modify(|seen| seen.pieces_sent += 1);
+    }
+    let mut end = Vec::new();
+    for event in answer.closing_events() {
+        end.extend(chunk_bytes(&event_bytes(&event)));
+    }
+    end.extend_from_slice(b"0\r\n\r\n");
+    write.write_all(&end).await?;
+    Ok(Sent::Whole)
+}
+
+fn event_bytes(data: &str) -> Vec<u8> {
+    format!("data: {data}\n\n").into_bytes()
+}
+
+fn chunk_bytes(bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
+async fn gone(read: &mut BufReader<OwnedReadHalf>) -> std::io::Result<()> {
+    let mut byte = [0];
+    read.read(&mut byte).await.map(|_| ())
+}
+
+/// Reads one request; `None` where the client closed instead.
+async fn read_request(
+    read: &mut BufReader<OwnedReadHalf>,
+    connection: usize,
+) -> std::io::Result<Option<Received>> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() > HEAD_BYTES_MAX {
+            return Ok(None);
+        }
+        match read.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    let mut lines = head.lines();
+    let line = lines
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(" HTTP/1.1")
+        .to_owned();
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    read.read_exact(&mut body).await?;
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Ok(Some(Received {
+        connection,
+        line,
+        headers,
+        body,
+    }))
+}
