@@ -1,6 +1,7 @@
 //! Bounded output: whatever a command prints, memory and disk are bounded, and nothing is lost without being said.
 
 mod bounded;
+mod cut;
 mod folder;
 
 pub use bounded::{BoundedOutput, OutputLimits};

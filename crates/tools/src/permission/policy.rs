@@ -127,15 +127,29 @@ impl<'a> Call<'a> {
 
     fn question(&self, invocation: &ToolInvocation) -> Question {
         let tool: Arc<str> = self.tool.into();
+        let in_background = invocation
+            .arguments
+            .get("background")
+            .and_then(Value::as_bool);
+        let background = if in_background == Some(true) {
+            " in the background"
+        } else {
+            ""
+        };
+        let text = invocation.arguments.to_string();
         let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
             // Only this very command: a prefix that a person did not write is a prefix that nobody thought about.
             Some(command) if self.command.is_some() => (
-                format!("{tool}: {}", for_people(command)),
+                format!("{tool}{background}: {}", for_people(command)),
                 "this very command".to_owned(),
                 Grant::Command(command.into()),
             ),
             _ => (
-                format!("{tool} {}", for_people(&invocation.arguments.to_string())),
+                // The path first: a long content must not push it out of sight.
+                match invocation.arguments.get("path").and_then(Value::as_str) {
+                    Some(path) => format!("{tool} {}: {}", for_people(path), for_people(&text)),
+                    None => format!("{tool} {}", for_people(&text)),
+                },
                 format!("every call of {tool}"),
                 Grant::Tool(Arc::clone(&tool)),
             ),

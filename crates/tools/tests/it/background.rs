@@ -186,3 +186,21 @@ async fn a_session_that_was_stopped_takes_no_background_work() {
     assert!(receipt.quiet());
     assert!(session.root.is_quiet());
 }
+
+#[tokio::test]
+async fn without_a_folder_for_its_output_background_work_still_runs_and_says_so() {
+    let session = Session::new();
+    std::fs::remove_dir(session.temporary.path().join("spill")).unwrap();
+    std::fs::write(session.temporary.path().join("spill"), "in the way").unwrap();
+    let command = "head -c 100000 /dev/zero | tr '\\0' x; echo end";
+    let answer = session
+        .call("shell", json!({"command": command, "background": true}))
+        .await;
+    assert_eq!(answer.as_deref(), Ok("bg_1 runs in the background"));
+    let work = session.host.works().remove(0);
+    wait_until("it is drained", || work.output().ends_with("xend\n")).await;
+    assert!(
+        work.output()
+            .contains("bytes left out; they are lost, a file for them could not be made")
+    );
+}

@@ -1,197 +1,13 @@
-//! Paths that lead out, files that are none, content that is too much or no text.
+//! Files that are none, content that is too much or no text, disks that take no more.
 
 use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use allstop_tools::FolderAccess;
 use serde_json::json;
 
-use crate::support::{Session, mkfifo, names_in, refused};
-
-/// Calls every file tool with this path.
-async fn with_every_tool(
-    session: &Session,
-    path: &str,
-) -> Vec<(&'static str, Result<String, String>)> {
-    let mut answers = Vec::new();
-    for (tool, arguments) in [
-        ("read", json!({"path": path})),
-        ("write", json!({"path": path, "content": "x"})),
-        ("edit", json!({"path": path, "old": "secret", "new": "x"})),
-        ("list", json!({"path": path})),
-        ("grep", json!({"path": path, "pattern": "secret"})),
-    ] {
-        answers.push((tool, session.call(tool, arguments).await));
-    }
-    answers
-}
-
-#[tokio::test]
-async fn no_path_leads_out_of_the_working_directory() {
-    let session = Session::new();
-    let outside = session.temporary.path().join("outside");
-    std::fs::create_dir(&outside).unwrap();
-    std::fs::write(outside.join("secret.txt"), "secret").unwrap();
-    session.put("inside/a.txt", "a");
-    symlink(&outside, session.path("link")).unwrap();
-    symlink("../outside", session.path("relative")).unwrap();
-    symlink("link", session.path("link_to_link")).unwrap();
-    symlink("../../outside/secret.txt", session.path("inside/file_link")).unwrap();
-    symlink("/", session.path("root")).unwrap();
-    let absolute = outside.join("secret.txt");
-    for path in [
-        "../outside/secret.txt",
-        "inside/../../outside/secret.txt",
-        "./inside/./../../outside",
-        "link/secret.txt",
-        "link/new.txt",
-        "link",
-        "relative/secret.txt",
-        "link_to_link/secret.txt",
-        "link_to_link/../outside/secret.txt",
-        "inside/file_link",
-        "root/etc/passwd",
-        "root/proc/self/root/etc/passwd",
-        "/etc/passwd",
-        "/proc/self/cwd",
-        "/dev/zero",
-        "..",
-        "/",
-        absolute.to_str().unwrap(),
-    ] {
-        for (tool, answer) in with_every_tool(&session, path).await {
-            let error = answer.expect_err(&format!("{tool} {path}"));
-            assert!(
-                error.contains("outside the working directory"),
-                "{tool} {path}: {error}"
-            );
-        }
-    }
-    assert_eq!(
-        std::fs::read_to_string(outside.join("secret.txt")).unwrap(),
-        "secret"
-    );
-    assert_eq!(names_in(&outside), ["secret.txt"]);
-    for pattern in ["../**", "/etc/*", "inside/../../outside/*"] {
-        refused(
-            session.call("glob", json!({"pattern": pattern})).await,
-            "outside the working directory",
-        );
-    }
-    let found = session
-        .call("glob", json!({"pattern": "**"}))
-        .await
-        .unwrap();
-    assert_eq!(found, "inside/a.txt", "links are not followed");
-    assert_eq!(
-        session
-            .call("grep", json!({"pattern": "secret"}))
-            .await
-            .unwrap(),
-        "[no line matches]"
-    );
-}
-
-#[tokio::test]
-async fn a_sibling_whose_name_begins_alike_is_outside() {
-    let session = Session::new();
-    let sibling = session.temporary.path().join("work-and-more");
-    std::fs::create_dir(&sibling).unwrap();
-    std::fs::write(sibling.join("a.txt"), "secret").unwrap();
-    let path = sibling.join("a.txt");
-    for (tool, answer) in with_every_tool(&session, path.to_str().unwrap()).await {
-        assert!(
-            answer.is_err_and(|error| error.contains("outside")),
-            "{tool}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn loops_dangling_links_and_odd_paths_are_errors() {
-    let session = Session::new();
-    symlink("b", session.path("a")).unwrap();
-    symlink("a", session.path("b")).unwrap();
-    symlink("nowhere", session.path("dangling")).unwrap();
-    let long = "x".repeat(5_000);
-    for path in [
-        "a",
-        "a/b",
-        "dangling",
-        "dangling/x",
-        "none/../a.txt",
-        "nul\0nul",
-        "",
-        &long,
-    ] {
-        for (tool, answer) in with_every_tool(&session, path).await {
-            if path.is_empty() && matches!(tool, "list" | "grep") {
-                continue; // The working directory itself.
-            }
-            assert!(answer.is_err(), "{tool} {path:?}: {answer:?}");
-        }
-    }
-    assert_eq!(
-        session.names(),
-        ["a", "b", "dangling"],
-        "something was made"
-    );
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_link_that_is_swapped_in_leads_nowhere() {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    let session = Session::new();
-    let outside = session.temporary.path().join("outside");
-    std::fs::create_dir_all(outside.join("sub")).unwrap();
-    std::fs::write(outside.join("sub/a.txt"), "secret").unwrap();
-    session.put("real/sub/a.txt", "public");
-    symlink(&outside, session.path("other")).unwrap();
-    let over = Arc::new(AtomicBool::new(false));
-    let swapping = {
-        let (over, real, other) = (
-            Arc::clone(&over),
-            session.path("real"),
-            session.path("other"),
-        );
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                renameat_with(CWD, &real, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-            }
-        }
-    };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the attacker is no part of the session"
-    )]
-    let attacker = std::thread::spawn(swapping);
-    for _ in 0..300 {
-        if let Ok(text) = session
-            .call("read", json!({"path": "real/sub/a.txt"}))
-            .await
-        {
-            assert_eq!(text, "public");
-        }
-        drop(
-            session
-                .call("write", json!({"path": "real/sub/new.txt", "content": "x"}))
-                .await,
-        );
-        if let Ok(text) = session
-            .call("grep", json!({"path": "real", "pattern": "secret"}))
-            .await
-        {
-            assert!(!text.contains("a.txt:1:secret"), "{text}");
-        }
-    }
-    over.store(true, Ordering::Relaxed);
-    attacker.join().unwrap();
-    assert_eq!(names_in(&outside.join("sub")), ["a.txt"], "written outside");
-}
+use crate::support::{Session, mkfifo, names_in, refused, with_every_tool};
 
 #[tokio::test]
 async fn what_is_no_regular_file_is_refused_and_never_waited_for() {
@@ -412,4 +228,43 @@ async fn ignore_files_that_never_end_hold_nothing_up() {
     mkfifo(&session.path(".gitignore"));
     let answer = session.call("grep", json!({"pattern": "x"})).await.unwrap();
     assert!(answer.contains("could not be searched"), "{answer}");
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_file_and_nothing_else() {
+    // A limit on the size of files does to a write what a full disk does; it is the whole process's, so a child has it.
+    let limited =
+        "ulimit -f 8; trap '' XFSZ; exec \"$0\" --exact hostile::the_child_with_a_full_disk";
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", limited])
+        .arg(std::env::current_exe().unwrap())
+        .env("ALLSTOP_TEST_FULL_DISK", "yes")
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[tokio::test]
+async fn the_child_with_a_full_disk() {
+    if std::env::var_os("ALLSTOP_TEST_FULL_DISK").is_none() {
+        return;
+    }
+    let session = Session::new();
+    session.put("a.txt", "old");
+    let content = "x".repeat(1_000_000);
+    for (tool, arguments) in [
+        ("write", json!({"path": "a.txt", "content": content})),
+        ("write", json!({"path": "new.txt", "content": content})),
+        (
+            "edit",
+            json!({"path": "a.txt", "old": "old", "new": content}),
+        ),
+    ] {
+        refused(session.call(tool, arguments).await, "File too large");
+    }
+    assert_eq!(
+        std::fs::read_to_string(session.path("a.txt")).unwrap(),
+        "old"
+    );
+    assert_eq!(session.names(), ["a.txt"], "a temporary file was left");
 }

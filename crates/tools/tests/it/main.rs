@@ -5,6 +5,7 @@
 )]
 
 mod background;
+mod escape;
 mod files;
 mod hostile;
 mod output;

@@ -275,3 +275,37 @@ async fn a_question_is_one_line_that_cannot_write_to_the_terminal() {
     assert!(question.text.len() < 3_000);
     assert!(!question.text.chars().any(char::is_control));
 }
+
+#[tokio::test]
+async fn a_question_says_whether_the_command_would_run_on() {
+    let policy = PermissionPolicy::default();
+    let ask = |background: bool| {
+        let arguments = json!({"command": "make", "background": background});
+        match policy.decide(
+            &spec("shell", Effect::Irreversible),
+            &invocation("shell", arguments),
+        ) {
+            Decision::Ask(question) => question.text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask(false), "shell: make");
+    assert_eq!(ask(true), "shell in the background: make");
+}
+
+#[tokio::test]
+async fn a_question_about_a_file_names_it_first() {
+    let policy = PermissionPolicy::default();
+    let arguments = json!({"path": "src/a.rs", "content": "x".repeat(10_000)});
+    match policy.decide(
+        &spec("write", Effect::Idempotent),
+        &invocation("write", arguments),
+    ) {
+        Decision::Ask(question) => assert!(
+            question.text.starts_with("write src/a.rs: {"),
+            "{}",
+            question.text
+        ),
+        other => panic!("{other:?}"),
+    }
+}

@@ -10,7 +10,7 @@ use allstop_tools::{
     BackgroundHost, BackgroundRegistry, FolderAccess, OutputFolder, ShellConfig, ToolInvocation,
     ToolRegistry, Workspace, builtin_tools,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) struct Session {
     pub(crate) temporary: tempfile::TempDir,
@@ -129,8 +129,11 @@ pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 pub(crate) fn mkfifo(path: &Path) {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(path)
+        .status()
+        .unwrap();
+    assert!(made.success());
 }
 
 /// Asserts that an answer is an error that says this.
@@ -147,4 +150,22 @@ pub(crate) fn refused(answer: Result<String, String>, says: &str) {
 pub(crate) fn is_alive(pid: &str) -> bool {
     let identity = allstop_scope::process::identity_of(pid.trim().parse().unwrap());
     identity.is_some_and(|identity| allstop_scope::process::is_alive(&identity))
+}
+
+/// Calls every file tool with this path.
+pub(crate) async fn with_every_tool(
+    session: &Session,
+    path: &str,
+) -> Vec<(&'static str, Result<String, String>)> {
+    let mut answers = Vec::new();
+    for (tool, arguments) in [
+        ("read", json!({"path": path})),
+        ("write", json!({"path": path, "content": "x"})),
+        ("edit", json!({"path": path, "old": "secret", "new": "x"})),
+        ("list", json!({"path": path})),
+        ("grep", json!({"path": path, "pattern": "secret"})),
+    ] {
+        answers.push((tool, session.call(tool, arguments).await));
+    }
+    answers
 }

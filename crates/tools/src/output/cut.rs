@@ -1,0 +1,31 @@
+//! Cutting text without cutting characters.
+
+/// Without the first bytes of a character whose rest was cut off.
+pub(super) fn without_cut_end(bytes: &[u8]) -> &[u8] {
+    // The first byte of a character is at most three before its last.
+    let start = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] & 0xC0 != 0x80);
+    match start {
+        Some(back) if char_len(bytes[bytes.len() - back]) > back => &bytes[..bytes.len() - back],
+        _ => bytes,
+    }
+}
+
+/// Without the last bytes of a character whose start was cut off.
+pub(super) fn without_cut_start(bytes: &[u8]) -> &[u8] {
+    let cut = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| **byte & 0xC0 == 0x80)
+        .count();
+    &bytes[cut..]
+}
+
+/// How long a character is that starts so.
+fn char_len(first: u8) -> usize {
+    match first {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => 1,
+    }
+}
