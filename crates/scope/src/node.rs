@@ -29,6 +29,8 @@ pub(crate) struct Node {
     pub(crate) token: CancellationToken,
     /// Commit versus stop, for the scope of a turn.
     decision: Option<Arc<Decision>>,
+    /// The nearest deadline, of this node or one above.
+    pub(crate) deadline: Option<Instant>,
     parent: Option<Arc<Node>>,
     key_in_parent: usize,
     state: Mutex<NodeState>,
@@ -103,6 +105,7 @@ impl Node {
             unit: None,
             token: CancellationToken::new(),
             decision: None,
+            deadline: None,
             parent: None,
             key_in_parent: 0,
             state: Mutex::default(),
@@ -115,6 +118,7 @@ impl Node {
         label: Arc<str>,
         unit: Option<WorkSpec>,
         decision: Option<Arc<Decision>>,
+        deadline: Option<Instant>,
     ) -> Result<Arc<Self>, NotStarted> {
         let unit = unit.map(|spec| Unit {
             spec,
@@ -128,6 +132,7 @@ impl Node {
             unit,
             token: self.token.child_token(),
             decision,
+            deadline: [self.deadline, deadline].into_iter().flatten().min(),
             key_in_parent: state.children.insert(Weak::clone(child)),
             parent: Some(Arc::clone(self)),
             state: Mutex::default(),
@@ -180,6 +185,19 @@ impl Node {
             && entry.acknowledged.is_none()
         {
             entry.acknowledged = Some(checkpoint);
+        }
+    }
+
+    /// The futures of this node heard the stop. Without one there is nothing to acknowledge.
+    pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) {
+        let mut state = self.state.lock();
+        if state.gate.cause().is_none() {
+            return;
+        }
+        for (_, entry) in &mut state.work {
+            if matches!(entry.force, Force::Abort(_) | Force::AbortSoon) {
+                entry.acknowledged.get_or_insert(checkpoint.into());
+            }
         }
     }
 
@@ -340,8 +358,8 @@ impl Node {
         let mut state = self.state.lock();
         if state.gate.check().is_err() {
             timer.abort();
-        } else {
-            state.deadline_timer = Some(timer);
+        } else if let Some(former) = state.deadline_timer.replace(timer) {
+            former.abort();
         }
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::decision::Decision;
 use allstop_core::receipt::{ReceiptItem, StopRequest};
@@ -67,9 +68,10 @@ impl Scope {
         label: impl Into<Arc<str>>,
         options: ScopeOptions,
     ) -> Result<Self, NotStarted> {
+        let at = options.deadline.as_ref().map(|deadline| deadline.at);
         let node = self
             .node
-            .child(label.into(), options.unit, options.decision)?;
+            .child(label.into(), options.unit, options.decision, at)?;
         let child = Self { node };
         if let Some(deadline) = options.deadline {
             child.arm(deadline);
@@ -136,6 +138,18 @@ impl Scope {
         self.node.token.cancelled()
     }
 
+    /// Resolves when a stop covers this scope, and acknowledges it at this checkpoint for the futures that run in it.
+    /// For the body of a unit, such as a tool's call, that has the scope and not its own
+    /// [`WorkCx`](crate::WorkCx). It still has to return.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it acknowledges only when it resolves.
+    pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
+        self.stopped().await;
+        self.node.acknowledge_futures(checkpoint);
+        self.cause().expect("a cause is set before a token fires")
+    }
+
     /// Whether a stop covers this scope.
     pub fn is_stopped(&self) -> bool {
         self.node.token.is_cancelled()
@@ -144,6 +158,12 @@ impl Scope {
     /// Why it was stopped; the first cause, for ever.
     pub fn cause(&self) -> Option<Cause> {
         self.node.cause()
+    }
+
+    /// How long until the nearest deadline of this scope and those above; `None` without one.
+    pub fn time_left(&self) -> Option<Duration> {
+        let at = self.node.deadline?;
+        Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Whether something could start here.
@@ -201,7 +221,9 @@ impl Scope {
         self.node.env.threads()
     }
 
-    fn arm(&self, deadline: Deadline) {
+    /// Gives the scope a deadline from now on, for work whose time begins later than its scope. At most one a scope:
+    /// a second one takes the place of the first.
+    pub fn arm(&self, deadline: Deadline) {
         let order = StopOrder {
             extent: deadline.extent,
             cause: Cause::new(CauseKind::Deadline).detail(deadline.detail),

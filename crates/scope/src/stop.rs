@@ -344,7 +344,9 @@ fn ask(nodes: &[Arc<Node>]) {
         processes
             .iter()
             .for_each(crate::process::ProcessHandle::ask);
-        remotes.iter().for_each(|ask| ask());
+        for ask in remotes {
+            ask();
+        }
     }
 }
 

@@ -156,7 +156,9 @@ impl EndedWork {
             Verified::TaskEnded
         };
         match &self.ending {
-            Ending::Returned => ItemState::Finished { after_ms },
+            Ending::Returned => ItemState::Finished {
+                after_ms: Some(after_ms),
+            },
             Ending::Acknowledged(checkpoint) => stopped(
                 How::Acknowledged,
                 Evidence::verified(returned).and_observed_at(checkpoint.clone()),

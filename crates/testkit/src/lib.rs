@@ -1,4 +1,7 @@
-//! Parts for tests of things that stop: scripted models, faults, left-over checks.
+//! Parts for tests of things that stop: tools made of closures, a fake provider, a real local model.
 
 pub mod llama;
 pub mod openai_server;
+mod tool_fn;
+
+pub use tool_fn::ToolFn;

@@ -1,0 +1,175 @@
+//! Turns one after another, under one scope and one deadline.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allstop_core::turn::LoopDetector;
+use allstop_core::{Cause, CauseKind, Extent, StopReason};
+use allstop_scope::{
+    Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder, WorkHandle, WorkLost,
+};
+use tokio::time::Instant;
+
+use crate::agent::Parts;
+use crate::background::Background;
+use crate::event::EventSink;
+use crate::history::History;
+use crate::outcome::RunOutcome;
+use crate::turn::{self, TurnCx};
+
+/// What to run.
+#[derive(Debug)]
+pub struct RunRequest {
+    /// Where the turns go, and what was said before.
+    pub history: History,
+    /// The user's messages: one turn each, as long as each completes.
+    pub prompts: VecDeque<Arc<str>>,
+    /// More for the model to know in this run alone: it is added to the system prompt and kept nowhere.
+    pub context: Option<Arc<str>>,
+    /// The background work of the session, where the tools start any.
+    pub background: Option<Arc<Background>>,
+}
+
+impl RunRequest {
+    /// One prompt.
+    pub fn new(history: History, prompt: impl Into<Arc<str>>) -> Self {
+        Self {
+            history,
+            prompts: VecDeque::from([prompt.into()]),
+            context: None,
+            background: None,
+        }
+    }
+}
+
+/// A run under way. Dropping it stops it, with cause `disconnect`; the receipt then goes to the log.
+#[derive(Debug)]
+#[must_use = "dropping a run stops it"]
+pub struct Run {
+    scope: Scope,
+    engine: Option<WorkHandle<RunOutcome>>,
+    bystander: Option<Scope>,
+}
+
+impl Run {
+    pub(crate) fn start(
+        parts: Arc<Parts>,
+        parent: &Scope,
+        request: RunRequest,
+        events: EventSink,
+    ) -> Self {
+        use allstop_tools::BackgroundHost as _;
+        let bystander = request
+            .background
+            .as_ref()
+            .map(|background| background.scope());
+        let scope = run_scope(&parts, parent, &request, bystander.clone());
+        let engine = parent.spawn_engine(drive(parts, scope.clone(), request, events));
+        Self {
+            scope: scope.unwrap_or_else(|_| parent.clone()),
+            engine: Some(engine),
+            bystander,
+        }
+    }
+
+    /// Stops the running turn, and with it the run: no further turn starts. Background work goes on and is named.
+    pub fn stop(&self, cause: Cause) -> Stop {
+        let mut order = StopOrder::new(Extent::Turn, cause);
+        order.bystanders.extend(self.bystander.clone());
+        self.scope.stop(order)
+    }
+
+    /// The scope that the turns run in.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Waits for the end, without being dropped meanwhile.
+    ///
+    /// # Errors
+    /// If the engine itself panicked, which is a bug: then the session's next start ends its turn.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the run, and so stops it.
+    pub async fn finish(mut self) -> Result<RunOutcome, WorkLost> {
+        self.wait().await
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// As [`Run::finish`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future stops nothing.
+    ///
+    /// # Panics
+    /// If the outcome was taken before.
+    pub async fn wait(&mut self) -> Result<RunOutcome, WorkLost> {
+        let engine = self.engine.as_mut().expect("a run is waited for once");
+        let outcome = engine.await;
+        self.engine = None;
+        outcome
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.engine.is_some() {
+            let _receipt_goes_to_the_log = self.stop(Cause::new(CauseKind::Disconnect));
+        }
+    }
+}
+
+fn run_scope(
+    parts: &Parts,
+    parent: &Scope,
+    request: &RunRequest,
+    bystander: Option<Scope>,
+) -> Result<Scope, NotStarted> {
+    let deadline = parts.settings.deadlines.run.map(|limit| Deadline {
+        at: Instant::now() + limit,
+        detail: format!("run deadline of {limit:?}").into(),
+        extent: Extent::Turn,
+        bystanders: bystander.into_iter().collect(),
+    });
+    let label = format!("session/{}/run", request.history.session_id());
+    let options = ScopeOptions {
+        deadline,
+        ..ScopeOptions::default()
+    };
+    parent.child(label, options)
+}
+
+/// The engine: turns one after another, until one does not complete.
+async fn drive(
+    parts: Arc<Parts>,
+    scope: Result<Scope, NotStarted>,
+    mut request: RunRequest,
+    events: EventSink,
+) -> RunOutcome {
+    let mut turns = Vec::with_capacity(request.prompts.len());
+    let mut loops = LoopDetector::new(parts.settings.loop_limits);
+    while let Some(input) = request.prompts.pop_front() {
+        let cx = TurnCx {
+            parts: &parts,
+            run: scope.as_ref(),
+            background: request.background.as_ref(),
+            context: request.context.as_ref(),
+            events: &events,
+        };
+        let outcome = turn::run(cx, &mut request.history, &mut loops, input).await;
+        let completed = outcome.stop_reason == StopReason::Completed;
+        turns.push(outcome);
+        if !completed {
+            break;
+        }
+    }
+    if let Ok(scope) = &scope {
+        scope.close();
+    }
+    RunOutcome {
+        turns,
+        history: request.history,
+    }
+}

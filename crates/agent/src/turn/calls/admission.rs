@@ -1,0 +1,209 @@
+//! Whether a call runs: tool and arguments, the permission policy and a person, the hooks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::ToolCall;
+use allstop_core::message::Arguments;
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::CallOutcome;
+use allstop_scope::{Scope, ScopeOptions, WorkSpec};
+use allstop_tools::{Answer, Decision, Question, Tool, ToolInvocation, ToolSpec};
+
+use crate::event::AgentEvent;
+use crate::foreign::{self, Foreign};
+use crate::hook::{self, HookEvent, Told};
+use crate::outcome::Denial;
+use crate::turn::{Interrupt, Turn};
+
+/// A call that may run.
+pub(super) struct Admitted {
+    pub(super) call: ToolCall,
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) invocation: ToolInvocation,
+}
+
+impl Admitted {
+    pub(super) fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+}
+
+impl Turn<'_> {
+    /// Decides whether a call runs. `None`: it was answered without running.
+    pub(super) async fn admit(&mut self, call: ToolCall) -> Result<Option<Admitted>, Interrupt> {
+        let (tool, arguments) = match self.check(&call) {
+            Ok(checked) => checked,
+            Err(problem) => {
+                self.reject(&call, problem)?;
+                return Ok(None);
+            }
+        };
+        let invocation = ToolInvocation {
+            session_id: self.history.session_id().clone(),
+            call_id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            arguments,
+            scope: self.call_scope(&call, tool.spec())?,
+            trace: None,
+        };
+        if let Some(reason) = self.permitted(tool.spec(), &invocation).await? {
+            self.deny(&call, reason)?;
+            return Ok(None);
+        }
+        let event = HookEvent::ToolStart { call: call.clone() };
+        let denied = match hook::tell(
+            &self.parts().hooks,
+            &self.hook_cx(&invocation.scope),
+            &event,
+        )
+        .await
+        {
+            Told::Continue => None,
+            Told::Denied(reason) => Some(reason),
+            Told::Stopped => Some(self.stopped_before_its_start()?),
+        };
+        if let Some(reason) = denied {
+            self.deny(&call, reason)?;
+            return Ok(None);
+        }
+        Ok(Some(Admitted {
+            call,
+            tool,
+            invocation,
+        }))
+    }
+
+    /// The tool and the arguments, or what the model is told is wrong with them.
+    fn check(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, Arc<serde_json::Value>), String> {
+        let registered = self
+            .parts()
+            .tools
+            .find(&call.name)
+            .map_err(|error| error.message)?;
+        match &call.arguments {
+            Arguments::Malformed(text) => Err(format!(
+                "the arguments are not JSON, so the tool did not run: {}",
+                excerpt(text)
+            )),
+            Arguments::Json(arguments) => {
+                registered
+                    .check_arguments(arguments)
+                    .map_err(|error| error.message)?;
+                Ok((Arc::clone(registered.tool()), Arc::clone(arguments)))
+            }
+        }
+    }
+
+    fn call_scope(&self, call: &ToolCall, spec: &ToolSpec) -> Result<Scope, Interrupt> {
+        let unit = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name))
+            .id(call.id.as_str())
+            .effect(spec.effect);
+        let options = ScopeOptions {
+            unit: Some(unit),
+            ..ScopeOptions::default()
+        };
+        self.work.child(call.id.as_str(), options).map_err(|_| {
+            self.engine.acknowledge();
+            Interrupt::Stopped
+        })
+    }
+
+    /// `Some(reason)`: it may not run.
+    async fn permitted(
+        &self,
+        spec: &ToolSpec,
+        invocation: &ToolInvocation,
+    ) -> Result<Option<String>, Interrupt> {
+        let Some(permissions) = &self.parts().permissions else {
+            return Ok(None);
+        };
+        let question = match permissions.decide(spec, invocation) {
+            Decision::Allow => return Ok(None),
+            Decision::Deny { reason } => return Ok(Some(reason)),
+            Decision::Ask(question) => *question,
+        };
+        self.cx.events.send(|| AgentEvent::PermissionAsked {
+            call_id: question.call_id.clone(),
+            text: question.text.clone(),
+        });
+        let Some(answer) = self.ask(&invocation.scope, question.clone()).await else {
+            return self.stopped_before_its_start().map(Some);
+        };
+        self.cx.events.send(|| AgentEvent::PermissionAnswered {
+            call_id: question.call_id.clone(),
+            allowed: answer != Answer::Deny,
+        });
+        match answer {
+            Answer::AllowOnce => Ok(None),
+            Answer::AllowForSession => {
+                permissions.allow_for_session(&question);
+                Ok(None)
+            }
+            Answer::Deny => Ok(Some("permission was denied".to_owned())),
+        }
+    }
+
+    /// Asks a person. `None`: a stop was first.
+    async fn ask(&self, scope: &Scope, question: Question) -> Option<Answer> {
+        let prompter = Arc::clone(&self.cx.parts.prompter);
+        let asking = async move { prompter.ask(question).await };
+        let name = "permission question";
+        match foreign::run(
+            scope,
+            ItemKind::Permission,
+            name,
+            "permission_question",
+            asking,
+        )
+        .await
+        {
+            Foreign::Answered(answer) => Some(answer),
+            Foreign::Panicked => Some(Answer::Deny),
+            Foreign::Stopped => None,
+        }
+    }
+
+    /// A stop came before the call ran: of the turn, which ends, or of the call alone, which then has not run.
+    fn stopped_before_its_start(&self) -> Result<String, Interrupt> {
+        if self.work.is_stopped() {
+            self.engine.acknowledge();
+            Err(Interrupt::Stopped)
+        } else {
+            Ok("it was stopped before it ran".to_owned())
+        }
+    }
+
+    fn reject(&mut self, call: &ToolCall, problem: String) -> Result<(), Interrupt> {
+        let at = self.now();
+        let content: Arc<str> = problem.into();
+        let records = self.draft.reject_call(&call.id, Arc::clone(&content), at)?;
+        self.pending.extend(records);
+        self.tell_finished(call, CallOutcome::Failed, Duration::ZERO, content);
+        Ok(())
+    }
+
+    fn deny(&mut self, call: &ToolCall, reason: String) -> Result<(), Interrupt> {
+        let at = self.now();
+        let content: Arc<str> = format!("the call did not run: {reason}").into();
+        let records = self.draft.deny_call(&call.id, Arc::clone(&content), at)?;
+        self.pending.extend(records);
+        self.tell_finished(call, CallOutcome::Denied, Duration::ZERO, content);
+        self.denials.push(Denial {
+            call_id: call.id.clone(),
+            tool: Arc::clone(&call.name),
+            reason,
+        });
+        Ok(())
+    }
+}
+
+/// The beginning of a text, for a message.
+fn excerpt(text: &str) -> String {
+    const CHARS_MAX: usize = 200;
+    let mut excerpt: String = text.chars().take(CHARS_MAX).collect();
+    if excerpt.len() < text.len() {
+        excerpt.push('…');
+    }
+    excerpt
+}

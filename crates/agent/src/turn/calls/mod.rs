@@ -1,0 +1,168 @@
+//! The tool calls of a step: each is admitted or answered without running, then they run, side by side where the tools
+//! allow it. One call can be stopped, or run out of its own time, while its siblings and the turn go on.
+
+mod admission;
+mod ended;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::record::CallOutcome;
+use allstop_core::{Cause, ToolCall, ToolResult};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+
+use super::{Interrupt, Turn};
+use crate::event::AgentEvent;
+use crate::hook::HookEvent;
+use admission::Admitted;
+use ended::{End, Ended};
+
+impl Turn<'_> {
+    /// Runs the calls of a step, and gives each its one result.
+    pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), Interrupt> {
+        let mut admitted = Vec::with_capacity(calls.len());
+        for call in calls {
+            self.cx.events.send(|| AgentEvent::ToolRequested {
+                call_id: call.id.clone(),
+                name: Arc::clone(&call.name),
+                arguments: call.arguments.clone(),
+            });
+            if let Some(found) = self.loops.observe(&call) {
+                return Err(Interrupt::Loop(found));
+            }
+            if let Some(call) = self.admit(call).await? {
+                admitted.push(call);
+            }
+        }
+        // A tool that runs alone cuts the calls into groups, in the order in which the model asked.
+        let mut group = Vec::with_capacity(admitted.len());
+        for call in admitted {
+            if call.spec().parallel {
+                group.push(call);
+                continue;
+            }
+            self.run_group(std::mem::take(&mut group)).await?;
+            self.run_group(vec![call]).await?;
+        }
+        self.run_group(group).await
+    }
+
+    /// Runs calls side by side: their starts are durable before the first one runs.
+    async fn run_group(&mut self, group: Vec<Admitted>) -> Result<(), Interrupt> {
+        if group.is_empty() {
+            return Ok(());
+        }
+        for admitted in &group {
+            let at = self.now();
+            let record = self
+                .draft
+                .begin_call(&admitted.call.id, admitted.spec().effect, at)?;
+            self.pending.push(record);
+        }
+        self.flush().await?;
+        let mut running = FuturesUnordered::new();
+        for admitted in group {
+            self.cx.events.send(|| AgentEvent::ToolStarted {
+                call_id: admitted.call.id.clone(),
+                name: Arc::clone(&admitted.call.name),
+                effect: admitted.spec().effect,
+            });
+            let limit = admitted
+                .spec()
+                .timeout
+                .or(self.parts().settings.deadlines.tool);
+            running.push(ended::start(admitted, limit).ok_or_else(|| {
+                self.engine.acknowledge();
+                Interrupt::Stopped
+            })?);
+        }
+        loop {
+            let ended = tokio::select! {
+                biased;
+                interrupt = self.interrupted() => {
+                    self.harvest(interrupt.cause(), running).await?;
+                    return Err(interrupt);
+                }
+                ended = running.next() => ended,
+            };
+            let Some(ended) = ended else { return Ok(()) };
+            self.heard();
+            self.finish(ended).await?;
+            if !running.is_empty() {
+                // The siblings may take long: what has ended is known even after a crash.
+                self.flush().await?;
+            }
+        }
+    }
+
+    /// Takes the results of calls that return while the ladder is climbed: what was done is known, to the log and,
+    /// under the policy `keep`, to the model.
+    async fn harvest(
+        &mut self,
+        cause: Option<Cause>,
+        mut running: FuturesUnordered<impl Future<Output = Ended>>,
+    ) -> Result<(), Interrupt> {
+        let Some(stop) = self.begin_account(cause) else {
+            return Ok(());
+        };
+        loop {
+            let ended = tokio::select! {
+                biased;
+                ended = running.next() => ended,
+                _receipt = stop.receipt() => running.next().now_or_never().flatten(),
+            };
+            let Some(ended) = ended else { return Ok(()) };
+            if let End::Returned(_) = ended.end {
+                self.take_result(ended)?;
+            }
+        }
+    }
+
+    async fn finish(&mut self, ended: Ended) -> Result<(), Interrupt> {
+        ended.scope.close();
+        self.leftover = match &ended.end {
+            End::Cut(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
+            _ => ended::end_leftovers(&ended.scope)
+                .await
+                .or(self.leftover.take()),
+        };
+        let event = self.take_result(ended)?;
+        self.hear_or_fail(event).await
+    }
+
+    /// Gives a call its one result.
+    fn take_result(&mut self, ended: Ended) -> Result<HookEvent, Interrupt> {
+        let (outcome, content, is_error) = ended::describe(ended.end);
+        let result = ToolResult {
+            call_id: ended.call.id.clone(),
+            content: Arc::clone(&content),
+            is_error,
+        };
+        let record = self.draft.finish_call(result, outcome)?;
+        self.pending.push(record);
+        let after = ended.began.elapsed();
+        self.tell_finished(&ended.call, outcome, after, Arc::clone(&content));
+        Ok(HookEvent::ToolEnd {
+            call: ended.call,
+            outcome,
+            content,
+        })
+    }
+
+    fn tell_finished(
+        &self,
+        call: &ToolCall,
+        outcome: CallOutcome,
+        after: Duration,
+        content: Arc<str>,
+    ) {
+        self.cx.events.send(|| AgentEvent::ToolFinished {
+            call_id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            outcome,
+            after_ms: after.as_millis() as u64,
+            content,
+        });
+    }
+}

@@ -1,0 +1,329 @@
+//! The one ending of a turn: committed, or stopped with a receipt. Its record is written outside the stopped scope.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::{
+    Conversation, NotCommittedWhy, Refusal, StoppedTurn, TurnStart, TurnStop,
+};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
+use allstop_log::SessionError;
+use allstop_scope::{FORCE_MAX, Scope, Stop, StopOrder};
+
+use super::{Interrupt, Turn, TurnCx};
+use crate::error::{TurnError, TurnErrorKind};
+use crate::event::AgentEvent;
+use crate::history::History;
+use crate::hook::{self, HookCx, HookEvent};
+use crate::outcome::TurnOutcome;
+
+/// How long the ending of a stopped turn may take to be written. A store that blocks longer must not hold the process:
+/// the next start finds the turn open and ends it.
+const ENDING_WRITE_MAX: Duration = FORCE_MAX;
+
+impl Turn<'_> {
+    /// Commits the turn, unless a stop is first.
+    pub(super) async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
+        let at = self.now();
+        let commit = match self.draft.commit(at) {
+            Ok(commit) => commit,
+            Err(not) => {
+                self.draft = not.draft;
+                let interrupt = match not.why {
+                    NotCommittedWhy::Stopped(_) => Interrupt::Stopped,
+                    NotCommittedWhy::Illegal(illegal) => illegal.into(),
+                    NotCommittedWhy::DecisionUsed => Interrupt::Failed(TurnError {
+                        kind: TurnErrorKind::Bug,
+                        message: not.why.to_string(),
+                        hint: None,
+                    }),
+                };
+                return self.end(interrupt).await;
+            }
+        };
+        // From here on no stop changes how the turn ends.
+        let (cx, history, scope) = (self.cx, self.history, self.scope);
+        let (turn, steps, usage) = (
+            commit.state().number(),
+            commit.state().steps(),
+            commit.metered(),
+        );
+        let mut records = self.pending;
+        if let Some(background) = cx.background {
+            records.extend(background.take_records(turn));
+        }
+        records.push(commit.record().clone());
+        let written = write(history, records, &scope).await;
+        let mut outcome = TurnOutcome {
+            turn,
+            stop_reason: StopReason::Completed,
+            cause: None,
+            output,
+            steps,
+            usage,
+            receipt: self.leftover,
+            denials: self.denials,
+            error: None,
+            conversation: Arc::default(),
+        };
+        match written {
+            Ok(()) => {
+                let conversation = commit.publish();
+                history.publish(Arc::clone(&conversation));
+                outcome.conversation = conversation;
+            }
+            Err(failed) => {
+                let known = failed.is_known();
+                let error = TurnError::from(failed);
+                let stopped = commit.fail(error.to_string(), (cx.parts.now)());
+                if known {
+                    // The store has just failed: whether this is written is for the next start to find.
+                    let _second_failure = write(history, stopped.records, &scope).await;
+                }
+                outcome.stop_reason = stopped.reason;
+                outcome.cause = Some(stopped.cause);
+                outcome.output = "".into();
+                outcome.conversation = stopped.base;
+                outcome.error = Some(error);
+            }
+        }
+        scope.close();
+        drop(self.engine);
+        tell_end(cx, history, &outcome).await;
+        outcome
+    }
+
+    /// Ends the turn by a stop: of the scope, if nobody has yet, and of the draft.
+    pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
+        let (cause, reason, error) = self.why(interrupt);
+        self.cx.events.send(|| AgentEvent::StopHeard {
+            cause: cause.clone(),
+        });
+        let account = self.begin_account(Some(cause.clone()));
+        self.engine.acknowledge();
+        let receipt = match account {
+            Some(stop) => Some(stop.receipt().await),
+            None => None,
+        };
+        let at = self.now();
+        let stop = TurnStop {
+            cause,
+            reason,
+            policy: self.parts().settings.stop_policy,
+            at,
+            receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
+        };
+        let steps = self.draft.state().steps();
+        let stopped = self.draft.stop(stop);
+        let (cx, history, scope) = (self.cx, self.history, self.scope);
+        let mut records = self.pending;
+        if let Some(background) = cx.background {
+            records.extend(background.take_records(stopped.state.number()));
+        }
+        finish_stopped(
+            cx,
+            history,
+            &scope,
+            records,
+            stopped,
+            steps,
+            self.denials,
+            error,
+        )
+        .await
+    }
+
+    /// Stops the turn's scope, or joins the stop that covers it already, and begins the turn's own account of it: once,
+    /// and while what it has to account for is still there.
+    pub(super) fn begin_account(&mut self, cause: Option<Cause>) -> Option<Stop> {
+        if self.account.is_none() {
+            let cause = cause.or_else(|| self.work.cause());
+            let order = StopOrder {
+                extent: Extent::Turn,
+                cause: cause.unwrap_or_else(|| Cause::new(CauseKind::Parent)),
+                grace: None,
+                bystanders: bystanders(self.cx),
+            };
+            let _it_may_be_a_wider_one = self.scope.stop(order);
+            self.account = self.scope.account(Extent::Turn, bystanders(self.cx));
+        }
+        self.account.clone()
+    }
+
+    /// The cause, the reason and the failure that an interrupt stands for.
+    fn why(&self, interrupt: Interrupt) -> (Cause, StopReason, Option<TurnError>) {
+        let of = |cause: Cause| {
+            let reason = cause.kind.stop_reason().unwrap_or(StopReason::Error);
+            (cause, reason, None)
+        };
+        match interrupt {
+            Interrupt::Stopped => {
+                let cause = self.scope.cause().or_else(|| self.work.cause());
+                of(cause.unwrap_or_else(|| Cause::new(CauseKind::Parent)))
+            }
+            Interrupt::Inactivity(cause) => of(cause),
+            Interrupt::Refused(refusal) => (refusal.cause(), refusal.reason(), None),
+            Interrupt::Loop(found) => {
+                let cause = Cause::new(CauseKind::Guardrail).detail(found.to_string());
+                (cause, StopReason::LoopDetected, None)
+            }
+            Interrupt::Guardrail(reason) => of(Cause::new(CauseKind::Guardrail).detail(reason)),
+            Interrupt::Failed(error) => {
+                let cause = Cause::new(CauseKind::Failure).detail(error.message.clone());
+                (cause, StopReason::Error, Some(error))
+            }
+        }
+    }
+}
+
+/// The ending of a turn that was refused at its entry: nothing of it ran.
+pub(super) async fn refused(
+    cx: TurnCx<'_>,
+    history: &mut History,
+    start: &TurnStart,
+    scope: Option<&Scope>,
+    refusal: &Refusal,
+) -> TurnOutcome {
+    let receipt = match cx
+        .run
+        .ok()
+        .and_then(|run| run.account(Extent::Turn, bystanders(cx)))
+    {
+        Some(stop) => Some(stop.receipt().await),
+        None => None,
+    };
+    let conversation = history.conversation();
+    let written = match cx.run {
+        Ok(run) => write(history, refusal.records(start), scope.unwrap_or(run)).await,
+        Err(_) => history
+            .append(refusal.records(start))
+            .await
+            .map_err(NotWritten::Failed),
+    };
+    history.publish(Arc::clone(&conversation));
+    TurnOutcome {
+        turn: start.turn,
+        stop_reason: refusal.reason(),
+        cause: Some(refusal.cause()),
+        output: "".into(),
+        steps: 0,
+        usage: allstop_core::Usage::default(),
+        receipt,
+        denials: Vec::new(),
+        error: written.err().map(TurnError::from),
+        conversation,
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of a turn that is no more"
+)]
+async fn finish_stopped(
+    cx: TurnCx<'_>,
+    history: &mut History,
+    scope: &Scope,
+    mut records: Vec<SessionRecord>,
+    stopped: StoppedTurn,
+    steps: u32,
+    denials: Vec<crate::outcome::Denial>,
+    error: Option<TurnError>,
+) -> TurnOutcome {
+    records.extend(stopped.records);
+    let written = write(history, records, scope).await;
+    let conversation: Arc<Conversation> = if written.is_ok() {
+        stopped.conversation
+    } else {
+        stopped.base
+    };
+    history.publish(Arc::clone(&conversation));
+    let outcome = TurnOutcome {
+        turn: stopped.state.number(),
+        stop_reason: stopped.reason,
+        cause: Some(stopped.cause),
+        output: "".into(),
+        steps,
+        usage: stopped.state.metered(),
+        receipt: stopped.receipt,
+        denials,
+        error: error.or(written.err().map(TurnError::from)),
+        conversation,
+    };
+    scope.close();
+    tell_end(cx, history, &outcome).await;
+    outcome
+}
+
+/// Why an ending is not known to be written.
+enum NotWritten {
+    /// The store said so.
+    Failed(SessionError),
+    /// The store has not answered: the ending may be written yet. The session settles it before anything else.
+    NoAnswer,
+}
+
+impl NotWritten {
+    /// Whether it is known that nothing was written, so that another ending may be.
+    fn is_known(&self) -> bool {
+        !matches!(
+            self,
+            Self::NoAnswer | Self::Failed(SessionError::Indeterminate)
+        )
+    }
+}
+
+impl From<NotWritten> for TurnError {
+    fn from(failed: NotWritten) -> Self {
+        match failed {
+            NotWritten::Failed(error) => error.into(),
+            NotWritten::NoAnswer => Self {
+                kind: TurnErrorKind::Store,
+                message: "the store has not answered: it is not known whether the turn's ending is written"
+                    .to_owned(),
+                hint: Some("`allstop sessions show` tells, once the store answers again".to_owned()),
+            },
+        }
+    }
+}
+
+/// Writes a turn's ending. While nothing is stopped the store may take its time; once something is, it has
+/// [`ENDING_WRITE_MAX`].
+async fn write(
+    history: &mut History,
+    records: Vec<SessionRecord>,
+    scope: &Scope,
+) -> Result<(), NotWritten> {
+    let patience = async {
+        scope.stopped().await;
+        tokio::time::sleep(ENDING_WRITE_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        written = history.append(records) => written.map_err(NotWritten::Failed),
+        () = patience => Err(NotWritten::NoAnswer),
+    }
+}
+
+fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
+    use allstop_tools::BackgroundHost as _;
+    cx.background
+        .map(|background| background.scope())
+        .into_iter()
+        .collect()
+}
+
+/// Tells the hooks, in the run's scope: the turn's is closed.
+async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &TurnOutcome) {
+    let Ok(run) = cx.run else { return };
+    let hook_cx = HookCx {
+        session_id: history.session_id().clone(),
+        turn: outcome.turn,
+        scope: run.clone(),
+    };
+    let event = HookEvent::TurnEnd {
+        stop_reason: outcome.stop_reason,
+    };
+    // The turn has its ending: whatever the hooks say, or a stop that ends them, changes nothing of it.
+    drop(hook::tell(&cx.parts.hooks, &hook_cx, &event).await);
+}

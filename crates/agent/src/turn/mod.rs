@@ -1,0 +1,281 @@
+//! One turn, driven from its entry to its ending.
+
+mod calls;
+mod ending;
+mod model_call;
+mod steps;
+
+use std::sync::Arc;
+
+use allstop_core::decision::Decision;
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::{
+    Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Refusal, TurnLimits, TurnStart,
+};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
+use allstop_scope::{Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, Stop};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::agent::Parts;
+use crate::background::Background;
+use crate::error::{TurnError, TurnErrorKind};
+use crate::event::{AgentEvent, EventSink};
+use crate::history::History;
+use crate::hook::{self, HookCx, HookEvent, Told};
+use crate::outcome::{Denial, TurnOutcome};
+
+/// What a turn is given.
+#[derive(Clone, Copy)]
+pub(crate) struct TurnCx<'a> {
+    pub(crate) parts: &'a Arc<Parts>,
+    /// The scope of the run; the refusal, if it never opened.
+    pub(crate) run: Result<&'a Scope, &'a NotStarted>,
+    pub(crate) background: Option<&'a Arc<Background>>,
+    pub(crate) context: Option<&'a Arc<str>>,
+    pub(crate) events: &'a EventSink,
+}
+
+/// Why the steps of a turn did not come to a final answer.
+pub(crate) enum Interrupt {
+    /// A stop covers the turn; its scope knows why.
+    Stopped,
+    /// A limit.
+    Refused(Refusal),
+    /// The same calls again and again.
+    Loop(LoopFound),
+    /// A guardrail refused.
+    Guardrail(String),
+    /// Nothing was heard for too long.
+    Inactivity(Cause),
+    /// A failure that the turn cannot absorb.
+    Failed(TurnError),
+}
+
+impl Interrupt {
+    /// The cause of a stop that is still to be made. `None`: one covers the turn already, or the ending says it.
+    fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Inactivity(cause) => Some(cause.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl From<DraftError> for Interrupt {
+    fn from(error: DraftError) -> Self {
+        match error {
+            DraftError::Refused(Refusal::Stopped(_)) => Self::Stopped,
+            DraftError::Refused(refusal) => Self::Refused(refusal),
+            DraftError::Illegal(illegal) => illegal.into(),
+        }
+    }
+}
+
+impl From<IllegalEvent> for Interrupt {
+    fn from(illegal: IllegalEvent) -> Self {
+        Self::Failed(illegal.into())
+    }
+}
+
+/// A turn under way.
+pub(crate) struct Turn<'a> {
+    cx: TurnCx<'a>,
+    history: &'a mut History,
+    loops: &'a mut LoopDetector,
+    draft: Draft,
+    /// The turn's scope: what stops cover.
+    scope: Scope,
+    /// Where the work of the running step is registered: the turn's scope, or one with the step's deadline.
+    work: Scope,
+    engine: EngineGuard,
+    /// Records that go with the next append.
+    pending: Vec<SessionRecord>,
+    denials: Vec<Denial>,
+    /// The receipt of a call that ended and left something running: what is left is named, whatever the turn comes to.
+    leftover: Option<Arc<Receipt>>,
+    /// The account of the stop that ends the turn, once it has begun.
+    account: Option<Stop>,
+    /// The last sign of life, where somebody wants to know.
+    heard_at: Instant,
+}
+
+/// Runs one turn. Always returns, with the turn's one ending.
+pub(crate) async fn run(
+    cx: TurnCx<'_>,
+    history: &mut History,
+    loops: &mut LoopDetector,
+    input: Arc<str>,
+) -> TurnOutcome {
+    let start = TurnStart {
+        turn: history.next_turn(),
+        input,
+        at: (cx.parts.now)(),
+        owner: cx.parts.owner.clone(),
+    };
+    let span = tracing::info_span!(
+        "turn",
+        session = %history.session_id(),
+        turn = start.turn.0,
+        stop_reason = tracing::field::Empty,
+        cause = tracing::field::Empty,
+    );
+    cx.events.send(|| AgentEvent::TurnStarted {
+        session_id: history.session_id().clone(),
+        turn: start.turn,
+    });
+    let outcome = run_in_span(cx, history, loops, &start)
+        .instrument(span.clone())
+        .await;
+    span.record("stop_reason", outcome.stop_reason.as_str());
+    if let Some(cause) = &outcome.cause {
+        span.record("cause", tracing::field::display(cause));
+    }
+    cx.events.send(|| AgentEvent::TurnEnded {
+        turn: outcome.turn,
+        stop_reason: outcome.stop_reason,
+        cause: outcome.cause.clone(),
+        usage: outcome.usage,
+    });
+    outcome
+}
+
+async fn run_in_span(
+    cx: TurnCx<'_>,
+    history: &mut History,
+    loops: &mut LoopDetector,
+    start: &TurnStart,
+) -> TurnOutcome {
+    let decision = Arc::new(Decision::new());
+    let opened = open_scope(cx, history, start, &decision);
+    if let Err(Some(cause)) = &opened {
+        decision.stop(cause.clone());
+    }
+    let settings = &cx.parts.settings;
+    let limits = TurnLimits {
+        steps_max: settings.steps_max,
+        turns_max: settings.turns_max,
+        budget: settings.budget.clone(),
+    };
+    let draft = Draft::begin(history.conversation(), start, &limits, decision);
+    let (scope, draft) = match (opened, draft) {
+        (Ok(scope), Ok(draft)) => (scope, draft),
+        (opened, Err(refusal)) => {
+            return ending::refused(cx, history, start, opened.ok().as_ref(), &refusal).await;
+        }
+        (Err(_), Ok(_)) => {
+            let refusal = Refusal::Stopped(Cause::new(CauseKind::Parent));
+            return ending::refused(cx, history, start, None, &refusal).await;
+        }
+    };
+    let mut turn = Turn {
+        cx,
+        history,
+        loops,
+        draft,
+        work: scope.clone(),
+        engine: scope.attach_engine(),
+        scope,
+        pending: vec![start.record()],
+        denials: Vec::new(),
+        leftover: None,
+        account: None,
+        heard_at: Instant::now(),
+    };
+    match turn.steps(&start.input).await {
+        Ok(output) => turn.commit(output).await,
+        Err(interrupt) => turn.end(interrupt).await,
+    }
+}
+
+/// Opens the turn's scope. `Err(Some(cause))`: a stop was first.
+fn open_scope(
+    cx: TurnCx<'_>,
+    history: &History,
+    start: &TurnStart,
+    decision: &Arc<Decision>,
+) -> Result<Scope, Option<Cause>> {
+    use allstop_tools::BackgroundHost as _;
+    let run = cx.run.map_err(|refused| refused.cause().cloned())?;
+    let deadline = cx.parts.settings.deadlines.turn.map(|limit| Deadline {
+        at: Instant::now() + limit,
+        detail: format!("turn deadline of {limit:?}").into(),
+        extent: Extent::Turn,
+        bystanders: cx
+            .background
+            .map(|background| background.scope())
+            .into_iter()
+            .collect(),
+    });
+    let options = ScopeOptions {
+        deadline,
+        unit: None,
+        decision: Some(Arc::clone(decision)),
+    };
+    let label = format!("session/{}/turn/{}", history.session_id(), start.turn);
+    run.child(label, options)
+        .map_err(|refused| refused.cause().cloned())
+}
+
+impl Turn<'_> {
+    fn parts(&self) -> &Parts {
+        self.cx.parts
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.cx.parts.now)()
+    }
+
+    /// Appends what is pending. A stop is heard while the store works; the append is then settled with the ending.
+    async fn flush(&mut self) -> Result<(), Interrupt> {
+        if let Some(background) = self.cx.background {
+            self.pending
+                .extend(background.take_records(self.draft.state().number()));
+        }
+        if !self.history.is_logged() {
+            self.pending.clear();
+            return Ok(());
+        }
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let records = std::mem::take(&mut self.pending);
+        tokio::select! {
+            biased;
+            appended = self.history.append(records) => {
+                appended.map_err(|error| Interrupt::Failed(error.into()))
+            }
+            () = self.scope.stopped() => {
+                self.engine.acknowledge();
+                Err(Interrupt::Stopped)
+            }
+        }
+    }
+
+    fn hook_cx(&self, scope: &Scope) -> HookCx {
+        HookCx {
+            session_id: self.history.session_id().clone(),
+            turn: self.draft.state().number(),
+            scope: scope.clone(),
+        }
+    }
+
+    /// Tells the hooks; a denial ends the turn.
+    async fn hear_or_fail(&self, event: HookEvent) -> Result<(), Interrupt> {
+        if self.parts().hooks.is_empty() {
+            return Ok(());
+        }
+        match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
+            Told::Continue => Ok(()),
+            Told::Denied(message) => Err(Interrupt::Failed(TurnError {
+                kind: TurnErrorKind::Hook,
+                message,
+                hint: None,
+            })),
+            Told::Stopped => {
+                self.engine.acknowledge();
+                Err(Interrupt::Stopped)
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! One step's model call: streamed, raced against the stop, repeated while the policy and the deadline allow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
+use allstop_core::record::CallOutcome;
+use allstop_core::turn::StepStart;
+use allstop_core::{ToolCall, Usage};
+use allstop_model::{
+    ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind, ModelEvent,
+    ModelRequest, TokenLimits, stream_within,
+};
+use allstop_scope::{Ending, Registration, WorkSpec};
+use futures::StreamExt as _;
+use tracing::Instrument as _;
+
+use super::{Interrupt, Turn};
+use crate::event::{AgentEvent, EventSink};
+
+/// A model's complete answer.
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) usage: Usage,
+}
+
+/// What has arrived of an answer.
+struct Partial {
+    text: String,
+    calls: Vec<ToolCall>,
+    /// What the provider says it cost, if it said.
+    reported: Option<Usage>,
+    /// Bytes of answer of any kind, for an estimate.
+    bytes: usize,
+    /// Where a stop would find the call.
+    checkpoint: &'static str,
+}
+
+impl Partial {
+    fn new() -> Self {
+        Self {
+            text: String::new(),
+            calls: Vec::new(),
+            reported: None,
+            bytes: 0,
+            checkpoint: "connect",
+        }
+    }
+
+    /// What a whole answer cost: as reported, else counted on our side and marked so.
+    fn usage(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
+        self.reported
+            .unwrap_or_else(|| self.usage_when_cut(input_tokens_estimated))
+    }
+
+    /// What half an answer cost. What a provider reports in mid-stream lags behind what it has sent, so the larger
+    /// figure counts.
+    fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
+        let reported = self.reported.unwrap_or_default();
+        let input_tokens = match reported.input_tokens {
+            0 => input_tokens_estimated(),
+            reported => reported,
+        };
+        Usage {
+            input_tokens,
+            output_tokens: reported
+                .output_tokens
+                .max(Usage::estimate_tokens(self.bytes)),
+            estimated: true,
+        }
+    }
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Answered(Answer),
+    Failed(ModelError, Usage),
+    Interrupted(Interrupt, Usage),
+}
+
+impl Turn<'_> {
+    /// Calls the model, again and again if it fails in a way that may pass. Nothing of a failed attempt is kept but its
+    /// cost.
+    pub(super) async fn call_model(&mut self, step: &StepStart) -> Result<Answer, Interrupt> {
+        let mut spent = Usage::default();
+        let mut attempt = 1;
+        loop {
+            let span = tracing::info_span!("model_call", step = step.step, attempt);
+            let (error, usage) = match self.attempt(step).instrument(span).await {
+                Attempt::Answered(mut answer) => {
+                    answer.usage += spent;
+                    return Ok(answer);
+                }
+                Attempt::Interrupted(interrupt, usage) => {
+                    let record = self
+                        .draft
+                        .abandon_model(CallOutcome::Stopped, spent + usage)?;
+                    self.pending.push(record);
+                    return Err(interrupt);
+                }
+                Attempt::Failed(error, usage) => (error, usage),
+            };
+            spent += usage;
+            self.draft.meter(spent);
+            let policy = self.parts().settings.retry;
+            let Some(delay) = policy.next_delay(attempt, &error, self.scope.time_left()) else {
+                return Err(self.fail_model(error, spent)?);
+            };
+            self.cx.events.send(|| AgentEvent::RetryScheduled {
+                step: step.step,
+                attempt,
+                delay_ms: delay.as_millis() as u64,
+                error: error.message.clone(),
+            });
+            if let Err(interrupt) = self.back_off(delay).await {
+                let record = self.draft.abandon_model(CallOutcome::Stopped, spent)?;
+                self.pending.push(record);
+                return Err(interrupt);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn fail_model(&mut self, error: ModelError, spent: Usage) -> Result<Interrupt, Interrupt> {
+        let outcome = match error.kind {
+            ModelErrorKind::ProviderTimeout | ModelErrorKind::ConnectTimeout => {
+                CallOutcome::TimedOut
+            }
+            _ => CallOutcome::Failed,
+        };
+        let record = self.draft.abandon_model(outcome, spent)?;
+        self.pending.push(record);
+        Ok(Interrupt::Failed(error.into()))
+    }
+
+    async fn back_off(&mut self, delay: Duration) -> Result<(), Interrupt> {
+        tokio::select! {
+            biased;
+            interrupt = self.interrupted() => Err(interrupt),
+            () = tokio::time::sleep(delay) => {
+                self.heard();
+                Ok(())
+            }
+        }
+    }
+
+    async fn attempt(&mut self, step: &StepStart) -> Attempt {
+        let spec = WorkSpec::new(ItemKind::ModelCall, Arc::clone(&self.cx.parts.model_name))
+            .id(step.id.as_str());
+        let Ok(registration) = self.work.register(spec) else {
+            self.engine.acknowledge();
+            return Attempt::Interrupted(Interrupt::Stopped, Usage::default());
+        };
+        let probe = ConnectionProbe::default();
+        let request = self.request(probe.clone());
+        let limits = TokenLimits {
+            first_token: self.parts().settings.deadlines.first_token,
+            between_tokens: self.parts().settings.deadlines.between_tokens,
+        };
+        let model = Arc::clone(&self.cx.parts.model);
+        let events = self.cx.events;
+        let mut partial = Partial::new();
+        let ended = {
+            let mut receiving =
+                std::pin::pin!(receive(&*model, request, limits, &mut partial, events));
+            loop {
+                let progressed = tokio::select! {
+                    biased;
+                    // First: what arrives after a stop is not taken.
+                    interrupt = self.interrupted() => break Err(interrupt),
+                    progressed = receiving.next() => progressed,
+                };
+                self.heard();
+                match progressed {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => break Ok(Some(error)),
+                    None => break Ok(None),
+                }
+            }
+            // The stream is dropped here, and with it its connection if the answer is not whole.
+        };
+        match ended {
+            Ok(None) => {
+                registration.finish(Ending::Returned);
+                let usage = partial.usage(|| self.input_tokens_estimated());
+                Attempt::Answered(Answer {
+                    text: partial.text,
+                    calls: partial.calls,
+                    usage,
+                })
+            }
+            Ok(Some(error)) => {
+                registration.finish(Ending::Returned);
+                // A call that failed before anything came has cost nothing that we know of.
+                let usage = if partial.bytes == 0 && partial.reported.is_none() {
+                    Usage::default()
+                } else {
+                    partial.usage_when_cut(|| self.input_tokens_estimated())
+                };
+                Attempt::Failed(error, usage)
+            }
+            Err(interrupt) => {
+                registration.acknowledge(partial.checkpoint);
+                verify_closed(registration, &probe, partial.checkpoint).await;
+                let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
+                Attempt::Interrupted(interrupt, usage)
+            }
+        }
+    }
+
+    fn request(&self, probe: ConnectionProbe) -> ModelRequest {
+        let settings = &self.parts().settings;
+        let system = match (&settings.system, self.cx.context) {
+            (Some(system), Some(context)) => Some(format!("{system}\n\n{context}").into()),
+            (system, context) => system.as_ref().or(context).map(Arc::clone),
+        };
+        ModelRequest {
+            system,
+            messages: self.draft.request_messages(),
+            tools: Arc::clone(&self.cx.parts.declarations),
+            max_output_tokens: settings.output_tokens_max,
+            probe,
+        }
+    }
+}
+
+/// Receives an answer into `partial`. Each item is a sign of life; the end of the stream is the end of the answer.
+fn receive<'a>(
+    model: &'a dyn Model,
+    request: ModelRequest,
+    limits: TokenLimits,
+    partial: &'a mut Partial,
+    events: &'a EventSink,
+) -> impl futures::Stream<Item = Result<(), ModelError>> + 'a {
+    enum State<'a> {
+        Connecting(ModelRequest, &'a mut Partial),
+        Receiving(allstop_model::ModelStream, &'a mut Partial),
+        Over,
+    }
+    futures::stream::unfold(
+        State::Connecting(request, partial),
+        move |state| async move {
+            match state {
+                State::Connecting(request, partial) => {
+                    match stream_within(model, request, limits).await {
+                        Ok(stream) => {
+                            partial.checkpoint = "first_token";
+                            Some((Ok(()), State::Receiving(stream, partial)))
+                        }
+                        Err(error) => Some((Err(error), State::Over)),
+                    }
+                }
+                State::Receiving(mut stream, partial) => match stream.events.next().await {
+                    None => Some((Err(cut()), State::Over)),
+                    Some(Err(error)) => Some((Err(error), State::Over)),
+                    Some(Ok(ModelEvent::End(finish))) => {
+                        if finish == FinishReason::ContentFilter && partial.text.is_empty() {
+                            return Some((Err(filtered()), State::Over));
+                        }
+                        None
+                    }
+                    Some(Ok(event)) => {
+                        partial.checkpoint = "stream_chunk";
+                        take(event, partial, events);
+                        Some((Ok(()), State::Receiving(stream, partial)))
+                    }
+                },
+                State::Over => None,
+            }
+        },
+    )
+}
+
+fn take(event: ModelEvent, partial: &mut Partial, events: &EventSink) {
+    match event {
+        ModelEvent::Text(text) => {
+            partial.bytes += text.len();
+            partial.text.push_str(&text);
+            events.send(|| AgentEvent::TextDelta { text });
+        }
+        ModelEvent::Reasoning(text) => {
+            partial.bytes += text.len();
+            events.send(|| AgentEvent::ReasoningDelta { text });
+        }
+        ModelEvent::ToolCallProgress { bytes } => partial.bytes += bytes,
+        ModelEvent::ToolCall(call) => partial.calls.push(call),
+        ModelEvent::Usage(usage) => partial.reported = Some(usage),
+        // Handled by the caller: nothing follows it.
+        ModelEvent::End(_) => {}
+    }
+}
+
+fn cut() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Disconnected,
+        "the answer ended without its end".to_owned(),
+    )
+}
+
+fn filtered() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Invalid,
+        "the provider's content filter refused to answer".to_owned(),
+    )
+}
+
+/// Says how a dropped call has ended: as the kernel shows its connections, not as we assume.
+async fn verify_closed(
+    mut registration: Registration,
+    probe: &ConnectionProbe,
+    checkpoint: &'static str,
+) {
+    registration.details_mut().tokens_received_after_stop = Some(0);
+    let (how, evidence) = match probe.closed().await {
+        ConnectionState::Closed => (
+            How::ConnectionClosed,
+            Evidence::verified(Verified::SocketClosed),
+        ),
+        ConnectionState::NeverOpened => (How::Dropped, Evidence::verified(Verified::FutureDropped)),
+        ConnectionState::NotVerifiable => {
+            registration.details_mut().note =
+                Some("its connection cannot be seen here; our side of it was dropped".into());
+            (How::Dropped, Evidence::verified(Verified::FutureDropped))
+        }
+        ConnectionState::StillOpen => return registration.finish(Ending::NotConfirmed),
+    };
+    let evidence = evidence.and_observed_at(checkpoint);
+    registration.finish(Ending::Stopped { how, evidence });
+}

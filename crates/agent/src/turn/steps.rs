@@ -1,0 +1,184 @@
+//! The loop: model call → tool calls → next step, until the model's answer asks for no tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::turn::Next;
+use allstop_core::{Cause, CauseKind, Extent, Message, Usage};
+use allstop_scope::{Deadline, ScopeOptions};
+use tokio::time::Instant;
+
+use super::{Interrupt, Turn};
+use crate::event::AgentEvent;
+use crate::foreign::{self, Foreign};
+use crate::guardrail::{GuardrailVerdict, Stage};
+use crate::hook::HookEvent;
+
+/// What a call reserves of a budget for its answer where no limit of output tokens says it: about a page, which most
+/// answers do not exceed.
+const ANSWER_TOKENS_RESERVED: u64 = 1024;
+
+impl Turn<'_> {
+    /// Runs steps until there is a final answer that may be committed.
+    pub(super) async fn steps(&mut self, input: &Arc<str>) -> Result<Arc<str>, Interrupt> {
+        self.hear_or_fail(HookEvent::TurnStart {
+            input: Arc::clone(input),
+        })
+        .await?;
+        self.guard(Stage::Input, input).await?;
+        loop {
+            self.open_step()?;
+            let estimate = self.estimate_tokens();
+            let at = self.now();
+            let step = self
+                .draft
+                .begin_step(&self.cx.parts.model_name, estimate, at)?;
+            self.pending.push(step.record.clone());
+            self.hear_or_fail(HookEvent::ModelStart { step: step.step })
+                .await?;
+            self.flush().await?;
+            self.cx.events.send(|| AgentEvent::StepStarted {
+                step: step.step,
+                model: Arc::clone(&self.cx.parts.model_name),
+            });
+            let answer = self.call_model(&step).await?;
+            let text: Arc<str> = answer.text.into();
+            let model = self
+                .draft
+                .finish_model(Arc::clone(&text), answer.calls, answer.usage)?;
+            self.pending.push(model.record);
+            self.cx.events.send(|| AgentEvent::StepAnswered {
+                step: step.step,
+                text: Arc::clone(&text),
+            });
+            self.hear_or_fail(HookEvent::ModelEnd {
+                step: step.step,
+                text: Arc::clone(&text),
+            })
+            .await?;
+            match model.next {
+                Next::Commit => {
+                    self.guard(Stage::Output, &text).await?;
+                    return Ok(text);
+                }
+                Next::Calls(calls) => self.run_calls(calls).await?,
+            }
+        }
+    }
+
+    /// Gives a step a scope of its own, if it has a deadline.
+    fn open_step(&mut self) -> Result<(), Interrupt> {
+        let Some(limit) = self.parts().settings.deadlines.step else {
+            return Ok(());
+        };
+        let deadline = Deadline {
+            at: Instant::now() + limit,
+            detail: format!("step deadline of {limit:?}").into(),
+            extent: Extent::Turn,
+            bystanders: Vec::new(),
+        };
+        let options = ScopeOptions {
+            deadline: Some(deadline),
+            ..ScopeOptions::default()
+        };
+        let label = Arc::clone(self.scope.label());
+        self.work = self
+            .scope
+            .child(label, options)
+            .map_err(|_| Interrupt::Stopped)?;
+        Ok(())
+    }
+
+    /// What the next model call may cost. Without a budget nobody asks.
+    fn estimate_tokens(&self) -> u64 {
+        let settings = &self.parts().settings;
+        if settings.budget.is_none() {
+            return 0;
+        }
+        let answer = settings.output_tokens_max.unwrap_or(ANSWER_TOKENS_RESERVED);
+        self.input_tokens_estimated().saturating_add(answer)
+    }
+
+    /// How many tokens the request has, where a provider does not say.
+    pub(super) fn input_tokens_estimated(&self) -> u64 {
+        let system = self
+            .parts()
+            .settings
+            .system
+            .as_ref()
+            .map_or(0, |text| text.len());
+        let context = self.cx.context.map_or(0, |text| text.len());
+        let messages = self.draft.request_messages();
+        let messages: usize = messages.iter().map(|message| message_bytes(message)).sum();
+        Usage::estimate_tokens(system + context + messages)
+    }
+
+    async fn guard(&self, stage: Stage, text: &Arc<str>) -> Result<(), Interrupt> {
+        for guardrail in &self.parts().guardrails {
+            if !guardrail.looks_at(stage) {
+                continue;
+            }
+            let check = guardrail.check(&self.hook_cx(&self.work), stage, Arc::clone(text));
+            let name = Arc::clone(guardrail.name());
+            let refusal =
+                match foreign::run(&self.work, ItemKind::Guardrail, name, "guardrail", check).await
+                {
+                    Foreign::Answered(GuardrailVerdict::Pass) => continue,
+                    Foreign::Answered(GuardrailVerdict::Refuse { reason }) => reason,
+                    // It fails closed.
+                    Foreign::Panicked => format!("the guardrail {} panicked", guardrail.name()),
+                    Foreign::Stopped => {
+                        self.engine.acknowledge();
+                        return Err(Interrupt::Stopped);
+                    }
+                };
+            return Err(Interrupt::Guardrail(refusal));
+        }
+        Ok(())
+    }
+
+    /// Notes a sign of life.
+    pub(super) fn heard(&mut self) {
+        if self.parts().settings.deadlines.inactivity.is_some() {
+            self.heard_at = Instant::now();
+        }
+    }
+
+    /// Waits until a stop covers the running work, or nothing was heard for too long; without such a limit this costs
+    /// a waiter of the scope's token and nothing else.
+    pub(super) async fn interrupted(&self) -> Interrupt {
+        let silent = async {
+            match self.parts().settings.deadlines.inactivity {
+                None => std::future::pending().await,
+                Some(limit) => {
+                    tokio::time::sleep_until(self.heard_at + limit).await;
+                    inactivity(limit)
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.work.stopped() => {
+                self.engine.acknowledge();
+                Interrupt::Stopped
+            }
+            cause = silent => Interrupt::Inactivity(cause),
+        }
+    }
+}
+
+fn inactivity(limit: Duration) -> Cause {
+    Cause::new(CauseKind::Inactivity).detail(format!("nothing was heard for {limit:?}"))
+}
+
+fn message_bytes(message: &Message) -> usize {
+    match message {
+        Message::User { text } | Message::StopMarker { text } => text.len(),
+        Message::Tool(result) => result.content.len(),
+        Message::Assistant { text, tool_calls } => {
+            // Arguments are small beside texts and results; their exact length is not worth writing them out.
+            text.len() + tool_calls.len() * 64
+        }
+    }
+}

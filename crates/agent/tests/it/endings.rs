@@ -1,0 +1,144 @@
+//! Endings that are neither a commit nor a stop from outside.
+
+use allstop_agent::{Settings, TurnErrorKind};
+use allstop_core::StopReason;
+use allstop_core::turn::Budget;
+use allstop_model::{ModelError, ModelErrorKind, Pause, Reply, RetryPolicy};
+use allstop_testkit::ToolFn;
+use serde_json::json;
+use std::time::Duration;
+
+use crate::{agent, history, model, root, run, settings, tools};
+
+fn failing(kind: ModelErrorKind) -> Reply {
+    Reply::error(ModelError::new(kind, "it failed".to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_failure_is_an_error_and_leaves_nothing() {
+    let model = model(vec![failing(ModelErrorKind::Unauthorized)]);
+    let (turn, _) = run(agent(&model).build(), &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::Error);
+    assert_eq!(turn.error.unwrap().kind, TurnErrorKind::Unauthorized);
+    assert!(turn.conversation.messages.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_providers_own_timeout_is_an_error_and_not_our_deadline() {
+    let deadlines = allstop_agent::Deadlines {
+        run: Some(Duration::from_mins(1)),
+        between_tokens: Some(Duration::from_secs(2)),
+        ..Default::default()
+    };
+    let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
+    let settings = Settings {
+        deadlines,
+        retry: RetryPolicy::never(),
+        ..settings()
+    };
+    let (turn, _) = run(
+        agent(&model).settings(settings).build(),
+        &root(),
+        history().await,
+        "go",
+    )
+    .await;
+    assert_eq!(turn.stop_reason, StopReason::Error);
+    assert_eq!(turn.error.unwrap().kind, TurnErrorKind::ProviderTimeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_passes_is_repeated_and_its_cost_is_kept() {
+    let flaky = Reply::text("fine").failing_first(
+        2,
+        ModelError::new(ModelErrorKind::Unavailable, "busy".to_owned()),
+    );
+    let model = model(vec![flaky]);
+    let (turn, _) = run(agent(&model).build(), &root(), history().await, "go").await;
+    assert_eq!(
+        (turn.stop_reason, &*turn.output),
+        (StopReason::Completed, "fine")
+    );
+    assert_eq!(model.requests().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_cut_drops_its_half_call_and_is_repeated() {
+    let model = model(vec![Reply::text("half").disconnect()]);
+    let settings = Settings {
+        retry: RetryPolicy::never(),
+        ..settings()
+    };
+    let (turn, _) = run(
+        agent(&model).settings(settings).build(),
+        &root(),
+        history().await,
+        "go",
+    )
+    .await;
+    assert_eq!(turn.error.unwrap().kind, TurnErrorKind::Disconnected);
+    assert!(turn.conversation.messages.is_empty());
+    assert!(turn.usage.output_tokens > 0, "what was received is metered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_steps_ends_the_turn() {
+    let model = model(vec![
+        Reply::text("").call("t", json!({"n": 1})),
+        Reply::text("").call("t", json!({"n": 2})),
+    ]);
+    let tool = ToolFn::new("t", |_| async { "x".to_owned() });
+    let settings = Settings {
+        steps_max: Some(1),
+        ..settings()
+    };
+    let agent = agent(&model)
+        .tools(tools(vec![tool]))
+        .settings(settings)
+        .build();
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::MaxStepsReached);
+    assert!(turn.conversation.messages.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_turns_ends_the_next_one_at_its_entry() {
+    let model = model(vec![Reply::text("one"), Reply::text("two")]);
+    let settings = Settings {
+        turns_max: Some(1),
+        ..settings()
+    };
+    let agent = agent(&model).settings(settings).build();
+    let scope = root();
+    let (_, history) = run(agent.clone(), &scope, history().await, "a").await;
+    let (turn, history) = run(agent, &scope, history, "b").await;
+    assert_eq!(turn.stop_reason, StopReason::MaxTurnsReached);
+    assert_eq!(history.conversation().messages.len(), 2);
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_is_reserved_before_it_is_spent() {
+    let model = model(vec![Reply::text("one").usage(10, 10)]);
+    let settings = Settings {
+        budget: Some(Budget::of_tokens(50)),
+        output_tokens_max: Some(100),
+        ..settings()
+    };
+    let agent = agent(&model).settings(settings).build();
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::MaxBudgetReached);
+    assert!(
+        model.requests().is_empty(),
+        "it was refused before it was sent"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turn_number_of_a_refused_turn_is_not_used_again() {
+    let model = model(vec![failing(ModelErrorKind::NotFound)]);
+    let scope = root();
+    let (first, history) = run(agent(&model).build(), &scope, history().await, "a").await;
+    let (second, _) = run(agent(&model).build(), &scope, history, "b").await;
+    assert_eq!((first.turn.0, second.turn.0), (1, 2));
+}

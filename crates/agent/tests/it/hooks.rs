@@ -1,0 +1,240 @@
+//! Hooks, guardrails and questions: answers, refusals, panics, and stops while they run.
+
+use std::sync::Arc;
+
+use allstop_agent::{
+    Agent, EventSink, Guardrail, GuardrailVerdict, Hook, HookCx, HookEvent, HookVerdict,
+    RunRequest, Stage, TurnErrorKind,
+};
+use allstop_core::{Cause, CauseKind, Message, StopReason};
+use allstop_model::Reply;
+use allstop_testkit::ToolFn;
+use allstop_tools::permission::FixedAnswer;
+use allstop_tools::{Answer, PermissionPolicy, Prompter, Question};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use crate::{agent, ended, history, model, root, run, tools};
+
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Continues,
+    Denies,
+    Panics,
+    Hangs,
+}
+
+#[derive(Debug)]
+struct TestHook {
+    name: Arc<str>,
+    on: &'static str,
+    does: Does,
+}
+
+impl TestHook {
+    fn new(on: &'static str, does: Does) -> Arc<Self> {
+        Arc::new(Self {
+            name: "test-hook".into(),
+            on,
+            does,
+        })
+    }
+}
+
+impl Hook for TestHook {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn wants(&self, event: &HookEvent) -> bool {
+        event.name() == self.on
+    }
+
+    fn on(&self, _cx: &HookCx, _event: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        let does = self.does;
+        Box::pin(async move {
+            match does {
+                Does::Continues => HookVerdict::Continue,
+                Does::Denies => HookVerdict::Deny {
+                    reason: "not on a Saturday".to_owned(),
+                },
+                Does::Panics => panic!("in a hook"),
+                Does::Hangs => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl Guardrail for TestHook {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn looks_at(&self, stage: Stage) -> bool {
+        (self.on == "input") == (stage == Stage::Input)
+    }
+
+    fn check(&self, _: &HookCx, _: Stage, _: Arc<str>) -> BoxFuture<'static, GuardrailVerdict> {
+        let does = self.does;
+        Box::pin(async move {
+            match does {
+                Does::Continues => GuardrailVerdict::Pass,
+                Does::Denies => GuardrailVerdict::Refuse {
+                    reason: "secret".to_owned(),
+                },
+                Does::Panics => panic!("in a guardrail"),
+                Does::Hangs => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn one_call() -> Arc<allstop_model::ScriptedModel> {
+    model(vec![
+        Reply::text("").call("t", json!({})),
+        Reply::text("ok"),
+    ])
+}
+
+fn tool() -> allstop_tools::ToolRegistry {
+    tools(vec![ToolFn::new("t", |_| async { "ran".to_owned() })])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_denies_a_call_answers_it_and_the_turn_goes_on() {
+    for does in [Does::Denies, Does::Panics] {
+        let model = one_call();
+        let agent = agent(&model)
+            .tools(tool())
+            .hook(TestHook::new("tool_start", does))
+            .build();
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Completed);
+        assert_eq!(turn.denials.len(), 1);
+        let Message::Tool(result) = &*turn.conversation.messages[2] else {
+            panic!()
+        };
+        assert!(result.is_error && !result.content.contains("ran"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_fails_elsewhere_ends_the_turn_with_an_error() {
+    for on in ["turn_start", "model_start", "model_end", "tool_end"] {
+        let model = one_call();
+        let agent = agent(&model)
+            .tools(tool())
+            .hook(TestHook::new(on, Does::Denies))
+            .build();
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Error, "{on}");
+        assert_eq!(turn.error.unwrap().kind, TurnErrorKind::Hook);
+        assert!(turn.conversation.messages.is_empty());
+    }
+    let model = one_call();
+    let hook = TestHook::new("turn_end", Does::Denies);
+    let agent = agent(&model).tools(tool()).hook(hook).build();
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::Completed, "the ending stands");
+}
+
+#[tokio::test(start_paused = true)]
+async fn guardrails_refuse_in_and_out_and_fail_closed() {
+    for (on, does) in [
+        ("input", Does::Denies),
+        ("input", Does::Panics),
+        ("output", Does::Denies),
+        ("output", Does::Panics),
+    ] {
+        let model = model(vec![Reply::text("the secret is 42")]);
+        let agent = agent(&model).guardrail(TestHook::new(on, does)).build();
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Guardrail, "{on} {does:?}");
+        assert_eq!(turn.cause.unwrap().kind, CauseKind::Guardrail);
+        assert_eq!(model.requests().len(), usize::from(on == "output"));
+        assert!(turn.conversation.messages.is_empty() && turn.output.is_empty());
+    }
+}
+
+#[derive(Debug)]
+struct NeverAnswers(tokio::sync::mpsc::UnboundedSender<()>);
+
+impl Prompter for NeverAnswers {
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
+        self.0.send(()).expect("the test waits");
+        Box::pin(std::future::pending())
+    }
+}
+
+fn asking(agent: allstop_agent::AgentBuilder, prompter: Arc<dyn Prompter>) -> Agent {
+    agent
+        .permissions(Arc::new(PermissionPolicy::default()), prompter)
+        .build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_is_no_cancel_and_a_yes_runs_the_call() {
+    for (answer, denials) in [
+        (Answer::Deny, 1),
+        (Answer::AllowOnce, 0),
+        (Answer::AllowForSession, 0),
+    ] {
+        let model = one_call();
+        let agent = asking(agent(&model).tools(tool()), Arc::new(FixedAnswer(answer)));
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Completed);
+        assert_eq!(turn.denials.len(), denials);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_a_question_a_hook_and_a_guardrail_at_once_and_is_no_denial() {
+    for what in ["question", "turn_start", "tool_start", "input"] {
+        let (tx, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        let model = one_call();
+        let builder = agent(&model).tools(tool());
+        let agent = match what {
+            "question" => asking(builder, Arc::new(NeverAnswers(tx.clone()))),
+            "input" => builder.guardrail(TestHook::new(what, Does::Hangs)).build(),
+            hook => builder.hook(TestHook::new(hook, Does::Hangs)).build(),
+        };
+        let scope = root();
+        let run = agent.start(
+            &scope,
+            RunRequest::new(history().await, "go"),
+            EventSink::none(),
+        );
+        if what == "question" {
+            asked.recv().await.unwrap();
+        } else {
+            while scope.running().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+        let began = tokio::time::Instant::now();
+        let _stop = run.stop(Cause::new(CauseKind::User));
+        let (turn, _) = ended(run.finish().await.unwrap());
+        assert_eq!(turn.stop_reason, StopReason::Cancelled, "{what}");
+        assert!(turn.denials.is_empty(), "{what}");
+        assert!(turn.receipt.unwrap().quiet(), "{what}");
+        assert_eq!(began.elapsed(), std::time::Duration::ZERO, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_continues_is_heard_everywhere() {
+    let model = one_call();
+    let mut builder = agent(&model).tools(tool());
+    for on in [
+        "turn_start",
+        "model_start",
+        "model_end",
+        "tool_start",
+        "tool_end",
+        "turn_end",
+    ] {
+        builder = builder.hook(TestHook::new(on, Does::Continues));
+    }
+    let (turn, _) = run(builder.build(), &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+}

@@ -1,0 +1,34 @@
+//! The same calls again and again.
+
+use allstop_agent::Settings;
+use allstop_core::StopReason;
+use allstop_core::turn::LoopLimits;
+use allstop_model::{Reply, ScriptedModel};
+use allstop_testkit::ToolFn;
+use serde_json::json;
+use std::sync::Arc;
+
+use crate::{agent, history, root, run, settings, tools};
+
+#[tokio::test(start_paused = true)]
+async fn the_same_call_again_and_again_ends_the_run() {
+    let reply = || Reply::text("").call("t", json!({"same": true}));
+    let model = Arc::new(ScriptedModel::new((0..20).map(|_| reply()).collect()).keeping_requests());
+    let tool = ToolFn::new("t", |_| async { "x".to_owned() });
+    let loop_limits = LoopLimits {
+        repeats_max: Some(3),
+        ..LoopLimits::default()
+    };
+    let settings = Settings {
+        loop_limits,
+        ..settings()
+    };
+    let agent = agent(&model)
+        .tools(tools(vec![tool]))
+        .settings(settings)
+        .build();
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::LoopDetected);
+    assert_eq!(model.requests().len(), 3);
+    assert!(turn.conversation.messages.is_empty());
+}

@@ -1,0 +1,90 @@
+//! The loop through its public face: scripted models, closures for tools, paused time.
+
+mod endings;
+mod hooks;
+mod loop_limits;
+mod stops;
+mod turns;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{
+    Agent, AgentBuilder, EventSink, History, RunOutcome, RunRequest, Settings, TurnOutcome,
+};
+use allstop_core::message::check_history;
+use allstop_core::{SessionId, Timestamp};
+use allstop_log::{MemoryLog, SessionStream};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_scope::{RootOptions, Scope};
+use allstop_testkit::ToolFn;
+use allstop_tools::ToolRegistry;
+
+/// A limit that no test that works comes near.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn root() -> Scope {
+    Scope::root("test", RootOptions::current())
+}
+
+async fn history() -> History {
+    let log = Arc::new(MemoryLog::new());
+    let id = SessionId::from("s1");
+    let session = SessionStream::create(log, id, Timestamp::from_unix_ms(0), "/tmp").await;
+    History::Logged(Box::new(session.expect("a session in memory")))
+}
+
+fn model(replies: Vec<Reply>) -> Arc<ScriptedModel> {
+    Arc::new(ScriptedModel::new(replies).keeping_requests())
+}
+
+fn agent(model: &Arc<ScriptedModel>) -> AgentBuilder {
+    Agent::builder(Arc::clone(model) as _)
+}
+
+fn tools(tools: Vec<ToolFn>) -> ToolRegistry {
+    let mut registry = ToolRegistry::new();
+    for tool in tools {
+        registry.register(Arc::new(tool)).expect("names differ");
+    }
+    registry
+}
+
+fn settings() -> Settings {
+    Settings::default()
+}
+
+/// Runs one prompt to its end, and checks what every ending must hold.
+async fn run(
+    agent: Agent,
+    scope: &Scope,
+    history: History,
+    prompt: &str,
+) -> (TurnOutcome, History) {
+    let run = agent.start(scope, RunRequest::new(history, prompt), EventSink::none());
+    ended(run.finish().await.expect("the engine does not panic"))
+}
+
+/// The last turn's outcome: checked against the log.
+fn ended(outcome: RunOutcome) -> (TurnOutcome, History) {
+    let RunOutcome { mut turns, history } = outcome;
+    let turn = turns.pop().expect("a run has a turn");
+    if let History::Logged(session) = &history {
+        let state = session.state();
+        assert!(state.open_turn().is_none(), "every turn has its ending");
+        let last = state.turns().last().expect("the turn is in the log");
+        let ending = last.ending.as_ref().expect("with its ending");
+        assert_eq!(ending.reason, turn.stop_reason);
+        assert_eq!(ending.cause, turn.cause);
+        assert_eq!(**state.conversation(), *turn.conversation);
+    }
+    check_history(turn.conversation.messages.iter().map(AsRef::as_ref)).expect("a valid history");
+    (turn, history)
+}
+
+/// Everything the model was ever sent is a valid history.
+fn check_requests(model: &ScriptedModel) {
+    for request in model.requests() {
+        check_history(request.messages.iter().map(AsRef::as_ref)).expect("a valid request");
+    }
+}

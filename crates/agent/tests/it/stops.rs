@@ -1,0 +1,450 @@
+//! A stop at any point: the conversation, the receipt, and the next message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{EventSink, History, Run, RunRequest, Settings};
+use allstop_core::message::check_history;
+use allstop_core::receipt::{ConversationEffect, StopOutcome};
+use allstop_core::turn::StopPolicy;
+use allstop_core::{Cause, CauseKind, Effect, Extent, Message, StopReason};
+use allstop_model::{Pause, Reply};
+use allstop_scope::StopOrder;
+use allstop_testkit::ToolFn;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{LONG, agent, check_requests, ended, history, model, root, run, settings, tools};
+
+fn user() -> Cause {
+    Cause::new(CauseKind::User).detail("ctrl-c")
+}
+
+/// A tool that says on the channel that it runs, and then does what the closure does.
+fn announcing(
+    name: &str,
+    running: &tokio::sync::mpsc::UnboundedSender<()>,
+    body: fn(allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String>,
+) -> ToolFn {
+    let running = running.clone();
+    ToolFn::new(name, move |call| {
+        running.send(()).expect("the test waits");
+        body(call)
+    })
+}
+
+fn hears(call: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {
+    Box::pin(async move {
+        call.scope.stopped_at("idle").await;
+        "stopped early".to_owned()
+    })
+}
+
+fn deaf(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {
+    Box::pin(std::future::pending())
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_mid_stream_nothing_is_left_and_the_next_message_works() {
+    let model = model(vec![
+        Reply::text("some words")
+            .pause(Pause::Forever)
+            .and_text("more"),
+    ]);
+    let scope = root();
+    let (sink, mut events) = EventSink::channel();
+    let request = RunRequest::new(history().await, "go");
+    let run = agent(&model).build().start(&scope, request, sink);
+    while !matches!(
+        events.recv().await.unwrap(),
+        allstop_agent::AgentEvent::TextDelta { .. }
+    ) {}
+    let stop = run.stop(user());
+    let (turn, history) = ended(run.finish().await.unwrap());
+    assert_eq!(turn.stop_reason, StopReason::Cancelled);
+    assert!(turn.conversation.messages.is_empty());
+    let receipt = turn.receipt.unwrap();
+    assert!(receipt.quiet() && receipt.cancel_observed());
+    assert_eq!(receipt.stop_id(), stop.receipt().await.stop_id());
+    assert_eq!(receipt.items()[0].tokens_received_after_stop, Some(0));
+    let json = serde_json::to_value(&receipt.items()[0]).unwrap();
+    assert_eq!(json["observed_at"], "stream_chunk");
+    assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
+    // "some words" is ten bytes: counted, and marked as an estimate.
+    assert_eq!((turn.usage.output_tokens, turn.usage.estimated), (3, true));
+    assert_eq!(receipt.usage(), turn.usage);
+
+    let next = crate::model(vec![Reply::text("fine")]);
+    let (turn, history) = crate::run(agent(&next).build(), &scope, history, "again").await;
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+    assert_eq!(history.conversation().messages.len(), 2);
+    assert_eq!(history.next_turn().0, 3);
+}
+
+/// Starts a run whose two tools are running, and returns it.
+async fn in_two_tools(
+    settings: Settings,
+    bodies: [fn(allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String>; 2],
+) -> (Run, Arc<allstop_model::ScriptedModel>, allstop_scope::Scope) {
+    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
+    let model = model(vec![
+        Reply::text("first").call("quick", json!({})),
+        Reply::text("second")
+            .call("one", json!({}))
+            .call("two", json!({})),
+        Reply::text("never"),
+    ]);
+    let quick = ToolFn::new("quick", |_| async { "q".to_owned() });
+    let [one, two] = bodies;
+    let registry = tools(vec![
+        quick,
+        announcing("one", &tx, one),
+        announcing("two", &tx, two),
+    ]);
+    let agent = agent(&model).tools(registry).settings(settings).build();
+    let scope = root();
+    let run = agent.start(
+        &scope,
+        RunRequest::new(history().await, "go"),
+        EventSink::none(),
+    );
+    rx.recv().await.unwrap();
+    rx.recv().await.unwrap();
+    (run, model, scope)
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_tools_that_hear_and_do_not_each_is_named_and_the_history_is_valid() {
+    let (run, model, scope) = in_two_tools(settings(), [hears, deaf]).await;
+    let began = Instant::now();
+    let _stop = run.stop(user());
+    let (turn, history) = ended(run.finish().await.unwrap());
+    assert!(began.elapsed() <= allstop_scope::GRACE_DEFAULT + allstop_scope::FORCE_MAX);
+    let receipt = turn.receipt.unwrap();
+    assert!(receipt.quiet(), "{receipt:#?}");
+    let states: Vec<_> = receipt
+        .items()
+        .iter()
+        .map(|item| (&*item.name, item.state.as_str()))
+        .collect();
+    // The one that did not hear was dropped, and nobody knows what it had done.
+    assert_eq!(states, [("one", "stopped"), ("two", "unknown")]);
+    let unknown = match &history {
+        History::Logged(session) => session.state().turns()[0].unknown_calls.clone(),
+        History::Bare { .. } => unreachable!(),
+    };
+    assert_eq!(unknown.len(), 1);
+    assert_eq!(&*unknown[0].name, "two");
+    assert!(scope.is_quiet());
+    check_requests(&model);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_commits_the_completed_steps_with_a_marker_and_one_result_a_call() {
+    let keep = Settings {
+        stop_policy: StopPolicy::Keep,
+        ..settings()
+    };
+    let (run, _, _) = in_two_tools(keep, [hears, deaf]).await;
+    let _stop = run.stop(user());
+    let (turn, _) = ended(run.finish().await.unwrap());
+    assert_eq!(turn.stop_reason, StopReason::Cancelled);
+    let messages = &turn.conversation.messages;
+    check_history(messages.iter().map(AsRef::as_ref)).unwrap();
+    assert!(matches!(&*messages[0], Message::User { text } if &**text == "go"));
+    assert!(matches!(
+        &**messages.last().unwrap(),
+        Message::StopMarker { .. }
+    ));
+    assert_eq!(
+        messages.len(),
+        7,
+        "user, step, result, step, two results, marker"
+    );
+    assert_eq!(
+        turn.receipt.unwrap().conversation(),
+        ConversationEffect::KeptCompletedSteps
+    );
+}
+
+fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {
+    Box::pin(async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        "done before the force".to_owned()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_done_within_the_grace_has_finished_and_its_result_is_kept() {
+    let keep = Settings {
+        stop_policy: StopPolicy::Keep,
+        ..settings()
+    };
+    let (run, _, _) = in_two_tools(keep, [soon_done, hears]).await;
+    let _stop = run.stop(user());
+    let (turn, history) = ended(run.finish().await.unwrap());
+    assert_eq!(turn.receipt.unwrap().items()[0].state.as_str(), "finished");
+    let Message::Tool(result) = &*turn.conversation.messages[4] else {
+        panic!()
+    };
+    assert_eq!(&*result.content, "done before the force");
+    let History::Logged(session) = history else {
+        panic!()
+    };
+    assert!(session.state().turns()[0].unknown_calls.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_a_timeout_and_no_cancel() {
+    for (deadlines, word) in [
+        (
+            allstop_agent::Deadlines {
+                run: Some(Duration::from_secs(1)),
+                ..Default::default()
+            },
+            "run",
+        ),
+        (
+            allstop_agent::Deadlines {
+                turn: Some(Duration::from_secs(1)),
+                ..Default::default()
+            },
+            "turn",
+        ),
+        (
+            allstop_agent::Deadlines {
+                step: Some(Duration::from_secs(1)),
+                ..Default::default()
+            },
+            "step",
+        ),
+        (
+            allstop_agent::Deadlines {
+                inactivity: Some(Duration::from_secs(1)),
+                ..Default::default()
+            },
+            "nothing was heard",
+        ),
+    ] {
+        let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
+        let agent = agent(&model)
+            .settings(Settings {
+                deadlines,
+                ..settings()
+            })
+            .build();
+        let began = Instant::now();
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Timeout, "{word}");
+        assert!(turn.cause.unwrap().to_string().contains(word), "{word}");
+        let receipt = turn.receipt.expect("a timeout carries a receipt");
+        assert!(receipt.cancel_observed() && receipt.quiet(), "{word}");
+        assert!(began.elapsed() < Duration::from_secs(2), "{word}");
+        assert!(turn.usage.total_tokens() > 0, "a timeout keeps its usage");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_has_passed_stops_the_first_turn_at_its_entry() {
+    let deadlines = allstop_agent::Deadlines {
+        run: Some(Duration::ZERO),
+        ..Default::default()
+    };
+    let model = model(vec![Reply::text("never")]);
+    let agent = agent(&model)
+        .settings(Settings {
+            deadlines,
+            ..settings()
+        })
+        .build();
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::Timeout);
+    assert!(model.requests().is_empty());
+    assert!(turn.receipt.expect("a timeout carries a receipt").quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_is_cumulative_over_turns() {
+    let deadlines = allstop_agent::Deadlines {
+        run: Some(Duration::from_secs(10)),
+        ..Default::default()
+    };
+    let slow = |text: &str| Reply::text(text).pause(Pause::For(Duration::from_secs(6)));
+    let model = model(vec![slow("one"), slow("two"), slow("three")]);
+    let agent = agent(&model)
+        .settings(Settings {
+            deadlines,
+            ..settings()
+        })
+        .build();
+    let mut request = RunRequest::new(history().await, "a");
+    request.prompts.extend(["b".into(), "c".into()]);
+    let began = Instant::now();
+    let outcome = agent
+        .start(&root(), request, EventSink::none())
+        .finish()
+        .await
+        .unwrap();
+    let reasons: Vec<_> = outcome.turns.iter().map(|turn| turn.stop_reason).collect();
+    assert_eq!(reasons, [StopReason::Completed, StopReason::Timeout]);
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tools_own_timeout_ends_the_call_and_the_turn_goes_on() {
+    let model = model(vec![
+        Reply::text("")
+            .call("slow", json!({}))
+            .call("fine", json!({})),
+        Reply::text("ok"),
+    ]);
+    let slow = ToolFn::new("slow", deaf)
+        .effect(Effect::ReadOnly)
+        .timeout(Duration::from_secs(1));
+    let fine = ToolFn::new("fine", |_| async { "fine".to_owned() });
+    let agent = agent(&model).tools(tools(vec![slow, fine])).build();
+    let scope = root();
+    let (turn, _) = run(agent, &scope, history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+    let Message::Tool(result) = &*turn.conversation.messages[2] else {
+        panic!()
+    };
+    assert!(
+        result.is_error && result.content.contains("tool timeout of 1s"),
+        "{result:?}"
+    );
+    assert!(scope.is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_during_a_retrys_back_off_is_quiet_at_once() {
+    let error = allstop_model::ModelError::new(
+        allstop_model::ModelErrorKind::Unavailable,
+        "overloaded".to_owned(),
+    );
+    let model = model(vec![Reply::error(error)]);
+    let retry = allstop_model::RetryPolicy {
+        first_delay: LONG,
+        delay_max: LONG,
+        ..Default::default()
+    };
+    let agent = agent(&model)
+        .settings(Settings {
+            retry,
+            ..settings()
+        })
+        .build();
+    let (sink, mut events) = EventSink::channel();
+    let run = agent.start(&root(), RunRequest::new(history().await, "go"), sink);
+    while !matches!(
+        events.recv().await.unwrap(),
+        allstop_agent::AgentEvent::RetryScheduled { .. }
+    ) {}
+    let began = Instant::now();
+    let _stop = run.stop(user());
+    let (turn, _) = ended(run.finish().await.unwrap());
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert!(turn.receipt.unwrap().quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_run_stops_it_with_cause_disconnect_and_the_log_has_the_receipt() {
+    let log = Arc::new(allstop_log::MemoryLog::new());
+    let at = allstop_core::Timestamp::from_unix_ms(0);
+    let session = allstop_log::SessionStream::create(Arc::clone(&log) as _, "s1".into(), at, "/")
+        .await
+        .unwrap();
+    let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
+    let (sink, mut events) = EventSink::channel();
+    let request = RunRequest::new(History::Logged(Box::new(session)), "go");
+    let run = agent(&model).build().start(&root(), request, sink);
+    while !matches!(
+        events.recv().await.unwrap(),
+        allstop_agent::AgentEvent::TextDelta { .. }
+    ) {}
+    drop(run);
+    // The engine holds the session's lock until it has written the ending.
+    while !matches!(
+        events.recv().await.unwrap(),
+        allstop_agent::AgentEvent::TurnEnded { .. }
+    ) {}
+    let (state, _) = allstop_log::read_session(&*log, &"s1".into())
+        .await
+        .unwrap();
+    let ending = state.turns()[0].ending.clone().unwrap();
+    assert_eq!(ending.cause.unwrap().kind, CauseKind::Disconnect);
+    assert!(ending.receipt.unwrap().quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wider_stop_gives_the_turn_its_own_account_of_the_same_stop() {
+    let (run, _, scope) = in_two_tools(settings(), [hears, hears]).await;
+    let wide = scope.stop(StopOrder::new(Extent::Process, user()));
+    let (turn, _) = ended(run.finish().await.unwrap());
+    let receipt = turn.receipt.unwrap();
+    assert_eq!(receipt.stop_id(), &wide.request().stop_id);
+    assert_eq!(&*receipt.request().target, "session/s1/turn/1");
+    assert!(wide.receipt().await.quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_after_the_end_says_so_and_the_next_turn_of_a_stopped_run_is_refused() {
+    let model = model(vec![Reply::text("x")]);
+    let scope = root();
+    let mut run = agent(&model).build().start(
+        &scope,
+        RunRequest::new(history().await, "go"),
+        EventSink::none(),
+    );
+    let (turn, history) = ended(run.wait().await.unwrap());
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+    let late = run.stop(user()).receipt().await;
+    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+
+    let _wide = scope.stop(StopOrder::new(Extent::Session, user()));
+    let (turn, history) = crate::run(agent(&model).build(), &scope, history, "next").await;
+    assert_eq!(turn.stop_reason, StopReason::Cancelled);
+    assert_eq!(
+        history.conversation().messages.len(),
+        2,
+        "the first turn stands"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wedged_tool_is_named_and_the_turn_ends_in_time() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(std::sync::Mutex::new(held));
+    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
+    let wedged = ToolFn::new("wedged", move |_| {
+        let (held, tx) = (Arc::clone(&held), tx.clone());
+        async move {
+            tx.send(()).unwrap();
+            let _gone = held.lock().unwrap().recv();
+            "late".to_owned()
+        }
+    });
+    let model = model(vec![
+        Reply::text("").call("wedged", json!({})),
+        Reply::text("never"),
+    ]);
+    let agent = agent(&model).tools(tools(vec![wedged])).build();
+    let mut options = allstop_scope::RootOptions::current();
+    options.grace = Duration::from_millis(50);
+    let scope = allstop_scope::Scope::root("test", options);
+    let run = agent.start(
+        &scope,
+        RunRequest::new(history().await, "go"),
+        EventSink::none(),
+    );
+    rx.recv().await.unwrap();
+    let _stop = run.stop(user());
+    let (turn, history) = ended(run.finish().await.unwrap());
+    let receipt = turn.receipt.unwrap();
+    assert!(!receipt.quiet() && !receipt.cancel_observed());
+    assert_eq!(receipt.items()[0].state.as_str(), "still_running");
+    let before = history.conversation();
+    drop(release);
+    // Whatever it says now is fenced off: the conversation is what it was.
+    assert_eq!(history.conversation(), before);
+}

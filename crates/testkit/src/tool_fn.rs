@@ -1,0 +1,110 @@
+//! A tool made of a closure.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::Effect;
+use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::json;
+
+type Body =
+    dyn Fn(ToolInvocation) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+
+/// A tool made of a closure, that takes any arguments.
+///
+/// ```
+/// use allstop_testkit::ToolFn;
+///
+/// let echo = ToolFn::new("echo", |call| async move { call.arguments.to_string() });
+/// # let _ = echo;
+/// ```
+pub struct ToolFn {
+    spec: ToolSpec,
+    body: Box<Body>,
+}
+
+impl ToolFn {
+    /// A tool of this name that answers what the closure returns.
+    pub fn new<F>(name: &str, body: impl Fn(ToolInvocation) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = String> + Send + 'static,
+    {
+        Self::fallible(name, move |call| body(call).map(Ok))
+    }
+
+    /// A tool of this name that may fail.
+    pub fn fallible<F>(
+        name: &str,
+        body: impl Fn(ToolInvocation) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<String, String>> + Send + 'static,
+    {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: name.into(),
+            input_schema: Arc::new(json!({"type": "object"})),
+            effect: Effect::Irreversible,
+            timeout: None,
+            parallel: true,
+        };
+        let body = move |call| {
+            let answer = body(call);
+            async move {
+                match answer.await {
+                    Ok(text) => Ok(ToolOutput {
+                        content: text.into(),
+                    }),
+                    Err(message) => Err(ToolError { message }),
+                }
+            }
+            .boxed()
+        };
+        Self {
+            spec,
+            body: Box::new(body),
+        }
+    }
+
+    /// The same, with this effect.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.spec.effect = effect;
+        self
+    }
+
+    /// The same, with a limit for each call.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.spec.timeout = Some(timeout);
+        self
+    }
+
+    /// The same, never beside another call.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.spec.parallel = false;
+        self
+    }
+}
+
+impl fmt::Debug for ToolFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolFn")
+            .field("name", &self.spec.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tool for ToolFn {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        (self.body)(invocation)
+    }
+}
