@@ -73,25 +73,6 @@ async fn a_shell_tree_that_ignores_sigterm_is_gone_with_the_receipt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_output_does_not_slow_a_stop() {
-    let session = Session::new();
-    let (_scope, _call) = start(&session, "shell", json!({"command": "yes"}));
-    let spill = session.temporary.path().join("spill");
-    wait_until("it floods", || {
-        std::fs::read_dir(&spill).unwrap().next().is_some()
-    })
-    .await;
-    let started = Instant::now();
-    let receipt = stop(&session).await;
-    assert!(receipt.quiet(), "{receipt:?}");
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        started.elapsed()
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn left_over_processes_of_a_stopped_call_are_the_stops() {
     // Each round stops a little later: before the start, in it, while the shell leaves a child behind, after.
     for round in 0..20_u32 {
@@ -121,29 +102,6 @@ async fn left_over_processes_of_a_stopped_call_are_the_stops() {
             .await;
         assert!(receipt.quiet(), "round {round}: {receipt:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_search_hears_a_stop_between_two_reads() {
-    let session = Session::new();
-    // Gigabytes of lines without a match: searching them takes far longer than the stop may.
-    let path = session.put("lines.txt", "abcdefgh\n".repeat(1_000_000));
-    for number in 0..400 {
-        std::fs::hard_link(&path, session.path(&format!("link{number}.txt"))).unwrap();
-    }
-    let (_scope, call) = start(&session, "grep", json!({"pattern": "zzz"}));
-    wait_until("it searches", || session.root.threads() == 1).await;
-    let started = Instant::now();
-    let receipt = stop(&session).await;
-    assert!(receipt.quiet(), "{receipt:?}");
-    assert!(
-        started.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        started.elapsed()
-    );
-    assert_eq!(receipt.items()[0].state.as_str(), "stopped", "{receipt:?}");
-    assert_eq!(session.root.threads(), 0);
-    drop(call.await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,4 +156,51 @@ async fn nothing_starts_behind_the_barrier() {
         );
     }
     assert!(session.names().is_empty());
+}
+
+/// They measure how long a stop takes.
+mod alone {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_flood_of_output_does_not_slow_a_stop() {
+        let session = Session::new();
+        let (_scope, _call) = start(&session, "shell", json!({"command": "yes"}));
+        let spill = session.temporary.path().join("spill");
+        wait_until("it floods", || {
+            std::fs::read_dir(&spill).unwrap().next().is_some()
+        })
+        .await;
+        let started = Instant::now();
+        let receipt = stop(&session).await;
+        assert!(receipt.quiet(), "{receipt:?}");
+        assert!(
+            started.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            started.elapsed()
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_search_hears_a_stop_between_two_reads() {
+        let session = Session::new();
+        // Gigabytes of lines without a match: searching them takes far longer than the stop may.
+        let path = session.put("lines.txt", "abcdefgh\n".repeat(1_000_000));
+        for number in 0..400 {
+            std::fs::hard_link(&path, session.path(&format!("link{number}.txt"))).unwrap();
+        }
+        let (_scope, call) = start(&session, "grep", json!({"pattern": "zzz"}));
+        wait_until("it searches", || session.root.threads() == 1).await;
+        let started = Instant::now();
+        let receipt = stop(&session).await;
+        assert!(receipt.quiet(), "{receipt:?}");
+        assert!(
+            started.elapsed() < Duration::from_millis(500),
+            "{:?}",
+            started.elapsed()
+        );
+        assert_eq!(receipt.items()[0].state.as_str(), "stopped", "{receipt:?}");
+        assert_eq!(session.root.threads(), 0);
+        drop(call.await);
+    }
 }
