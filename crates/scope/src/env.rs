@@ -13,9 +13,18 @@ use crate::process::ContainmentChoice;
 /// How long the ask may take by default before force is used.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// How long force may take before what is left is accounted for. A kill that has not worked after a second is one
-/// that the kernel cannot carry out (a process in uninterruptible sleep): waiting longer tells nothing new.
+/// How long force may take, with all that follows it: the account, and the writing of an ending. A kill that has not
+/// worked by then is one that the kernel cannot carry out (a process in uninterruptible sleep): waiting longer tells
+/// nothing new.
 pub const FORCE_MAX: Duration = Duration::from_secs(1);
+
+/// How long each of the two rounds of force may take: first the processes, then the futures that waited for them. Both
+/// fit into [`FORCE_MAX`], and leave time for what follows.
+pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
+
+/// The same where somebody has asked twice: a killed process is gone in a few milliseconds, and who presses Ctrl-C
+/// again wants an answer before anything else.
+pub(crate) const FORCE_ROUND_AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Options of a tree of scopes.
 #[derive(Clone)]

@@ -13,10 +13,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::collect;
-use crate::env::{FORCE_MAX, ScopeEnv};
+use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv};
 use crate::node::{Accepted, Node};
 use crate::scope::Scope;
 use crate::work::Force;
+use parking_lot::Mutex;
 
 /// What a stop is asked for.
 #[derive(Debug, Clone)]
@@ -66,6 +67,8 @@ pub(crate) struct StopInProgress {
     /// Where it was asked. Weak: the node holds its stops.
     target: Weak<Node>,
     rungs: Rungs,
+    /// All that it covers, until it is answered: nodes hold their stops, so this must not stay.
+    nodes: Mutex<Vec<Arc<Node>>>,
     remaining: AtomicUsize,
     quiet: Notify,
     done: AtomicBool,
@@ -87,6 +90,7 @@ impl StopInProgress {
             request,
             target: Arc::downgrade(target),
             rungs,
+            nodes: Mutex::default(),
             remaining: AtomicUsize::new(1),
             quiet: Notify::new(),
             done: AtomicBool::new(false),
@@ -123,7 +127,23 @@ impl StopInProgress {
         }
     }
 
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().clone()
+    }
+
+    /// What is known at this moment.
+    fn findings(&self) -> Receipt {
+        let nodes = self.nodes();
+        let findings = StopFindings {
+            items: collect::items_of_stop(&nodes, self.rungs.accepted_at),
+            engine_acknowledged: nodes.iter().all(|node| node.engine_acknowledged()),
+            elapsed: self.rungs.accepted_at.elapsed(),
+        };
+        Receipt::of_stop(self.request.clone(), findings)
+    }
+
     fn answer(&self, receipt: Receipt) {
+        self.nodes.lock().clear();
         // Done before the answer is readable: whoever has the receipt and stops again gets `already_ended`.
         self.done.store(true, Ordering::Release);
         let first = self.receipt.set(Arc::new(receipt)).is_ok();
@@ -157,12 +177,18 @@ impl Stop {
         &self.shared.request
     }
 
-    /// The receipt, when the ladder has been climbed: after at most grace and [`FORCE_MAX`].
+    /// The receipt, when the ladder has been climbed: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
     ///
     /// # Cancel safety
     /// Cancel safe: the ladder is climbed by a task of the scope, whoever waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
         Arc::clone(self.shared.receipt.wait().await)
+    }
+
+    /// What is known at this moment, for whoever cannot wait: an item that has not ended is still running, and says so.
+    pub fn account_now(&self) -> Arc<Receipt> {
+        self.try_receipt()
+            .unwrap_or_else(|| Arc::new(self.shared.findings()))
     }
 
     /// The receipt, if it is there.
@@ -264,6 +290,7 @@ fn begin_climb(
     nodes: Vec<Arc<Node>>,
     bystanders: Vec<Scope>,
 ) -> Stop {
+    *shared.nodes.lock() = nodes;
     let stop = Stop {
         shared: Arc::clone(&shared),
     };
@@ -271,9 +298,9 @@ fn begin_climb(
     shared.one_less();
     if shared.is_quiet() {
         // Nothing ran: the answer needs no task.
-        account(&shared, &nodes, &bystanders);
+        account(&shared, &bystanders);
     } else {
-        spawn_driver(env, climb(shared, nodes, bystanders));
+        spawn_driver(env, climb(shared, bystanders));
     }
     stop
 }
@@ -287,8 +314,8 @@ fn already_ended(target: &Arc<Node>, shared: Arc<StopInProgress>) -> Stop {
     Stop { shared }
 }
 
-/// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`].
-async fn climb(shared: Arc<StopInProgress>, nodes: Vec<Arc<Node>>, bystanders: Vec<Scope>) {
+/// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`](crate::FORCE_MAX).
+async fn climb(shared: Arc<StopInProgress>, bystanders: Vec<Scope>) {
     let rungs = &shared.rungs;
     let asked_in_time = tokio::select! {
         biased;
@@ -296,33 +323,31 @@ async fn climb(shared: Arc<StopInProgress>, nodes: Vec<Arc<Node>>, bystanders: V
         () = rungs.forced.cancelled() => false,
         () = tokio::time::sleep_until(rungs.accepted_at + rungs.grace) => false,
     };
-    if !asked_in_time {
-        // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what
-        // it knows, as soon as its tree is gone.
-        force(&nodes, |node_has_process| !node_has_process);
-        let half = tokio::time::timeout(FORCE_MAX / 2, shared.quiet()).await;
-        if half.is_err() {
-            force(&nodes, |_| true);
-            // What has not ended after this is what the receipt names as still running.
-            if tokio::time::timeout(FORCE_MAX / 2, shared.quiet())
-                .await
-                .is_err()
-            {
-                tracing::warn!(stop_id = %shared.request.stop_id, "work is left after the force");
-            }
-        }
+    // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what it
+    // knows, as soon as its tree is gone. Then whatever is left.
+    if !asked_in_time && !force_and_wait(&shared, |node_has_process| !node_has_process).await {
+        force_and_wait(&shared, |_| true).await;
     }
-    account(&shared, &nodes, &bystanders);
+    account(&shared, &bystanders);
 }
 
-fn account(shared: &StopInProgress, nodes: &[Arc<Node>], bystanders: &[Scope]) {
-    let items = collect::items_of_stop(nodes, shared.rungs.accepted_at);
-    let findings = StopFindings {
-        items,
-        engine_acknowledged: nodes.iter().all(|node| node.engine_acknowledged()),
-        elapsed: shared.rungs.accepted_at.elapsed(),
+/// One round of force. Returns whether all is quiet.
+async fn force_and_wait(shared: &StopInProgress, abort_futures_of: impl Fn(bool) -> bool) -> bool {
+    force(&shared.nodes(), abort_futures_of);
+    let at_once = async {
+        shared.rungs.forced.cancelled().await;
+        tokio::time::sleep(FORCE_ROUND_AT_ONCE).await;
     };
-    let receipt = Receipt::of_stop(shared.request.clone(), findings).with_bystanders(
+    tokio::select! {
+        biased;
+        () = shared.quiet() => true,
+        () = tokio::time::sleep(FORCE_ROUND) => false,
+        () = at_once => false,
+    }
+}
+
+fn account(shared: &StopInProgress, bystanders: &[Scope]) {
+    let receipt = shared.findings().with_bystanders(
         bystanders
             .iter()
             .flat_map(|scope| collect::items_running(scope.node())),

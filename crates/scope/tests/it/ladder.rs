@@ -192,3 +192,17 @@ async fn an_early_acknowledgement_proves_nothing() {
     };
     assert_eq!((*how, evidence.checkpoint()), (How::Dropped, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_account_before_the_end_names_what_has_not_ended() {
+    let scope = root();
+    scope
+        .spawn(future("deaf"), |_| std::future::pending::<()>())
+        .unwrap();
+    let stop = scope.stop(by_user());
+    let now = stop.account_now();
+    assert!(!now.quiet() && !now.cancel_observed());
+    assert_eq!(now.items()[0].state.as_str(), "still_running");
+    assert!(stop.receipt().await.quiet());
+    assert!(stop.account_now().quiet());
+}
