@@ -84,24 +84,27 @@ pub(super) fn launch(
         Box::new(lever),
         detach_tx,
     );
-    let guard = KillOnDrop(lever);
+    let guard = KillOnDrop(Some(lever));
     Ok((
         Arc::clone(&shared),
         ProcessDriver::new(drive(child, guard, shared, status)),
     ))
 }
 
-struct KillOnDrop(GroupLever);
+/// Kills the group of a driver that is dropped early; taken once the group is known to be empty.
+struct KillOnDrop(Option<GroupLever>);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        self.0.signal(Signal::KILL);
+        if let Some(lever) = self.0 {
+            lever.signal(Signal::KILL);
+        }
     }
 }
 
 async fn drive(
     mut child: Child,
-    guard: KillOnDrop,
+    mut guard: KillOnDrop,
     shared: Arc<Shared>,
     status: watch::Sender<ProcessStatus>,
 ) {
@@ -115,11 +118,12 @@ async fn drive(
     };
     status.send_modify(|now| now.exited = Some(exit));
     let mut pause = LOOK_MIN;
-    while !guard.0.is_empty() {
+    while guard.0.is_some_and(|lever| !lever.is_empty()) {
         tokio::select! {
             () = sleep(pause) => pause = LOOK_MAX.min(pause * 2),
             () = shared.forced.notified() => pause = LOOK_MIN,
         }
     }
+    guard.0 = None;
     status.send_modify(|now| now.empty = Some(Verified::ProcessGroupEmpty));
 }

@@ -23,6 +23,10 @@ pub(super) trait Lever: Send + Sync {
 
 /// A request that the driver carries out.
 #[derive(Debug)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only a keeper can let go")
+)]
 pub(super) struct DetachRequest {
     pub(super) output_file: PathBuf,
     pub(super) reply: oneshot::Sender<Result<(), DetachError>>,

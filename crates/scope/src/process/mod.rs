@@ -34,6 +34,8 @@ mod handle;
 mod identity;
 pub mod keeper;
 mod output;
+#[cfg(target_os = "linux")]
+mod owner;
 mod spec;
 mod status;
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::driver::ProcessDriver;
 use super::handle::ProcessHandle;
 use super::output::OutputReader;
-use super::spec::{ContainmentChoice, LaunchError, MARKER_VARIABLE, ProcessSpec};
+use super::spec::{LaunchError, MARKER_VARIABLE, ProcessSpec};
 use super::status::ProcessStatus;
 
 /// Starts a command. Synchronous; it takes about as long as the system needs to start a process.
@@ -33,7 +33,9 @@ pub fn launch(
     let (status_tx, status) = watch::channel(ProcessStatus::default());
     let (shared, driver) = match &spec.containment {
         #[cfg(target_os = "linux")]
-        ContainmentChoice::Keeper(keeper) => super::kept::launch(&spec, keeper, writer, status_tx)?,
+        super::spec::ContainmentChoice::Keeper(keeper) => {
+            super::kept::launch(&spec, keeper, writer, status_tx)?
+        }
         _ => super::group::launch(&spec, writer, status_tx)?,
     };
     Ok((

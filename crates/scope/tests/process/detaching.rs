@@ -88,7 +88,7 @@ async fn outlives_its_owner_and_is_drained() {
     );
     let keeper = detached(&token, &script, &file).await;
     assert!(is_alive(&keeper));
-    assert_eq!(sleepers(&token), 1, "{:?}", running(&token));
+    wait_until("it sleeps", SOON, || sleepers(&token) == 1).await;
     std::fs::write(&go, "").expect("a file");
     let printed = || std::fs::read(&file).unwrap_or_default();
     wait_until("all is in the file", SOON, || printed().ends_with(b"end\n")).await;

@@ -22,6 +22,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         no_such_directory,
     ));
     trials.extend(on_both_levels("failing::not_executable", not_executable));
+    trials.extend(on_both_levels(
+        "failing::cannot_be_passed_on",
+        cannot_be_passed_on,
+    ));
     trials
 }
 
@@ -130,4 +134,19 @@ async fn not_a_keeper() {
     assert!(matches!(&*error, LaunchError::KeeperLost), "{error}");
     let _empty = call.handle.wait_empty().await.expect("watched");
     assert_nothing_runs(&token);
+}
+
+async fn cannot_be_passed_on(level: Containment) {
+    let token = token();
+    for (script, why) in [
+        ("x".repeat(200_000), "Argument list too long"),
+        ("a\0b".to_owned(), "nul byte"),
+    ] {
+        let error = launch_error(shell(&script, &token, level), level).await;
+        assert!(
+            matches!(&*error, LaunchError::Program { program, .. } if program == "sh"),
+            "{error}"
+        );
+        assert!(chain(&error).contains(why), "{}", chain(&error));
+    }
 }

@@ -3,6 +3,12 @@
 //! This binary starts itself again, as a keeper and as an owner that is killed; so it has a `main` of its own, which
 //! decides that before the test harness starts.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a started owner answers on its output, and measured times go to the error output"
+)]
+
 use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]

@@ -78,6 +78,11 @@ async fn ends_by_itself(level: Containment) {
     let main = call.handle.identity().expect("it had started");
     assert!(!is_alive(&main));
     assert_nothing_runs(&token);
+    // Reaped, not left as a zombie.
+    assert_ne!(identity_of(main.pid), Some(main));
+    if let Some(keeper) = call.handle.keeper_identity() {
+        assert_ne!(identity_of(keeper.pid), Some(keeper.clone()));
+    }
     // The driver ends with its tree, and a late stop changes nothing.
     call.driver
         .join_next()
