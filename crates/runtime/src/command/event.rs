@@ -1,0 +1,91 @@
+//! What a command is told: the event, as JSON in its environment.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use allstop_agent::{HookCx, HookEvent, Stage};
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+
+/// The environment variable with the event.
+pub const EVENT_VARIABLE: &str = "ALLSTOP_EVENT";
+
+/// The longest event that goes into the variable, in bytes: the system takes twice as much in one variable. A longer
+/// one is in a file, whole, and the variable says `"file"` in place of what is in it.
+pub const EVENT_BYTES_MAX: usize = 64 * 1024;
+
+/// The event for one command. Dropping it removes its file.
+#[derive(Debug)]
+pub(super) struct Event {
+    text: String,
+    _file: Option<NamedTempFile>,
+}
+
+impl Event {
+    /// What the variable holds.
+    pub(super) fn variable(&self) -> (OsString, OsString) {
+        (EVENT_VARIABLE.into(), self.text.as_str().into())
+    }
+
+    /// Of a hook.
+    pub(super) fn of_hook(cx: &HookCx, event: &HookEvent, folder: &Path) -> io::Result<Self> {
+        let details = match event {
+            HookEvent::TurnStart { input } => json!({ "input": input }),
+            HookEvent::ModelStart { step } => json!({ "step": step }),
+            HookEvent::ModelEnd { step, text } => json!({ "step": step, "text": text }),
+            HookEvent::ToolStart { call } => json!({ "call": call }),
+            HookEvent::ToolEnd {
+                call,
+                outcome,
+                content,
+            } => json!({ "call": call, "outcome": outcome, "content": content }),
+            HookEvent::TurnEnd { stop_reason } => json!({ "stop_reason": stop_reason }),
+        };
+        Self::new(cx, event.name(), details, folder)
+    }
+
+    /// Of a guardrail.
+    pub(super) fn of_guardrail(
+        cx: &HookCx,
+        stage: Stage,
+        text: &str,
+        folder: &Path,
+    ) -> io::Result<Self> {
+        let event = match stage {
+            Stage::Input => "input",
+            Stage::Output => "output",
+        };
+        Self::new(cx, event, json!({ "text": text }), folder)
+    }
+
+    fn new(cx: &HookCx, event: &str, details: Value, folder: &Path) -> io::Result<Self> {
+        let head = || {
+            Map::from_iter([
+                ("event".to_owned(), event.into()),
+                ("session_id".to_owned(), cx.session_id.as_str().into()),
+                ("turn".to_owned(), cx.turn.0.into()),
+            ])
+        };
+        let mut whole = head();
+        if let Value::Object(details) = details {
+            whole.extend(details);
+        }
+        let text = Value::Object(whole).to_string();
+        if text.len() <= EVENT_BYTES_MAX {
+            return Ok(Self { text, _file: None });
+        }
+        // A temporary file is for its owner's eyes only.
+        let mut file = tempfile::Builder::new()
+            .prefix("event-")
+            .suffix(".json")
+            .tempfile_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        let mut stub = head();
+        stub.insert("file".to_owned(), file.path().to_string_lossy().into());
+        Ok(Self {
+            text: Value::Object(stub).to_string(),
+            _file: Some(file),
+        })
+    }
+}

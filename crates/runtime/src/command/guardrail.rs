@@ -1,0 +1,60 @@
+//! A guardrail that is a command. It fails closed: whatever is not exit code 0 has refused.
+
+use std::sync::Arc;
+
+use allstop_agent::{Guardrail, GuardrailVerdict, HookCx, Stage};
+use futures::future::BoxFuture;
+
+use super::CommandSettings;
+use super::event::Event;
+use super::run::{Command, CommandEnd};
+use crate::config::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig};
+
+/// A guardrail that is a command.
+#[derive(Debug)]
+pub(crate) struct CommandGuardrail {
+    stage: Stage,
+    command: Command,
+}
+
+impl CommandGuardrail {
+    pub(crate) fn new(config: &GuardrailConfig, settings: &CommandSettings) -> Self {
+        let limit = config.timeout.map_or(COMMAND_TIMEOUT_DEFAULT, Into::into);
+        Self {
+            stage: config.on.into(),
+            command: Command::new(&config.command, limit, settings),
+        }
+    }
+}
+
+impl Guardrail for CommandGuardrail {
+    fn name(&self) -> &Arc<str> {
+        &self.command.name
+    }
+
+    fn looks_at(&self, stage: Stage) -> bool {
+        stage == self.stage
+    }
+
+    fn check(
+        &self,
+        cx: &HookCx,
+        stage: Stage,
+        text: Arc<str>,
+    ) -> BoxFuture<'static, GuardrailVerdict> {
+        let (command, cx) = (self.command.clone(), cx.clone());
+        Box::pin(async move {
+            let event = Event::of_guardrail(&cx, stage, &text, command.event_folder());
+            let name = &command.name;
+            let reason = match command.run(&cx.scope, event).await {
+                CommandEnd::Passed => return GuardrailVerdict::Pass,
+                CommandEnd::Denied { output } if output.is_empty() => {
+                    format!("refused by the guardrail `{name}`")
+                }
+                CommandEnd::Denied { output } => output,
+                CommandEnd::Failed { why } => format!("the guardrail `{name}` failed: {why}"),
+            };
+            GuardrailVerdict::Refuse { reason }
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! Durations as people write them: `500ms`, `2s`, `5m`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// A duration, written `500ms`, `2s` or `5m`: in the configuration and in flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct WrittenDuration(pub Duration);
+
+/// A text that is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// Time does not go backwards.
+    #[error("the duration {0:?} is negative; write 500ms, 2s or 5m")]
+    Negative(String),
+    /// Nobody can tell seconds from minutes.
+    #[error("the duration {0:?} has no unit; write {0}ms, {0}s or {0}m")]
+    NoUnit(String),
+    /// A unit that there is not.
+    #[error("the duration {0:?} has an unknown unit; write 500ms, 2s or 5m")]
+    Unit(String),
+    /// No whole number in front of the unit.
+    #[error("{0:?} is no duration; write 500ms, 2s or 5m")]
+    Number(String),
+    /// Longer than a clock can tell.
+    #[error("the duration {0:?} is too long")]
+    TooLong(String),
+}
+
+/// The longest duration, in milliseconds: 100 years. A clock can still add it to now.
+const DURATION_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
+
+impl FromStr for WrittenDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let given = || text.to_owned();
+        let trimmed = text.trim();
+        if trimmed.starts_with('-') {
+            return Err(DurationError::Negative(given()));
+        }
+        let Some(unit_at) = trimmed.find(|c: char| !c.is_ascii_digit()) else {
+            return Err(match trimmed {
+                "" => DurationError::Number(given()),
+                _ => DurationError::NoUnit(given()),
+            });
+        };
+        let (number, unit) = trimmed.split_at(unit_at);
+        let ms_per_unit = match unit {
+            _ if number.is_empty() => return Err(DurationError::Number(given())),
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            _ if unit.starts_with(['.', ',']) => return Err(DurationError::Number(given())),
+            _ => return Err(DurationError::Unit(given())),
+        };
+        let number: Option<u64> = number.parse().ok();
+        number
+            .and_then(|number| number.checked_mul(ms_per_unit))
+            .filter(|ms| *ms <= DURATION_MS_MAX)
+            .map(|ms| Self(Duration::from_millis(ms)))
+            .ok_or_else(|| DurationError::TooLong(given()))
+    }
+}
+
+impl TryFrom<String> for WrittenDuration {
+    type Error = DurationError;
+
+    fn try_from(text: String) -> Result<Self, DurationError> {
+        text.parse()
+    }
+}
+
+impl From<WrittenDuration> for String {
+    fn from(duration: WrittenDuration) -> Self {
+        duration.to_string()
+    }
+}
+
+impl From<WrittenDuration> for Duration {
+    fn from(duration: WrittenDuration) -> Self {
+        duration.0
+    }
+}
+
+impl From<Duration> for WrittenDuration {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
+impl fmt::Display for WrittenDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            ms if ms > 0 && ms.is_multiple_of(60_000) => write!(f, "{}m", ms / 60_000),
+            ms if ms > 0 && ms.is_multiple_of(1_000) => write!(f, "{}s", ms / 1_000),
+            ms => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+impl JsonSchema for WrittenDuration {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A duration: `500ms`, `2s`, `5m`.",
+            "type": "string",
+            "pattern": "^[0-9]+(ms|s|m)$",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_they_are_written() {
+        for (text, ms) in [
+            ("0ms", 0),
+            ("1ms", 1),
+            ("1500ms", 1_500),
+            ("2s", 2_000),
+            ("5m", 300_000),
+        ] {
+            let read: WrittenDuration = text.parse().unwrap();
+            assert_eq!(read.0, Duration::from_millis(ms), "{text}");
+            assert_eq!(read.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused_with_a_reason() {
+        use DurationError::{Negative, NoUnit, Number, TooLong, Unit};
+        type Make = fn(String) -> DurationError;
+        let cases: [(&str, Make); 11] = [
+            ("", Number),
+            ("ms", Number),
+            ("1.5s", Number),
+            ("-1", Negative),
+            ("-1s", Negative),
+            ("5", NoUnit),
+            ("1h", Unit),
+            ("1 s", Unit),
+            ("2S", Unit),
+            ("99999999999999999999s", TooLong),
+            ("9999999999999m", TooLong),
+        ];
+        for (text, error) in cases {
+            assert_eq!(text.parse::<WrittenDuration>(), Err(error(text.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Reading the file.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::error::line_and_column;
+use super::{Config, ConfigError};
+
+/// The longest configuration and the longest system prompt, in bytes: a thousand times what people write, and small
+/// enough that a wrong path to a disk image is an error and not a wait.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+impl Config {
+    /// Reads a configuration file, and the system prompt that it may name.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line, with line and column.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_text(path)?;
+        let mut config = Self::parse(path, &text)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        config.resolve(&absolute);
+        config.read_system_prompt()?;
+        Ok(config)
+    }
+
+    /// Reads the text of a configuration file. `path` is for messages; paths in it stay as they are.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line, with line and column.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)
+            .map_err(|error| ConfigError::at(path, text, error.span(), error.message()))?;
+        if config.system_prompt.is_some() && config.system_prompt_file.is_some() {
+            let at = text.find("system_prompt_file").unwrap_or(0);
+            let message =
+                "both `system_prompt` and `system_prompt_file` are given, expected one of them";
+            return Err(ConfigError::at(path, text, Some(at..at), message));
+        }
+        Ok(config)
+    }
+
+    /// Takes relative paths as relative to the folder of the file.
+    fn resolve(&mut self, folder: &Path) {
+        let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+        self.system_prompt_file.iter_mut().for_each(resolve);
+        self.store.path.iter_mut().for_each(resolve);
+        self.workspace.read.iter_mut().for_each(resolve);
+        self.workspace.write.iter_mut().for_each(resolve);
+        if self.model.base_url.is_none()
+            && let Some(script) = self
+                .model
+                .name
+                .as_deref()
+                .and_then(super::super::system::script_of)
+        {
+            self.model.name = Some(format!("script:{}", folder.join(script).display()));
+        }
+    }
+
+    /// Reads the file that `system_prompt_file` names, if it does, into `system_prompt`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no text.
+    pub fn read_system_prompt(&mut self) -> Result<(), ConfigError> {
+        if let Some(path) = self.system_prompt_file.take() {
+            self.system_prompt = Some(read_text(&path)?);
+        }
+        Ok(())
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let failed = |error: std::io::Error| {
+        ConfigError::of_file(
+            path,
+            format!("cannot be read: {error}"),
+            "name a file that is there and may be read",
+        )
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("is longer than {FILE_BYTES_MAX} bytes");
+        return Err(ConfigError::of_file(
+            path,
+            message,
+            "is this the file that was meant?",
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let before = String::from_utf8_lossy(error.as_bytes().get(..valid).unwrap_or_default());
+        ConfigError {
+            at: Some(line_and_column(&before, before.len())),
+            ..ConfigError::of_file(
+                path,
+                "invalid UTF-8, expected text",
+                "save the file as UTF-8",
+            )
+        }
+    })
+}

@@ -1,0 +1,56 @@
+//! A permission rule in the configuration: read when the file is, so that a bad one is named with its line.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use allstop_tools::permission::{Rule, RuleError};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Which calls a rule is about: `read`, `shell:git status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PermissionRule(pub Rule);
+
+impl FromStr for PermissionRule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        text.parse().map(Self)
+    }
+}
+
+impl TryFrom<String> for PermissionRule {
+    type Error = RuleError;
+
+    fn try_from(text: String) -> Result<Self, RuleError> {
+        text.parse()
+    }
+}
+
+impl From<PermissionRule> for String {
+    fn from(rule: PermissionRule) -> Self {
+        rule.to_string()
+    }
+}
+
+impl fmt::Display for PermissionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl JsonSchema for PermissionRule {
+    fn schema_name() -> Cow<'static, str> {
+        "PermissionRule".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A tool, `read`, or the beginning of a command, `shell:git status`.",
+            "type": "string",
+            "pattern": "^[^:]+$|^\\s*shell\\s*:.*\\S",
+        })
+    }
+}

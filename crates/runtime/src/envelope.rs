@@ -1,0 +1,123 @@
+//! What a run came to, as one JSON object: `--json`.
+
+use std::sync::Arc;
+
+use allstop_agent::{Denial, TurnError, TurnOutcome};
+use allstop_core::receipt::{ItemState, Why};
+use allstop_core::{Receipt, SessionId, StopReason, TurnNumber, Usage};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The version of the envelope's form.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum EnvelopeSchema {
+    /// The first.
+    #[default]
+    #[serde(rename = "allstop.run/1")]
+    V1,
+}
+
+/// What a run came to. Every key is always there, `null` where it is unused.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "Allstop run")]
+pub struct Envelope {
+    /// The version of this form.
+    pub schema: EnvelopeSchema,
+    /// The session; `null` if none was opened.
+    pub session_id: Option<SessionId>,
+    /// The last turn of the run; `null` if none started.
+    pub turn: Option<TurnNumber>,
+    /// Why the run ended: why its last turn did.
+    pub stop_reason: StopReason,
+    /// Whether the stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
+    pub cancel_observed: bool,
+    /// The final answer of the last turn; empty unless it completed.
+    #[schemars(with = "String")]
+    pub output: Arc<str>,
+    /// Steps of the run's turns together.
+    pub steps: u32,
+    /// The metered usage of the run.
+    pub usage: Usage,
+    /// Calls that somebody said no to, in all turns of the run.
+    pub denials: Vec<Denial>,
+    /// What stopped and what did not; `null` where nothing had to be stopped.
+    pub receipt: Option<Arc<Receipt>>,
+    /// What failed.
+    pub error: Option<TurnError>,
+    /// The exit code of the command.
+    pub exit_code: u8,
+}
+
+impl Envelope {
+    /// Of the turns of a run, which has at least one.
+    pub fn of_run(session_id: SessionId, turns: &[TurnOutcome]) -> Self {
+        let Some(last) = turns.last() else {
+            return Self::of_no_run(Some(session_id), StopReason::Completed, None);
+        };
+        Self {
+            turn: Some(last.turn),
+            cancel_observed: last
+                .receipt
+                .as_ref()
+                .is_some_and(|receipt| receipt.cancel_observed()),
+            output: Arc::clone(&last.output),
+            steps: turns.iter().map(|turn| turn.steps).sum(),
+            usage: turns
+                .iter()
+                .fold(Usage::default(), |sum, turn| sum + turn.usage),
+            denials: turns
+                .iter()
+                .flat_map(|turn| turn.denials.iter().cloned())
+                .collect(),
+            receipt: last.receipt.clone(),
+            ..Self::of_no_run(Some(session_id), last.stop_reason, last.error.clone())
+        }
+    }
+
+    /// Of a run that never had a turn: it failed to start, was stopped before, or its engine was lost.
+    pub fn of_no_run(
+        session_id: Option<SessionId>,
+        stop_reason: StopReason,
+        error: Option<TurnError>,
+    ) -> Self {
+        Self {
+            schema: EnvelopeSchema::V1,
+            session_id,
+            turn: None,
+            stop_reason,
+            cancel_observed: false,
+            output: "".into(),
+            steps: 0,
+            usage: Usage::default(),
+            denials: Vec::new(),
+            receipt: None,
+            error,
+            exit_code: stop_reason.exit_code(),
+        }
+    }
+
+    /// The same, with the receipt of a wider stop that came after the turn's ending: of the background work. What the
+    /// turn's engine acknowledged stays so, unless that stop left something.
+    #[must_use]
+    pub fn with_receipt(mut self, receipt: Arc<Receipt>) -> Self {
+        self.cancel_observed &= !leaves_something(&receipt);
+        self.receipt = Some(receipt);
+        self
+    }
+
+    /// The same, with another exit code: 129 after a SIGHUP.
+    #[must_use]
+    pub fn with_exit_code(mut self, exit_code: u8) -> Self {
+        self.exit_code = exit_code;
+        self
+    }
+}
+
+fn leaves_something(receipt: &Receipt) -> bool {
+    receipt.items().iter().any(|item| {
+        matches!(
+            item.state,
+            ItemState::StillRunning { why } if why != Why::OutsideExtent
+        ) || matches!(item.state, ItemState::Unreachable { .. })
+    })
+}

@@ -1,0 +1,174 @@
+//! Why a system or a session could not be started.
+
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_log::{LogError, SessionError};
+use allstop_model::{ModelError, ModelErrorKind};
+
+use crate::config::ConfigError;
+
+/// Why a system or a session could not be started. Nothing ran.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct StartError {
+    /// What callers branch on.
+    pub kind: StartErrorKind,
+    /// For people, in one line, with the values needed to act.
+    pub message: String,
+    /// What to do about it, where that is known.
+    pub hint: Option<String>,
+}
+
+/// Kinds of failure to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StartErrorKind {
+    /// The configuration file is wrong.
+    Config,
+    /// No model is configured.
+    NoModel,
+    /// The model's name, URL or key is wrong.
+    Model,
+    /// The script of a scripted model cannot be read, or is wrong.
+    Script,
+    /// A folder that is named is none.
+    Folder,
+    /// There is no such session.
+    UnknownSession,
+    /// Another process has the session open.
+    SessionInUse,
+    /// A session of this id is there already.
+    SessionExists,
+    /// The store failed, or a session in it cannot be read.
+    Store,
+    /// A stop came first.
+    Stopped,
+    /// A bug of ours.
+    Bug,
+}
+
+impl StartErrorKind {
+    /// Whether flags or configuration are wrong (exit code 2); anything else is a failure (exit code 1).
+    pub fn is_usage(self) -> bool {
+        match self {
+            Self::Config
+            | Self::NoModel
+            | Self::Model
+            | Self::Script
+            | Self::Folder
+            | Self::UnknownSession
+            | Self::SessionExists => true,
+            Self::SessionInUse | Self::Store | Self::Stopped | Self::Bug => false,
+        }
+    }
+
+    /// The exit code of the command.
+    pub fn exit_code(self) -> u8 {
+        if self.is_usage() { 2 } else { 1 }
+    }
+}
+
+impl StartError {
+    pub(crate) fn new(kind: StartErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// For the envelope of a run that did not start.
+impl From<StartError> for TurnError {
+    fn from(error: StartError) -> Self {
+        let kind = match error.kind {
+            StartErrorKind::Config
+            | StartErrorKind::NoModel
+            | StartErrorKind::Model
+            | StartErrorKind::Folder => TurnErrorKind::Invalid,
+            StartErrorKind::UnknownSession => TurnErrorKind::NotFound,
+            StartErrorKind::Script => TurnErrorKind::Script,
+            StartErrorKind::SessionInUse
+            | StartErrorKind::SessionExists
+            | StartErrorKind::Store => TurnErrorKind::Store,
+            StartErrorKind::Stopped | StartErrorKind::Bug => TurnErrorKind::Bug,
+        };
+        Self {
+            kind,
+            message: error.message,
+            hint: error.hint,
+        }
+    }
+}
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(StartErrorKind::Config, error.to_string()).hint(error.hint)
+    }
+}
+
+impl From<ModelError> for StartError {
+    fn from(error: ModelError) -> Self {
+        let kind = match error.kind {
+            ModelErrorKind::Script => StartErrorKind::Script,
+            _ => StartErrorKind::Model,
+        };
+        Self {
+            kind,
+            message: error.message,
+            hint: error.hint,
+        }
+    }
+}
+
+impl From<LogError> for StartError {
+    fn from(error: LogError) -> Self {
+        Self {
+            kind: StartErrorKind::Store,
+            message: chain(&error),
+            hint: error.hint().map(str::to_owned),
+        }
+    }
+}
+
+impl From<SessionError> for StartError {
+    fn from(error: SessionError) -> Self {
+        let message = chain(&error);
+        let (kind, hint) = match error {
+            SessionError::NotFound(_) => (
+                StartErrorKind::UnknownSession,
+                "`allstop sessions list` names those that are there",
+            ),
+            SessionError::Exists(_) => (
+                StartErrorKind::SessionExists,
+                "go on with it by `--session`, or take another id",
+            ),
+            SessionError::InUse { .. } => (
+                StartErrorKind::SessionInUse,
+                "wait until that process has ended, or start a new session",
+            ),
+            SessionError::Log(error) => return error.into(),
+            SessionError::Unreadable { .. } | SessionError::Inconsistent { .. } => (
+                StartErrorKind::Store,
+                "the session was left as it is; start a new one",
+            ),
+            _ => (StartErrorKind::Store, "try again"),
+        };
+        Self::new(kind, message).hint(hint)
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

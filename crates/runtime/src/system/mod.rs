@@ -1,0 +1,136 @@
+//! A running system: one store, one model, one tree of scopes, and the sessions that work in them.
+
+mod background;
+mod found;
+mod open;
+mod options;
+mod parts;
+mod session;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_core::Timestamp;
+use allstop_core::process::ProcessIdentity;
+use allstop_log::Log;
+use allstop_model::Model;
+use allstop_scope::Scope;
+use allstop_scope::process::ContainmentChoice;
+use allstop_tools::{PermissionPolicy, Prompter};
+
+pub use background::{Kept, KeptWork, NotKept};
+pub use found::{FoundWork, found_work};
+pub(crate) use options::script_of;
+pub use options::{ModelChoice, StoreChoice, SystemOptions};
+pub use parts::open_store;
+pub use session::OpenSession;
+
+use crate::config::Config;
+use crate::error::StartError;
+
+/// A running system. It holds no session: those hold what they need of it.
+#[derive(Debug)]
+pub struct System {
+    scope: Scope,
+    store: parts::Store,
+    parts: Arc<Parts>,
+}
+
+/// What sessions need of their system.
+pub(crate) struct Parts {
+    config: Config,
+    log: Arc<dyn Log>,
+    model: Arc<dyn Model>,
+    policy: Arc<PermissionPolicy>,
+    prompter: Arc<dyn Prompter>,
+    folder: PathBuf,
+    spill_folder: PathBuf,
+    containment: ContainmentChoice,
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    owner: Option<ProcessIdentity>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts")
+            .field("log", &self.log)
+            .field("model", &self.model)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl System {
+    /// Opens the store and makes the model. Nothing runs yet, and nothing is sent.
+    ///
+    /// # Errors
+    /// What is wrong, in one line: configuration, model, script, folders or store.
+    ///
+    /// # Cancel safety
+    /// Dropping it may leave an empty store.
+    pub async fn open(options: SystemOptions) -> Result<Self, StartError> {
+        // What is wrong with the flags is said before the store is touched.
+        let model = parts::model(&options)?;
+        open::check_folders(&options)?;
+        let store = parts::Store::open(&options.store).await?;
+        let SystemOptions {
+            config,
+            folder,
+            spill_folder,
+            mut scopes,
+            prompter,
+            owner,
+            ..
+        } = options;
+        if let Some(grace) = config.deadlines.grace {
+            scopes.grace = grace.into();
+        }
+        let parts = Parts {
+            policy: Arc::new(open::policy(&config)),
+            config,
+            log: store.log(),
+            model,
+            prompter,
+            folder,
+            spill_folder,
+            containment: scopes.containment.clone(),
+            now: Arc::clone(&scopes.now),
+            owner,
+        };
+        Ok(Self {
+            scope: Scope::root("process", scopes),
+            store,
+            parts: Arc::new(parts),
+        })
+    }
+
+    /// The root of everything that runs here: stopping it, with the extent `process`, stops all sessions and their
+    /// background work.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The store.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.parts.log
+    }
+
+    /// The model's name.
+    pub fn model_name(&self) -> &str {
+        self.parts.model.name()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.parts.config
+    }
+
+    /// Waits until all that was written is in the store and its file is closed. A blocked disk blocks it: who wants to
+    /// exit races it against a limit.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the store closing.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+}

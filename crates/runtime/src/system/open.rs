@@ -1,0 +1,183 @@
+//! Opening sessions.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use allstop_agent::{Agent, Background, History};
+use allstop_core::SessionId;
+use allstop_log::SessionStream;
+use allstop_scope::{NotStarted, ScopeOptions};
+use allstop_tools::{
+    BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, ShellConfig, ToolRegistry,
+    Workspace, builtin_tools,
+};
+
+use super::options::SystemOptions;
+use super::session::{OpenSession, SpillFolder};
+use super::{Parts, System, found};
+use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
+use crate::config::Config;
+use crate::error::{StartError, StartErrorKind};
+
+pub(super) fn policy(config: &Config) -> PermissionPolicy {
+    let rules =
+        |rules: &[crate::config::PermissionRule]| rules.iter().map(|rule| rule.0.clone()).collect();
+    PermissionPolicy {
+        allow: rules(&config.permissions.allow),
+        ask: rules(&config.permissions.ask),
+        deny: rules(&config.permissions.deny),
+    }
+}
+
+/// Says what is wrong with the folders before anything else happens.
+pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
+    workspace(&options.folder, &options.config).map(drop)
+}
+
+fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
+    let failed = |what: &str, folder: &Path, error: &std::io::Error| {
+        StartError::new(
+            StartErrorKind::Folder,
+            format!("the {what} {} cannot be used: {error}", folder.display()),
+        )
+        .hint("name a folder that is there")
+    };
+    let mut workspace =
+        Workspace::new(folder).map_err(|error| failed("working directory", folder, &error))?;
+    let allowed = &config.workspace;
+    let read = allowed
+        .read
+        .iter()
+        .map(|folder| (folder, FolderAccess::Read));
+    let write = allowed
+        .write
+        .iter()
+        .map(|folder| (folder, FolderAccess::ReadWrite));
+    for (folder, access) in read.chain(write) {
+        workspace = workspace
+            .allow(folder, access)
+            .map_err(|error| failed("allowed folder", folder, &error))?;
+    }
+    Ok(workspace)
+}
+
+impl System {
+    /// Makes a session. Without an id it gets a new one.
+    ///
+    /// # Errors
+    /// A session of this id is there already, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping it may leave a session without a turn.
+    pub async fn new_session(
+        &self,
+        id: Option<SessionId>,
+    ) -> Result<(OpenSession, History), StartError> {
+        let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
+        let log = Arc::clone(&self.parts.log);
+        let folder: Arc<str> = self.parts.folder.to_string_lossy().into();
+        let stream = SessionStream::create(log, id, (self.parts.now)(), folder).await?;
+        self.open_session(stream, Vec::new())
+    }
+
+    /// Opens a session that is there. What a crash left open has its ending by then, and background work that is gone
+    /// is recorded as such.
+    ///
+    /// # Errors
+    /// There is none, another process has it open, it cannot be read, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the session as it was, or recovered.
+    pub async fn resume_session(
+        &self,
+        id: SessionId,
+    ) -> Result<(OpenSession, History), StartError> {
+        let log = Arc::clone(&self.parts.log);
+        let mut stream = SessionStream::resume(log, id, (self.parts.now)()).await?;
+        let found = found::take_stock(&mut stream).await?;
+        self.open_session(stream, found)
+    }
+
+    fn open_session(
+        &self,
+        stream: SessionStream,
+        found: Vec<found::FoundWork>,
+    ) -> Result<(OpenSession, History), StartError> {
+        let parts = &self.parts;
+        let id = stream.id().clone();
+        let label = format!("session/{id}");
+        let scope = self
+            .scope
+            .child(label.as_str(), ScopeOptions::default())
+            .map_err(|refused| stopped(&refused))?;
+        let below = scope.child(format!("{label}/background"), ScopeOptions::default());
+        let first = found::next_number(stream.state());
+        let background = Background::new(below.map_err(|refused| stopped(&refused))?, first);
+        let spill = SpillFolder::make(parts.spill_folder.join(id.as_str()));
+        let agent = agent(parts, &background, &spill)?;
+        let recovered = stream.recovered().to_vec();
+        let session = OpenSession {
+            id,
+            agent,
+            scope,
+            background,
+            recovered,
+            found,
+            spill,
+        };
+        Ok((session, History::Logged(Box::new(stream))))
+    }
+}
+
+fn agent(
+    parts: &Parts,
+    background: &Arc<Background>,
+    spill: &SpillFolder,
+) -> Result<Agent, StartError> {
+    let mut workspace = workspace(&parts.folder, &parts.config)?;
+    // The model is told to look there. Where the folder could not be made there will be nothing to see.
+    if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
+        workspace = with_spill;
+    }
+    let workspace = Arc::new(workspace);
+    let output_folder = Arc::new(OutputFolder::new(spill.path()));
+    let mut shell = ShellConfig::new(workspace.folder(), output_folder);
+    shell.containment = parts.containment.clone();
+    let host: Arc<dyn BackgroundHost> = Arc::clone(background) as _;
+    let mut tools = ToolRegistry::new();
+    for tool in builtin_tools(&workspace, shell, &host) {
+        tools
+            .register(tool)
+            .map_err(|error| StartError::new(StartErrorKind::Bug, error.to_string()))?;
+    }
+    let mut builder = Agent::builder(Arc::clone(&parts.model))
+        .tools(tools)
+        .settings(parts.config.settings())
+        .permissions(Arc::clone(&parts.policy), Arc::clone(&parts.prompter))
+        .clock(Arc::clone(&parts.now));
+    if let Some(owner) = &parts.owner {
+        builder = builder.owner(owner.clone());
+    }
+    let settings = CommandSettings {
+        folder: workspace.folder().to_owned(),
+        containment: parts.containment.clone(),
+        event_folder: spill.path().to_owned(),
+    };
+    for hook in &parts.config.hooks {
+        builder = builder.hook(Arc::new(CommandHook::new(hook, &settings)));
+    }
+    for guardrail in &parts.config.guardrails {
+        builder = builder.guardrail(Arc::new(CommandGuardrail::new(guardrail, &settings)));
+    }
+    Ok(builder.build())
+}
+
+fn stopped(refused: &NotStarted) -> StartError {
+    StartError::new(StartErrorKind::Stopped, refused.to_string())
+}
+
+pub(super) fn make_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,106 @@
+//! The parts that sessions share: the store and the model.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use allstop_log::{Log, MemoryLog, SqliteLog};
+use allstop_model::{Model, ProviderModel, ProviderOptions, ScriptedModel};
+
+use super::options::{ModelChoice, StoreChoice, SystemOptions};
+use crate::error::{StartError, StartErrorKind};
+
+/// An open store.
+#[derive(Debug, Clone)]
+pub(super) enum Store {
+    Sqlite(SqliteLog),
+    Memory(MemoryLog),
+}
+
+impl Store {
+    pub(super) async fn open(choice: &StoreChoice) -> Result<Self, StartError> {
+        Ok(match choice {
+            StoreChoice::Sqlite(path) => Self::Sqlite(SqliteLog::open(path).await?),
+            StoreChoice::Memory => Self::Memory(MemoryLog::new()),
+        })
+    }
+
+    pub(super) fn log(&self) -> Arc<dyn Log> {
+        match self {
+            Self::Sqlite(log) => Arc::new(log.clone()),
+            Self::Memory(log) => Arc::new(log.clone()),
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(log) => log.close().await,
+            Self::Memory(_) => {}
+        }
+    }
+}
+
+/// Opens a store alone, for commands that run no agent.
+///
+/// # Errors
+/// Kind `Store`: garbage, read-only, full, busy, newer.
+///
+/// # Cancel safety
+/// Dropping it may leave an empty store.
+pub async fn open_store(choice: &StoreChoice) -> Result<Arc<dyn Log>, StartError> {
+    Ok(Store::open(choice).await?.log())
+}
+
+/// The model that the options choose.
+pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
+    let config = &options.config.model;
+    let choice = options.model.clone().or_else(|| ModelChoice::of(config));
+    let model: Arc<dyn Model> = match choice {
+        Some(ModelChoice::Given(model)) => model,
+        Some(ModelChoice::Scripted(file)) => Arc::new(ScriptedModel::from_file(&file)?),
+        Some(ModelChoice::Named { name, base_url }) => {
+            let mut provider = ProviderOptions {
+                base_url,
+                key: config
+                    .api_key_env
+                    .as_deref()
+                    .map(|name| key(options, name))
+                    .transpose()?,
+                key_lookup: Arc::clone(&options.keys),
+                ..ProviderOptions::default()
+            };
+            if let Some(limit) = config.connect_timeout {
+                provider.connect_limit = Some(limit.into());
+            }
+            Arc::new(ProviderModel::new(&name, provider)?)
+        }
+        None => {
+            let message = match &config.base_url {
+                Some(_) => "no model is named for the base URL",
+                None => "no model is configured",
+            };
+            return Err(StartError::new(StartErrorKind::NoModel, message)
+                .hint("name one by `--model`, or by `name` in the section `[model]`"));
+        }
+    };
+    match &options.record {
+        Some(path) => recording(model, path),
+        None => Ok(model),
+    }
+}
+
+fn key(options: &SystemOptions, name: &str) -> Result<String, StartError> {
+    (options.keys)(name).ok_or_else(|| {
+        StartError::new(
+            StartErrorKind::Model,
+            format!("the environment variable {name} is to hold the model's key, and is not set"),
+        )
+        .hint("set it, or change `api_key_env` in the section `[model]`")
+    })
+}
+
+fn recording(_model: Arc<dyn Model>, path: &Path) -> Result<Arc<dyn Model>, StartError> {
+    Err(StartError::new(
+        StartErrorKind::Bug,
+        format!("recording to {} is not there yet", path.display()),
+    ))
+}

@@ -1,0 +1,3 @@
+//! Tests of the runtime.
+
+fn main() {}
