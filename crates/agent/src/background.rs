@@ -65,16 +65,6 @@ impl Background {
         works
     }
 
-    /// Says that work was let go: from now on only the log and its own process know of it.
-    pub fn detached(&self, id: &BackgroundId) -> Option<SessionRecord> {
-        let at = self
-            .registry
-            .works()
-            .iter()
-            .position(|work| work.id == *id)?;
-        *self.recorded.lock().get_mut(at)? = Recorded::Over;
-        Some(SessionRecord::BackgroundDetached { id: id.clone() })
-    }
 }
 
 impl BackgroundHost for Background {
@@ -124,8 +114,7 @@ fn ended(work: &BackgroundWork) -> Option<SessionRecord> {
         (Some(how), Some(verified)) => ItemState::Stopped {
             how,
             evidence: Evidence::verified(verified),
-            // How long its own stop took is in that stop's receipt.
-            after_ms: std::time::Duration::ZERO.into(),
+            after_ms: handle.stopped_after().unwrap_or_default().into(),
         },
         _ => ItemState::Finished { after_ms: None },
     };

@@ -98,7 +98,9 @@ impl OpenSession {
         for work in self.background.running() {
             match work.process.handle().keeper_identity() {
                 Some(keeper) => {
-                    records.extend(self.background.detached(&work.id));
+                    records.push(SessionRecord::BackgroundDetached {
+                        id: work.id.clone(),
+                    });
                     letting_go.push((keeper.clone(), work));
                 }
                 None => kept.not_kept.push(not_kept(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
 use allstop_log::Log;
-use allstop_model::Model;
+use allstop_model::{Model, RecordingModel};
 use allstop_scope::Scope;
 use allstop_scope::process::ContainmentChoice;
 use allstop_tools::{PermissionPolicy, Prompter};
@@ -33,6 +33,7 @@ use crate::error::StartError;
 pub struct System {
     scope: Scope,
     store: parts::Store,
+    recording: Option<Arc<RecordingModel>>,
     parts: Arc<Parts>,
 }
 
@@ -70,7 +71,14 @@ impl System {
     /// Dropping it may leave an empty store.
     pub async fn open(options: SystemOptions) -> Result<Self, StartError> {
         // What is wrong with the flags is said before the store is touched.
-        let model = parts::model(&options)?;
+        let mut model = parts::model(&options)?;
+        let recording = options
+            .record
+            .as_ref()
+            .map(|path| Arc::new(RecordingModel::new(Arc::clone(&model), path)));
+        if let Some(recording) = &recording {
+            model = Arc::clone(recording) as _;
+        }
         open::check_folders(&options)?;
         let store = parts::Store::open(&options.store).await?;
         let SystemOptions {
@@ -100,6 +108,7 @@ impl System {
         Ok(Self {
             scope: Scope::root("process", scopes),
             store,
+            recording,
             parts: Arc::new(parts),
         })
     }
@@ -118,6 +127,12 @@ impl System {
     /// The model's name.
     pub fn model_name(&self) -> &str {
         self.parts.model.name()
+    }
+
+    /// What records the model, if anything does. Who has it saved does so where blocking is allowed: at the end, after a
+    /// stop too.
+    pub fn recording(&self) -> Option<&Arc<RecordingModel>> {
+        self.recording.as_ref()
     }
 
     /// The configuration.

@@ -1,6 +1,5 @@
 //! The parts that sessions share: the store and the model.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use allstop_log::{Log, MemoryLog, SqliteLog};
@@ -82,10 +81,7 @@ pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartErro
                 .hint("name one by `--model`, or by `name` in the section `[model]`"));
         }
     };
-    match &options.record {
-        Some(path) => recording(model, path),
-        None => Ok(model),
-    }
+    Ok(model)
 }
 
 fn key(options: &SystemOptions, name: &str) -> Result<String, StartError> {
@@ -96,11 +92,4 @@ fn key(options: &SystemOptions, name: &str) -> Result<String, StartError> {
         )
         .hint("set it, or change `api_key_env` in the section `[model]`")
     })
-}
-
-fn recording(_model: Arc<dyn Model>, path: &Path) -> Result<Arc<dyn Model>, StartError> {
-    Err(StartError::new(
-        StartErrorKind::Bug,
-        format!("recording to {} is not there yet", path.display()),
-    ))
 }

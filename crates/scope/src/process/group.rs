@@ -141,7 +141,7 @@ impl Group {
             self.handle(&event);
         }
         self.status
-            .send_modify(|now| now.empty = Some(Verified::ProcessGroupEmpty));
+            .send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
     }
 
     fn handle(&mut self, event: &Event) {

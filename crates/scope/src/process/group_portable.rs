@@ -125,5 +125,5 @@ async fn drive(
         }
     }
     guard.0 = None;
-    status.send_modify(|now| now.empty = Some(Verified::ProcessGroupEmpty));
+    status.send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
 }

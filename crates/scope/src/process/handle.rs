@@ -1,12 +1,14 @@
 //! The cheap, cloneable way to a running process tree.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, How, Verified};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::spec::LaunchError;
 use super::status::{ExitInfo, Member, ProcessStatus, Unobserved};
@@ -61,6 +63,7 @@ pub(super) struct Shared {
     /// Wakes the driver when force was asked for.
     pub(super) forced: Notify,
     strongest: AtomicU8,
+    first_signal: OnceLock<Instant>,
     detach_tx: mpsc::Sender<DetachRequest>,
 }
 
@@ -88,7 +91,7 @@ impl Shared {
         lever: Box<dyn Lever>,
         detach_tx: mpsc::Sender<DetachRequest>,
     ) -> Arc<Self> {
-        let (forced, strongest) = (Notify::new(), AtomicU8::new(0));
+        let (forced, strongest, first_signal) = (Notify::new(), AtomicU8::new(0), OnceLock::new());
         Arc::new(Self {
             marker,
             containment,
@@ -96,8 +99,14 @@ impl Shared {
             lever,
             forced,
             strongest,
+            first_signal,
             detach_tx,
         })
+    }
+
+    fn note_signal(&self, strength: u8) {
+        self.first_signal.get_or_init(Instant::now);
+        self.strongest.fetch_max(strength, Ordering::AcqRel);
     }
 }
 
@@ -136,7 +145,7 @@ impl ProcessHandle {
         if self.is_over() {
             return;
         }
-        self.shared.strongest.fetch_max(1, Ordering::AcqRel);
+        self.shared.note_signal(1);
         self.shared.lever.ask();
     }
 
@@ -145,7 +154,7 @@ impl ProcessHandle {
         if self.is_over() {
             return;
         }
-        self.shared.strongest.fetch_max(2, Ordering::AcqRel);
+        self.shared.note_signal(2);
         self.shared.lever.force();
         self.shared.forced.notify_one();
     }
@@ -157,6 +166,14 @@ impl ProcessHandle {
             1 => Some(How::Sigterm),
             _ => Some(How::Sigkill),
         }
+    }
+
+    /// From the first signal until it was known that nothing of the tree is left; `None` before that, and for a tree
+    /// that ended without one.
+    pub fn stopped_after(&self) -> Option<Duration> {
+        let empty_at = self.status.borrow().empty_at?;
+        let first_signal = self.shared.first_signal.get()?;
+        Some(empty_at.saturating_duration_since(*first_signal))
     }
 
     /// How it is known that nothing of the tree is left, if it is known by now.

@@ -197,7 +197,7 @@ impl Owner {
                 now.exited.get_or_insert(ExitInfo::Unknown);
             }
             now.failed = failed;
-            now.empty = Some(verified);
+            now.set_empty(verified);
         });
     }
 }

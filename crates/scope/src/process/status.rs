@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::Verified;
+use tokio::time::Instant;
 
 use super::spec::LaunchError;
 
@@ -34,10 +35,19 @@ pub struct ProcessStatus {
     pub exited: Option<ExitInfo>,
     /// Nothing of the tree is left, and how that is known.
     pub empty: Option<Verified>,
+    /// When that became known.
+    pub empty_at: Option<Instant>,
     /// It never started.
     pub failed: Option<Arc<LaunchError>>,
     /// It was let go with [`detach`](super::ProcessHandle::detach) and is no longer watched.
     pub detached: bool,
+}
+
+impl ProcessStatus {
+    pub(super) fn set_empty(&mut self, verified: Verified) {
+        self.empty = Some(verified);
+        self.empty_at = Some(Instant::now());
+    }
 }
 
 /// A wait that can have no answer any more.
