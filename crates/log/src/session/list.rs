@@ -2,7 +2,7 @@
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::SessionState;
-use allstop_core::{SessionId, StopReason};
+use allstop_core::{SessionId, StopReason, Timestamp};
 
 use super::error::SessionError;
 use super::{STREAM_PREFIX, codec, session_of, stream_of};
@@ -20,6 +20,8 @@ pub struct SessionSummary {
     pub version: Version,
     /// Who has it open, if anybody has.
     pub owner: Option<ProcessIdentity>,
+    /// When something last happened in it: a turn started or ended, or it was opened.
+    pub active_at: Option<Timestamp>,
     /// How many turns have started.
     pub turns: usize,
     /// How the last turn ended; `None` before the first ending.
@@ -51,6 +53,7 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
         sessions.push(SessionSummary {
             version,
             owner,
+            active_at: last_activity(&state),
             turns: state.turns().len(),
             last_stop_reason: state
                 .turns()
@@ -64,6 +67,12 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
         });
     }
     Ok(sessions)
+}
+
+fn last_activity(state: &SessionState) -> Option<Timestamp> {
+    let last = state.turns().last();
+    let last = last.map(|turn| turn.ending.as_ref().map_or(turn.started_at, |e| e.at));
+    last.or(state.opened_at())
 }
 
 /// Reads a session without opening it, and says who has it open.

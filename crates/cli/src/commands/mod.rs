@@ -1,0 +1,4 @@
+//! The subcommands.
+
+pub(crate) mod completions;
+pub(crate) mod sessions;

@@ -1,0 +1,60 @@
+//! The session that somebody means.
+
+use allstop_core::SessionId;
+use allstop_log::session::{STREAM_PREFIX, session_of};
+use allstop_log::{Log, LogError};
+
+use super::error::SessionsError;
+
+/// How many ids that look alike are named: more is a list.
+const NEAR_MAX: usize = 3;
+/// From which likeness on an id is named; 1 is the same. Ids of one hour share a third of their letters.
+const NEAR_MIN: f64 = 0.8;
+
+/// Every session, by id.
+async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
+    let streams = log.list(STREAM_PREFIX).await?;
+    Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
+}
+
+/// The session with this id, or the only one that begins with it. Letters may be small or large.
+pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
+    let mut ids = ids(log).await?;
+    if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
+        return Ok(ids.swap_remove(at));
+    }
+    let wanted = given.to_ascii_uppercase();
+    let begins = |id: &&SessionId| id.as_str().to_ascii_uppercase().starts_with(&wanted);
+    let matches: Vec<&SessionId> = match given {
+        "" => Vec::new(),
+        _ => ids.iter().filter(begins).collect(),
+    };
+    match matches.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(SessionsError::NotFound {
+            given: given.to_owned(),
+            near: near(&wanted, &ids),
+        }),
+        many => Err(SessionsError::Ambiguous {
+            given: given.to_owned(),
+            matches: many.iter().map(ToString::to_string).collect(),
+        }),
+    }
+}
+
+fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {
+    let mut likeness: Vec<(f64, &SessionId)> = ids
+        .iter()
+        .map(|id| (likeness(wanted, &id.as_str().to_ascii_uppercase()), id))
+        .filter(|(likeness, _)| *likeness >= NEAR_MIN)
+        .collect();
+    likeness.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near = likeness.into_iter().take(NEAR_MAX);
+    near.map(|(_, id)| id.to_string()).collect()
+}
+
+/// How alike two ids are; a beginning is compared with a beginning.
+fn likeness(wanted: &str, id: &str) -> f64 {
+    let beginning: String = id.chars().take(wanted.chars().count()).collect();
+    strsim::normalized_damerau_levenshtein(wanted, &beginning)
+}

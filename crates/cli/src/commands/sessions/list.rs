@@ -1,0 +1,106 @@
+//! `sessions list`.
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::{SessionId, StopReason, Timestamp};
+use allstop_log::{Log, SessionSummary, list_sessions};
+use serde::Serialize;
+
+use super::View;
+use super::error::SessionsError;
+use super::view::{chain, json};
+use crate::display::{Role, Table, age, plain};
+
+pub(super) async fn list(
+    log: &dyn Log,
+    view: View,
+    as_json: bool,
+) -> Result<String, SessionsError> {
+    let sessions = list_sessions(log).await?;
+    if as_json {
+        let schema = "allstop.sessions/1";
+        let sessions = sessions.iter().map(Line::from).collect();
+        return Ok(json(&List { schema, sessions }));
+    }
+    if sessions.is_empty() {
+        return Ok("no sessions\n".to_owned());
+    }
+    let mut table = Table::default();
+    let head = ["SESSION", "TURNS", "LAST ENDING", "LAST ACTIVE", ""];
+    table.row(head.map(|title| view.style.paint(Role::Dim, title)));
+    for session in &sessions {
+        table.row([
+            session.id.to_string(),
+            match session.problem {
+                None => session.turns.to_string(),
+                Some(_) => "?".to_owned(),
+            },
+            ending(session),
+            session
+                .active_at
+                .map_or(String::new(), |at| age(at, view.now)),
+            remark(session, view),
+        ]);
+    }
+    Ok(table.render())
+}
+
+fn ending(session: &SessionSummary) -> String {
+    session
+        .last_stop_reason
+        .map_or(String::new(), |reason| plain(reason.as_str()))
+}
+
+/// What is special about it.
+fn remark(session: &SessionSummary, view: View) -> String {
+    let style = view.style;
+    if let Some(problem) = &session.problem {
+        return style.paint(Role::Bad, &chain(problem));
+    }
+    match (&session.owner, session.turn_open) {
+        (Some(owner), true) => {
+            let said = format!("a turn runs in process {}", owner.pid);
+            style.paint(Role::Good, &said)
+        }
+        (Some(owner), false) => format!("in use by process {}", owner.pid),
+        (None, true) => style.paint(
+            Role::Warning,
+            "a turn was cut off by a crash; the next run ends it",
+        ),
+        (None, false) => String::new(),
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    schema: &'static str,
+    sessions: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    session_id: &'a SessionId,
+    /// The number of its last record.
+    version: u64,
+    turns: Option<usize>,
+    last_stop_reason: Option<StopReason>,
+    turn_open: Option<bool>,
+    active_at: Option<Timestamp>,
+    owner: Option<&'a ProcessIdentity>,
+    problem: Option<String>,
+}
+
+impl<'a> From<&'a SessionSummary> for Line<'a> {
+    fn from(session: &'a SessionSummary) -> Self {
+        let readable = session.problem.is_none();
+        Self {
+            session_id: &session.id,
+            version: session.version.0,
+            turns: readable.then_some(session.turns),
+            last_stop_reason: session.last_stop_reason,
+            turn_open: readable.then_some(session.turn_open),
+            active_at: session.active_at,
+            owner: session.owner.as_ref(),
+            problem: session.problem.as_ref().map(|problem| chain(problem)),
+        }
+    }
+}

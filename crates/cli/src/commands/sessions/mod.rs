@@ -1,0 +1,89 @@
+//! `allstop sessions`: what the log says of sessions, read beside whoever writes it.
+//!
+//! Listing and showing take no lock and change nothing: they work while a run has the session open. A session is named
+//! by its id or by any beginning of it that no other session has.
+
+mod error;
+mod find;
+mod list;
+mod remove;
+mod show;
+mod view;
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use allstop_core::Timestamp;
+use allstop_log::{Log, MemoryLog};
+use allstop_runtime::{Config, StoreChoice, open_store};
+
+use self::error::SessionsError;
+use crate::args::{SessionsArgs, SessionsCommand, StoreArgs};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, Style};
+use crate::host::Host;
+use crate::problem::Problem;
+
+/// Runs the command and gives its exit code.
+///
+/// # Cancel safety
+/// Dropping it leaves nothing half done: a session is removed or it is not.
+pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Problem> {
+    let log = open(&args.store).await?;
+    let stdout = host.output.stdout();
+    let view = View {
+        style: host.terminal.style(stdout.is_terminal()),
+        width: stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT),
+        now: SystemTime::now().into(),
+    };
+    on_log(&args.command, &*log, view, &mut stdout.writer()).await?;
+    Ok(0)
+}
+
+/// Opens the store, if it is there: looking into one makes none.
+async fn open(args: &StoreArgs) -> Result<Arc<dyn Log>, Problem> {
+    let config = Host::config_file().map(|file| Config::load(&file));
+    let configured = config.transpose()?.and_then(|config| config.store.path);
+    let choice = Host::store(args, configured)?;
+    if let StoreChoice::Sqlite(path) = &choice
+        && !path.exists()
+    {
+        return match &args.store {
+            Some(given) => {
+                let message = format!("there is no store {}", given.display());
+                Err(Problem::usage(message).hint("name the one that the run used"))
+            }
+            None => Ok(Arc::new(MemoryLog::new())),
+        };
+    }
+    Ok(open_store(&choice).await?)
+}
+
+/// How to print, and when it is.
+#[derive(Debug, Clone, Copy)]
+struct View {
+    /// Colours and letters.
+    style: Style,
+    /// Columns.
+    width: usize,
+    /// Now.
+    now: Timestamp,
+}
+
+/// Runs the command on a log. What it prints is whole or, after an error, only what came before it.
+async fn on_log(
+    command: &SessionsCommand,
+    log: &dyn Log,
+    view: View,
+    out: &mut (dyn io::Write + Send),
+) -> Result<(), SessionsError> {
+    let text = match command {
+        SessionsCommand::List { json } => list::list(log, view, *json).await?,
+        SessionsCommand::Show { id, json, full } => show::show(log, view, id, *json, *full).await?,
+        SessionsCommand::Rm { ids } => return remove::remove(log, ids, out).await,
+    };
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests;

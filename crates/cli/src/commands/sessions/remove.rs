@@ -1,0 +1,41 @@
+//! `sessions rm`.
+
+use std::io;
+
+use allstop_log::{Log, read_session, remove_session};
+
+use super::error::SessionsError;
+use super::find::find;
+use super::view::Work;
+
+/// Removes one after another; the first that cannot be removed ends it. All are found before the first is removed, so
+/// that a typing error removes nothing.
+pub(super) async fn remove(
+    log: &dyn Log,
+    given: &[String],
+    out: &mut (dyn io::Write + Send),
+) -> Result<(), SessionsError> {
+    let mut ids = Vec::new();
+    for given in given {
+        let id = find(log, given).await?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    for id in ids {
+        // A session that cannot be read can be removed: nothing else can be done with it.
+        if let Ok((state, _)) = read_session(log, &id).await {
+            let works = state.background().iter().map(Work::of);
+            let running: Vec<String> = works
+                .filter_map(|work| Some(format!("{} (pid {})", work.name, work.stop_pid?)))
+                .collect();
+            if !running.is_empty() {
+                let id = id.to_string();
+                return Err(SessionsError::StillRuns { id, running });
+            }
+        }
+        remove_session(log, &id).await?;
+        writeln!(out, "removed {id}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! `sessions show`.
+
+use allstop_core::record::Attachment;
+use allstop_log::{Log, read_session};
+
+use super::View;
+use super::error::SessionsError;
+use super::find::find;
+use super::view::{Session, Turn, UnknownCall, Work, json};
+use crate::display::{Role, Symbol, age, call_label, escape, plain, render_receipt};
+
+pub(super) async fn show(
+    log: &dyn Log,
+    view: View,
+    id: &str,
+    as_json: bool,
+    with_receipts: bool,
+) -> Result<String, SessionsError> {
+    let id = find(log, id).await?;
+    let (state, owner) = read_session(log, &id).await?;
+    let session = Session::of(&id, &state, owner.as_ref(), with_receipts);
+    Ok(if as_json {
+        json(&session)
+    } else {
+        in_words(&session, view)
+    })
+}
+
+fn in_words(session: &Session<'_>, view: View) -> String {
+    let style = view.style;
+    let mut text = format!(
+        "{} {}",
+        style.paint(Role::Strong, "session"),
+        session.session_id
+    );
+    if let Some(owner) = session.owner {
+        text.push_str(&format!("  in use by process {}", owner.pid));
+    }
+    text.push('\n');
+    let folder = escape::line(session.folder.unwrap_or("?"));
+    let opened = session.opened_at.map_or(String::new(), |at| {
+        format!(", opened {}", age(at, view.now))
+    });
+    text.push_str(&format!("  in {folder}{opened}\n"));
+    let (committed, metered) = (session.usage.committed, session.usage.metered);
+    text.push_str(&format!(
+        "  tokens: {} in, {} out committed; {} in, {} out metered{}\n",
+        committed.input_tokens,
+        committed.output_tokens,
+        metered.input_tokens,
+        metered.output_tokens,
+        if metered.estimated {
+            " (partly estimated)"
+        } else {
+            ""
+        }
+    ));
+    for turn in &session.turns {
+        text.push_str(&turn_in_words(turn, session.owner.is_some(), view));
+    }
+    if !session.background.is_empty() {
+        let title = style.paint(Role::Strong, "background work");
+        text.push_str(&format!("\n{title}\n"));
+        for work in &session.background {
+            text.push_str(&work_in_words(work, view));
+        }
+    }
+    text
+}
+
+fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
+    let style = view.style;
+    let (symbol, role, said) = match turn.stop_reason {
+        Some(allstop_core::StopReason::Completed) => {
+            (Symbol::Good, Role::Good, "completed".to_owned())
+        }
+        Some(reason) => {
+            let cause = turn
+                .cause
+                .map_or(String::new(), |cause| format!(": {cause}"));
+            let said = format!("{}{cause}", plain(reason.as_str()));
+            (Symbol::Stopped, Role::Warning, said)
+        }
+        None if in_use => (Symbol::Running, Role::Good, "under way".to_owned()),
+        None => (
+            Symbol::Unknown,
+            Role::Warning,
+            "cut off by a crash; the next run ends it".to_owned(),
+        ),
+    };
+    let said = format!("{} {}", style.symbol(symbol), escape::line(&said));
+    let steps = if turn.steps == 1 { "step" } else { "steps" };
+    let about = format!(
+        "{} {steps}, {} tokens, {}",
+        turn.steps,
+        turn.usage.total_tokens(),
+        age(turn.started_at, view.now)
+    );
+    let mut text = format!(
+        "\n{}  {}  {}\n  {} {}\n",
+        style.paint(Role::Strong, &format!("turn {}", turn.turn)),
+        style.paint(role, &said),
+        style.paint(Role::Dim, &about),
+        style.pick("›", ">"),
+        escape::line(turn.input)
+    );
+    for call in &turn.unknown_calls {
+        text.push_str(&unknown_in_words(call, view));
+    }
+    if let Some(receipt) = turn.receipt {
+        let width = view.width.saturating_sub(2);
+        for line in render_receipt(receipt, &style, width).lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    text
+}
+
+fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> String {
+    let label = call
+        .arguments
+        .map_or_else(|| call.name.to_owned(), |a| call_label(call.name, a));
+    let label = escape::line(&label).into_owned();
+    // What changes nothing needs no check.
+    if call.arguments.is_none() || call.effect.is_some_and(allstop_core::Effect::may_repeat) {
+        return format!("  ? {label}  ended without a result\n");
+    }
+    let warning = " may have completed; check before repeating ";
+    let warning = view.style.paint(Role::Alarm, warning);
+    format!("  ? {label}  {warning}\n")
+}
+
+fn work_in_words(work: &Work<'_>, view: View) -> String {
+    let style = view.style;
+    let detached = match work.attachment {
+        Attachment::Attached => "",
+        Attachment::Detached => ", detached",
+    };
+    let (symbol, role, said) = match (work.ended, work.stop_pid, work.alive) {
+        (Some(state), ..) => {
+            let code = work
+                .exit_code
+                .map_or(String::new(), |code| format!(", exit code {code}"));
+            let said = format!("{}{code}", plain(state.as_str()));
+            (Symbol::Finished, Role::Dim, said)
+        }
+        (None, Some(pid), _) => {
+            let said = format!("runs{detached}; to stop it: kill {pid}");
+            (Symbol::Running, Role::Warning, said)
+        }
+        (None, None, Some(_)) => {
+            let said = format!("gone{detached}; how it ended is not known");
+            (Symbol::Unknown, Role::Dim, said)
+        }
+        (None, None, None) => {
+            let said = format!("may run{detached}; the log names no process");
+            (Symbol::Unknown, Role::Warning, said)
+        }
+    };
+    let mut text = format!(
+        "  {} {}  {}  {}\n",
+        style.paint(role, style.symbol(symbol)),
+        work.id,
+        escape::line(work.name),
+        style.paint(role, &said)
+    );
+    if let Some(output) = work.output {
+        let line = format!("output: {}", escape::line(output));
+        text.push_str(&format!("      {}\n", style.paint(Role::Dim, &line)));
+    }
+    text
+}

@@ -1,0 +1,185 @@
+//! What is to be said of a session, before it is said in words or in JSON.
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::message::{Arguments, Effect};
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::ItemState;
+use allstop_core::record::{Attachment, StartedCall, StartedCallKind};
+use allstop_core::turn::{BackgroundWork, SessionState, TurnSummary};
+use allstop_core::{CallId, Cause, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage};
+use allstop_scope::process::is_alive;
+use serde::Serialize;
+
+/// A session, as `sessions show --json` gives it. Every key is always there.
+#[derive(Serialize)]
+pub(super) struct Session<'a> {
+    pub(super) schema: &'static str,
+    pub(super) session_id: &'a SessionId,
+    pub(super) opened_at: Option<Timestamp>,
+    pub(super) folder: Option<&'a str>,
+    /// The process that has it open.
+    pub(super) owner: Option<&'a ProcessIdentity>,
+    pub(super) usage: Ledgers,
+    pub(super) turns: Vec<Turn<'a>>,
+    pub(super) background: Vec<Work<'a>>,
+}
+
+/// The two ledgers.
+#[derive(Serialize)]
+pub(super) struct Ledgers {
+    pub(super) committed: Usage,
+    pub(super) metered: Usage,
+}
+
+/// One turn.
+#[derive(Serialize)]
+pub(super) struct Turn<'a> {
+    pub(super) turn: TurnNumber,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Option<Timestamp>,
+    /// `null` while it is under way, or after a crash that nothing has recovered yet.
+    pub(super) stop_reason: Option<StopReason>,
+    pub(super) cause: Option<&'a Cause>,
+    /// The beginning of the user's words.
+    pub(super) input: &'a str,
+    pub(super) steps: u32,
+    pub(super) usage: Usage,
+    pub(super) unknown_calls: Vec<UnknownCall<'a>>,
+    /// With `--full`, where the turn was stopped.
+    pub(super) receipt: Option<&'a Receipt>,
+}
+
+/// A call of which nobody knows what it did.
+#[derive(Serialize)]
+pub(super) struct UnknownCall<'a> {
+    pub(super) id: &'a CallId,
+    pub(super) name: &'a str,
+    pub(super) arguments: Option<&'a Arguments>,
+    pub(super) effect: Option<Effect>,
+}
+
+/// Background work.
+#[derive(Serialize)]
+pub(super) struct Work<'a> {
+    pub(super) id: &'a BackgroundId,
+    pub(super) name: &'a str,
+    pub(super) turn: TurnNumber,
+    pub(super) call_id: &'a CallId,
+    pub(super) attachment: Attachment,
+    /// Whether it runs, as the kernel says; `null` where the log names no process.
+    pub(super) alive: Option<bool>,
+    /// The process whose end ends it: `kill` it.
+    pub(super) stop_pid: Option<u32>,
+    pub(super) process: Option<&'a ProcessIdentity>,
+    pub(super) keeper: Option<&'a ProcessIdentity>,
+    pub(super) output: Option<&'a str>,
+    /// How it ended, as the log says.
+    pub(super) ended: Option<&'a ItemState>,
+    pub(super) exit_code: Option<i32>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn of(
+        id: &'a SessionId,
+        state: &'a SessionState,
+        owner: Option<&'a ProcessIdentity>,
+        with_receipts: bool,
+    ) -> Self {
+        Self {
+            schema: "allstop.session/1",
+            session_id: id,
+            opened_at: state.opened_at(),
+            folder: state.folder().map(AsRef::as_ref),
+            owner,
+            usage: Ledgers {
+                committed: state.conversation().usage,
+                metered: state.metered(),
+            },
+            turns: state
+                .turns()
+                .iter()
+                .map(|turn| Turn::of(turn, with_receipts))
+                .collect(),
+            background: state.background().iter().map(Work::of).collect(),
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    fn of(turn: &'a TurnSummary, with_receipt: bool) -> Self {
+        let ending = turn.ending.as_ref();
+        let receipt = ending.and_then(|ending| ending.receipt.as_deref());
+        Self {
+            turn: turn.turn,
+            started_at: turn.started_at,
+            ended_at: ending.map(|ending| ending.at),
+            stop_reason: ending.map(|ending| ending.reason),
+            cause: ending.and_then(|ending| ending.cause.as_ref()),
+            input: &turn.input,
+            steps: turn.steps,
+            usage: turn.metered,
+            unknown_calls: turn.unknown_calls.iter().map(UnknownCall::of).collect(),
+            receipt: receipt.filter(|_| with_receipt),
+        }
+    }
+}
+
+impl<'a> UnknownCall<'a> {
+    fn of(call: &'a StartedCall) -> Self {
+        let (arguments, effect) = match &call.kind {
+            StartedCallKind::Model { .. } => (None, None),
+            StartedCallKind::Tool { arguments, effect } => (Some(arguments), Some(*effect)),
+        };
+        Self {
+            id: &call.id,
+            name: &call.name,
+            arguments,
+            effect,
+        }
+    }
+}
+
+impl<'a> Work<'a> {
+    /// Looks at the processes, if the log knows of no end.
+    pub(super) fn of(work: &'a BackgroundWork) -> Self {
+        let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
+        // The keeper lives as long as anything below it does, and ends it all; the process is only its first.
+        let known = || keeper.into_iter().chain(process);
+        let running = match work.ended {
+            Some(_) => None,
+            None => known().find(|process| is_alive(process)),
+        };
+        let is_known = work.ended.is_some() || known().next().is_some();
+        Self {
+            id: &work.id,
+            name: &work.name,
+            turn: work.turn,
+            call_id: &work.call_id,
+            attachment: work.attachment,
+            alive: is_known.then_some(running.is_some()),
+            stop_pid: running.map(|process| process.pid),
+            process,
+            keeper,
+            output: work.output.as_deref(),
+            ended: work.ended.as_ref().map(|(state, _)| state),
+            exit_code: work.ended.as_ref().and_then(|(_, code)| *code),
+        }
+    }
+}
+
+/// As indented JSON with its end of line.
+pub(super) fn json(value: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(value);
+    text.expect("strings, numbers and lists are all that is in it") + "\n"
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,101 @@
+//! `--stream-json`: one line of JSON for each event, and the envelope as the last.
+
+use std::time::SystemTime;
+
+use allstop_agent::AgentEvent;
+use allstop_core::Timestamp;
+use allstop_runtime::EventsMissed;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::watch::Watcher;
+use super::writer::{Keep, Lane};
+
+/// The version of the lines' form.
+#[derive(Debug, Clone, Copy, Serialize)]
+enum EventSchema {
+    /// The first.
+    #[serde(rename = "allstop.event/1")]
+    V1,
+}
+
+/// One line of `--stream-json`.
+#[derive(Debug, Serialize)]
+struct EventLine<'a> {
+    /// The version of this form.
+    schema: EventSchema,
+    /// When the line was made.
+    at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    event: LineEvent<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum LineEvent<'a> {
+    Agent(&'a AgentEvent),
+    Missed(EventsMissed),
+}
+
+/// Writes events as lines of JSON.
+#[derive(Debug)]
+pub(crate) struct JsonStream {
+    lane: Lane,
+    missed: u64,
+    now: fn() -> Timestamp,
+}
+
+impl JsonStream {
+    /// Over standard output.
+    pub(crate) fn new(lane: Lane) -> Self {
+        let now = || Timestamp::from(SystemTime::now());
+        Self {
+            lane,
+            missed: 0,
+            now,
+        }
+    }
+
+    /// The last line: the envelope. It is queued whatever waits before it.
+    pub(crate) fn envelope(&mut self, envelope: &Value) {
+        self.tell_missed(Keep::Last);
+        self.lane.text(format!("{envelope}\n"), Keep::Last);
+    }
+
+    fn line(&self, event: LineEvent<'_>, keep: Keep) -> bool {
+        let (schema, at) = (EventSchema::V1, (self.now)());
+        let line = serde_json::to_string(&EventLine { schema, at, event });
+        // Strings and numbers alone: there is nothing in an event that JSON cannot say.
+        line.is_ok_and(|line| self.lane.text(line + "\n", keep))
+    }
+
+    /// Says how many events were left out, once there is room again.
+    fn tell_missed(&mut self, keep: Keep) {
+        let count = self.missed;
+        if count > 0 && self.line(LineEvent::Missed(EventsMissed { count }), keep) {
+            self.missed = 0;
+        }
+    }
+}
+
+impl Watcher for JsonStream {
+    fn event(&mut self, event: &AgentEvent) {
+        let keep = match event {
+            AgentEvent::TextDelta { .. } | AgentEvent::ReasoningDelta { .. } => Keep::IfRoom,
+            _ => Keep::Must,
+        };
+        // Before the event: the hole is where the count stands.
+        self.tell_missed(keep);
+        if !self.line(LineEvent::Agent(event), keep) {
+            self.missed += 1;
+        }
+    }
+
+    fn missed(&mut self, count: u64) {
+        self.missed += count;
+    }
+}
+
+#[cfg(test)]
+mod tests;

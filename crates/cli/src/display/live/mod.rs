@@ -1,0 +1,236 @@
+//! The live view of a run, for people.
+//!
+//! On a terminal the answer streams to standard output and each running call has a line of its own that changes; when it
+//! ends, a short line stays. Where standard output is no terminal, it gets whole answers only: what a failed call had
+//! streamed is never in a file. Where standard error is none, each call has a line at its start and one at its end.
+
+mod calls;
+mod text;
+
+use std::time::Instant;
+
+use allstop_agent::AgentEvent;
+use allstop_core::StopReason;
+use tokio::sync::watch;
+
+use self::calls::Calls;
+use self::text::{Rest, StepText};
+use super::style::{Environment, Role, Style, Symbol};
+use super::watch::Watcher;
+use super::writer::{Keep, Lane, Output};
+use super::{escape, words};
+
+/// How to show a run.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveOptions {
+    /// What the environment says about terminals.
+    pub(crate) environment: Environment,
+    /// Whether answers go to standard output: not where an envelope is to stand there.
+    pub(crate) answers: bool,
+}
+
+/// Shows a run as it goes.
+#[derive(Debug)]
+pub(crate) struct Live {
+    stdout: Lane,
+    stderr: Lane,
+    out_style: Style,
+    err_style: Style,
+    /// Answers are printed as they come.
+    streams: bool,
+    answers: bool,
+    /// The last answer ended without an end of line.
+    in_line: bool,
+    text: StepText,
+    calls: Calls,
+    asked: watch::Sender<String>,
+}
+
+impl Live {
+    /// Over the output of the process.
+    pub(crate) fn new(output: &Output, options: &LiveOptions) -> Self {
+        let (stdout, stderr) = (output.stdout().clone(), output.stderr().clone());
+        let environment = &options.environment;
+        let err_style = environment.style(stderr.is_terminal());
+        let moves = stderr.is_terminal() && environment.has_cursor();
+        Self {
+            out_style: environment.style(stdout.is_terminal()),
+            streams: stdout.is_terminal(),
+            answers: options.answers,
+            in_line: false,
+            text: StepText::default(),
+            calls: Calls::new(stderr.clone(), err_style, moves),
+            asked: watch::Sender::default(),
+            err_style,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// The id of the call that a person was last asked about, after all that comes before the question was pushed.
+    pub(crate) fn asked(&self) -> watch::Receiver<String> {
+        self.asked.subscribe()
+    }
+
+    /// The run is over: nothing runs any more. `answer` is the last turn's, and completes what was missed of it.
+    pub(crate) fn end(&mut self, answer: Option<&str>) {
+        if let Some(answer) = answer {
+            self.answered(answer);
+        }
+        self.finish_line();
+        self.calls.end(None);
+    }
+
+    fn delta(&mut self, delta: &str) {
+        if !self.answers || !self.streams || delta.is_empty() {
+            return;
+        }
+        self.calls.model_speaks();
+        if !self.text.takes_delta() {
+            return;
+        }
+        if self.print(delta, Keep::IfRoom) {
+            self.text.printed(delta);
+        } else {
+            self.text.missed();
+        }
+    }
+
+    fn answered(&mut self, whole: &str) {
+        if !self.answers {
+            return;
+        }
+        let rest = match self.text.rest(whole) {
+            Rest::Append(rest) => rest,
+            Rest::Replace(whole) => {
+                self.discard();
+                whole
+            }
+        };
+        if self.print(rest, Keep::Must) {
+            self.text.printed(rest);
+        } else {
+            let said = "the output is not read: part of the answer is left out";
+            self.note(Role::Warning, Symbol::Bad, said);
+        }
+        self.finish_line();
+    }
+
+    /// Prints a piece of an answer.
+    fn print(&mut self, text: &str, keep: Keep) -> bool {
+        if text.is_empty() {
+            return true;
+        }
+        let safe = if self.stdout.is_terminal() {
+            escape::text(text).into_owned()
+        } else {
+            text.to_owned()
+        };
+        let taken = self.stdout.text(safe, keep);
+        if taken {
+            self.in_line = !text.ends_with('\n');
+        }
+        taken
+    }
+
+    fn finish_line(&mut self) {
+        if self.in_line {
+            self.stdout.text("\n", Keep::Must);
+            self.in_line = false;
+        }
+    }
+
+    /// Marks what was printed of a step as void.
+    fn discard(&mut self) {
+        if self.text.discard() {
+            self.finish_line();
+            let mark = self.out_style.pick("↑", "^");
+            let mark = format!("{mark} discarded: the call failed in the middle of its answer\n");
+            self.stdout
+                .text(self.out_style.paint(Role::Warning, &mark), Keep::Must);
+        }
+    }
+
+    fn note(&self, role: Role, symbol: Symbol, said: &str) {
+        let said = format!("{} {}", self.err_style.symbol(symbol), escape::line(said));
+        self.stderr
+            .lines(self.err_style.paint(role, &said), Keep::Must);
+    }
+}
+
+impl Watcher for Live {
+    fn event(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::TurnStarted { .. } => {}
+            AgentEvent::StepStarted { step, model } => {
+                self.finish_line();
+                self.text.discard();
+                self.calls.model_started(*step, model, Instant::now());
+            }
+            AgentEvent::TextDelta { text } => self.delta(text),
+            AgentEvent::ReasoningDelta { .. } => self.calls.model_thinks(),
+            AgentEvent::StepAnswered { text, .. } => {
+                self.calls.model_ended();
+                self.answered(text);
+            }
+            AgentEvent::RetryScheduled {
+                attempt,
+                delay_ms,
+                error,
+                ..
+            } => {
+                self.discard();
+                let delay = words::milliseconds(*delay_ms as f64);
+                let said = format!("model call {attempt} failed, next in {delay}: {error}");
+                self.note(Role::Warning, Symbol::Again, &said);
+                self.calls.model_waits();
+            }
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => self.calls.requested(call_id, name, arguments),
+            AgentEvent::PermissionAsked { call_id, .. } => {
+                self.asked.send_replace(call_id.to_string());
+            }
+            AgentEvent::PermissionAnswered { .. } => {}
+            AgentEvent::ToolStarted { call_id, name, .. } => {
+                self.calls.started(call_id, name, Instant::now());
+            }
+            AgentEvent::ToolFinished {
+                call_id,
+                name,
+                outcome,
+                after_ms,
+                content,
+            } => self
+                .calls
+                .finished(call_id, name, *outcome, *after_ms, content),
+            AgentEvent::BackgroundStarted { id, name } => {
+                let said = format!("{id} runs in the background: {name}");
+                self.note(Role::Dim, Symbol::Running, &said);
+            }
+            AgentEvent::StopHeard { cause } => {
+                self.finish_line();
+                self.note(
+                    Role::Warning,
+                    Symbol::Stopped,
+                    &format!("stopping: {cause}"),
+                );
+            }
+            AgentEvent::TurnEnded { stop_reason, .. } => {
+                self.finish_line();
+                let stopped = (*stop_reason != StopReason::Completed).then_some(*stop_reason);
+                self.calls.end(stopped);
+            }
+        }
+    }
+
+    fn missed(&mut self, _count: u64) {
+        // Which ones is not known: what a step's answer lacks, it completes; what calls ran, their endings say.
+        self.text.missed();
+    }
+}
+
+#[cfg(test)]
+mod tests;

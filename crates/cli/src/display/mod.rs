@@ -1,0 +1,23 @@
+//! What people and programs see: styles, receipts, the live view, the stream of JSON, and the threads that write.
+//!
+//! Nothing here may hold the process up: everything goes through an [`Output`], whose threads alone write, and whose
+//! [`Output::flush`] waits no longer than it is told.
+
+pub(crate) mod escape;
+mod json_stream;
+mod live;
+mod receipt;
+mod style;
+mod table;
+mod watch;
+mod words;
+mod writer;
+
+pub(crate) use json_stream::JsonStream;
+pub(crate) use live::{Live, LiveOptions};
+pub(crate) use receipt::{RECEIPT_WIDTH_DEFAULT, render_receipt};
+pub(crate) use style::{Environment, Role, Style, Symbol};
+pub(crate) use table::Table;
+pub(crate) use watch::{Watcher, watch};
+pub(crate) use words::{age, call as call_label, milliseconds, plain};
+pub(crate) use writer::{Keep, Lane, Output};

@@ -1,0 +1,241 @@
+//! Receipts of every state, as people see them.
+
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{
+    Containment, ConversationEffect, Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings,
+    StopOutcome, StopRequest, Verified, Why,
+};
+use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt, StopId, Timestamp, Usage};
+
+use super::*;
+
+const UNICODE: Style = Style::new(false, true);
+
+fn request() -> StopRequest {
+    StopRequest {
+        stop_id: StopId::from("01JSTOP"),
+        target: "session/01JSESSION/turn/7".into(),
+        extent: Extent::Turn,
+        cause: Cause::new(CauseKind::User).detail("ctrl-c").by("cli"),
+        requested_at: Timestamp::from_unix_ms(0),
+    }
+}
+
+fn after(ms: f64) -> allstop_core::receipt::Millis {
+    Duration::from_secs_f64(ms / 1_000.0).into()
+}
+
+fn process(pid: u32) -> ProcessIdentity {
+    ProcessIdentity {
+        pid,
+        start_ticks: 1,
+        boot_id: "boot".into(),
+    }
+}
+
+fn stopped(how: How, evidence: Evidence, ms: f64) -> ItemState {
+    let after_ms = after(ms);
+    ItemState::Stopped {
+        how,
+        evidence,
+        after_ms,
+    }
+}
+
+fn well_stopped() -> Vec<ReceiptItem> {
+    let item = ReceiptItem::new;
+    let closed = Evidence::verified(Verified::SocketClosed).and_observed_at("stream_chunk");
+    let tree = Evidence::verified(Verified::ProcessTreeEmpty);
+    let lost = ItemState::Unknown {
+        how: How::Dropped,
+        after_ms: Some(after(0.2)),
+    };
+    let ended = ItemState::Finished {
+        after_ms: Some(after(0.1)),
+    };
+    let model = stopped(How::ConnectionClosed, closed, 0.4);
+    let hook = stopped(How::Acknowledged, Evidence::observed_at("hook_end"), 1.0);
+    vec![
+        ReceiptItem {
+            tokens_received_after_stop: Some(0),
+            ..item(ItemKind::ModelCall, "step_2", "openai::gpt-x", model)
+        },
+        ReceiptItem {
+            containment: Some(Containment::Keeper),
+            effect: Some(Effect::Irreversible),
+            ..item(
+                ItemKind::ToolCall,
+                "call_3",
+                "shell",
+                stopped(How::Sigterm, tree, 11.0),
+            )
+        },
+        ReceiptItem {
+            effect: Some(Effect::Irreversible),
+            note: Some("may have completed; check before repeating".into()),
+            ..item(ItemKind::ToolCall, "call_4", "http_post", lost)
+        },
+        item(ItemKind::ToolCall, "call_5", "read", ended),
+        item(ItemKind::Hook, "hook", "hook", hook),
+        item(
+            ItemKind::Background,
+            "bg_1",
+            "npm run dev",
+            ItemState::StillRunning {
+                why: Why::OutsideExtent,
+            },
+        ),
+    ]
+}
+
+fn badly_stopped() -> Vec<ReceiptItem> {
+    let item = ReceiptItem::new;
+    vec![
+        ReceiptItem {
+            processes: vec![process(4711), process(4712)],
+            containment: Some(Containment::GroupAndMarker),
+            ..item(
+                ItemKind::ToolCall,
+                "call_1",
+                "shell",
+                ItemState::StillRunning {
+                    why: Why::ProcessesLeft,
+                },
+            )
+        },
+        ReceiptItem {
+            note: Some("a thread cannot be forced; it never delays the exit".into()),
+            ..item(
+                ItemKind::Thread,
+                "thread_2",
+                "index the whole repository, thoroughly and twice",
+                ItemState::StillRunning {
+                    why: Why::BlockingThread,
+                },
+            )
+        },
+        item(
+            ItemKind::Remote,
+            "task_9",
+            "worker at\n\u{1b}[2Jelsewhere",
+            ItemState::Unreachable {
+                why: Why::NotConfirmed,
+            },
+        ),
+        item(
+            ItemKind::Remote,
+            "task_10",
+            "billing",
+            ItemState::Refused {
+                why: Why::NotConfirmed,
+            },
+        ),
+        item(
+            ItemKind::Future,
+            "f",
+            "你好",
+            stopped(
+                How::Dropped,
+                Evidence::verified(Verified::FutureDropped),
+                2_000.0,
+            ),
+        ),
+    ]
+}
+
+fn receipt(items: Vec<ReceiptItem>, engine_acknowledged: bool) -> Receipt {
+    let findings = StopFindings {
+        items,
+        engine_acknowledged,
+        elapsed: Duration::from_micros(14_200),
+    };
+    Receipt::of_stop(request(), findings).with_usage(Usage {
+        input_tokens: 812,
+        output_tokens: 64,
+        estimated: true,
+    })
+}
+
+#[test]
+fn a_quiet_receipt() {
+    let receipt =
+        receipt(well_stopped(), true).with_conversation(ConversationEffect::KeptCompletedSteps);
+    insta::assert_snapshot!(render_receipt(&receipt, &UNICODE, 150));
+}
+
+#[test]
+fn a_receipt_that_is_not_quiet() {
+    insta::assert_snapshot!(render_receipt(
+        &receipt(badly_stopped(), true),
+        &UNICODE,
+        150
+    ));
+}
+
+#[test]
+fn in_ascii() {
+    insta::assert_snapshot!(render_receipt(
+        &receipt(badly_stopped(), false),
+        &Style::PLAIN,
+        150
+    ));
+}
+
+#[test]
+fn on_a_narrow_terminal() {
+    insta::assert_snapshot!(render_receipt(&receipt(well_stopped(), true), &UNICODE, 60));
+}
+
+#[test]
+fn in_colour() {
+    let receipt = receipt(badly_stopped(), true);
+    let drawn = render_receipt(&receipt, &Style::new(true, true), 150);
+    insta::assert_snapshot!(drawn.replace('\u{1b}', "ESC"));
+}
+
+#[test]
+fn nothing_to_stop() {
+    let ended = Receipt::of_nothing(request(), StopOutcome::AlreadyEnded);
+    let unknown = Receipt::of_nothing(request(), StopOutcome::NotFound);
+    let empty = receipt(Vec::new(), true);
+    let all = [ended, unknown, empty];
+    let all = all.map(|receipt| render_receipt(&receipt, &UNICODE, 100));
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn a_preview_says_what_runs() {
+    let running = |why| ItemState::StillRunning { why };
+    let items = vec![
+        ReceiptItem {
+            processes: vec![process(17)],
+            ..ReceiptItem::new(
+                ItemKind::ToolCall,
+                "call_1",
+                "shell",
+                running(Why::ProcessesLeft),
+            )
+        },
+        ReceiptItem::new(
+            ItemKind::ModelCall,
+            "step_1",
+            "m",
+            running(Why::NotConfirmed),
+        ),
+    ];
+    let preview = Receipt::of_preview(request(), items);
+    insta::assert_snapshot!(render_receipt(&preview, &UNICODE, 100));
+}
+
+#[test]
+fn no_width_is_too_small_and_nothing_is_left_out() {
+    for width in [0, 1, 20, 79, 80, 81, 500] {
+        let drawn = render_receipt(&receipt(badly_stopped(), true), &UNICODE, width);
+        for said in ["4711", "4712", "NOT QUIET", "task_10", "cannot"] {
+            assert!(drawn.contains(said), "{said} at {width}:\n{drawn}");
+        }
+        assert!(!drawn.contains('\u{1b}'), "the name of a remote is escaped");
+    }
+}

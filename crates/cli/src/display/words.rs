@@ -1,0 +1,136 @@
+//! The words of receipts and records, as people say them.
+
+use std::time::Duration;
+
+use allstop_core::Timestamp;
+use allstop_core::message::Arguments;
+use allstop_core::receipt::{How, ItemKind, Verified, Why};
+
+/// A word of the vocabulary without its underscores.
+pub(crate) fn plain(word: &str) -> String {
+    word.replace('_', " ")
+}
+
+/// What kind of work it is, short.
+pub(super) fn kind(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::ModelCall => "model",
+        ItemKind::ToolCall => "tool",
+        ItemKind::Permission => "question",
+        other => other.as_str(),
+    }
+}
+
+/// By what something was ended.
+pub(super) fn how(how: How) -> &'static str {
+    match how {
+        How::Acknowledged => "ended itself when asked",
+        How::ConnectionClosed => "connection closed",
+        How::Dropped => "dropped",
+        How::Sigterm => "SIGTERM",
+        How::Sigkill => "SIGKILL",
+        How::RemoteConfirmed => "ended by the remote",
+        How::Failed => "failed when asked",
+    }
+}
+
+/// How that is known.
+pub(super) fn verified(verified: Verified) -> &'static str {
+    match verified {
+        Verified::FutureDropped => "future dropped",
+        Verified::TaskEnded => "task ended",
+        Verified::ThreadEnded => "thread ended",
+        Verified::SocketClosed => "socket closed",
+        Verified::ProcessGroupEmpty => "process group empty",
+        Verified::ProcessTreeEmpty => "process tree empty",
+        Verified::RemoteConfirmed => "the remote confirmed it",
+    }
+}
+
+/// Why something still runs.
+pub(super) fn why(why: Why) -> &'static str {
+    match why {
+        Why::OutsideExtent => "outside the extent of this stop",
+        Why::BlockingThread => "a blocking thread, which cannot be forced",
+        Why::BlocksItsThread => "blocks its thread, so it cannot be dropped",
+        Why::ProcessesLeft => "processes are left after SIGKILL",
+        Why::NotConfirmed => "asked, and not confirmed",
+        Why::WatcherGone => "nobody watches it any more",
+    }
+}
+
+/// Milliseconds, as long as they are few.
+pub(crate) fn milliseconds(ms: f64) -> String {
+    if ms < 1_000.0 {
+        return format!("{ms:.1} ms");
+    }
+    duration(Duration::from_secs_f64((ms / 1_000.0).min(1e15)))
+}
+
+/// A duration in the two units that matter.
+pub(super) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", duration.as_secs_f64()),
+        60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// How long ago something was, in one unit. A clock that was set back gives `now`.
+pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.unix_ms().saturating_sub(at.unix_ms()) / 1_000;
+    match seconds {
+        ..1 => "now".to_owned(),
+        1..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// A call in a few words: the tool, and the argument that says most about it. Not escaped.
+pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
+    /// In the order in which they say most.
+    const TELLING: [&str; 4] = ["command", "path", "pattern", "url"];
+    match arguments {
+        Arguments::Malformed(text) => format!("{name} {text}"),
+        Arguments::Json(value) => {
+            let telling = TELLING
+                .iter()
+                .find_map(|key| value.get(key).and_then(|value| value.as_str()));
+            match telling {
+                Some(argument) => format!("{name}: {argument}"),
+                None if value.as_object().is_some_and(serde_json::Map::is_empty) => name.to_owned(),
+                None => format!("{name} {value}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(milliseconds(0.4), "0.4 ms");
+        assert_eq!(milliseconds(1_234.0), "1.2 s");
+        assert_eq!(milliseconds(61_000.0), "1 min 01 s");
+        assert_eq!(milliseconds(f64::MAX), "11574074074 days");
+        let at = |ms| Timestamp::from_unix_ms(ms);
+        assert_eq!(age(at(5_000), at(0)), "now");
+        assert_eq!(age(at(0), at(59_000)), "59 s ago");
+        assert_eq!(age(at(0), at(47 * 3_600_000)), "47 h ago");
+        assert_eq!(age(at(i64::MIN), at(i64::MAX)), "106751991167 days ago");
+    }
+
+    #[test]
+    fn a_call_is_named_by_its_telling_argument() {
+        let call = |json| call("t", &Arguments::from(json));
+        assert_eq!(call(serde_json::json!({"command": "ls"})), "t: ls");
+        assert_eq!(call(serde_json::json!({})), "t");
+        assert_eq!(call(serde_json::json!({"n": 1})), "t {\"n\":1}");
+    }
+}

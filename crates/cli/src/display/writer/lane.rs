@@ -1,0 +1,328 @@
+//! A bounded queue in front of a file, and the handle to push into it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::pump;
+use super::region::Running;
+
+/// Bytes that may wait for a slow reader before more of what can be done without is refused: some screens of text.
+const ROOM_BYTES: usize = 256 * 1024;
+/// Bytes that may wait before even what ought to be written is refused: a long run's worth of lines.
+const ROOM_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What happens to a piece for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It can be done without: a delta that comes again in the whole answer.
+    IfRoom,
+    /// It is refused only when memory is at stake.
+    Must,
+    /// It is always taken: the one last thing.
+    Last,
+}
+
+/// What a flush came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// Everything is written.
+    Flushed,
+    /// The reader did not read in time; something is still waiting.
+    Blocked,
+    /// Writing failed: nobody reads any more, or the disk is full.
+    Closed(io::ErrorKind),
+}
+
+/// Something to write.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) file: Arc<File>,
+    pub(super) text: String,
+    /// Begin a new line first, unless one has just begun.
+    pub(super) on_new_line: bool,
+    /// It is a question: nothing is written after it until it is over.
+    pub(super) question: Option<u64>,
+}
+
+/// What the handles and the thread share.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) queue: VecDeque<Piece>,
+    pub(super) queued_bytes: usize,
+    /// The thread is writing.
+    pub(super) busy: bool,
+    pub(super) failed: Option<io::ErrorKind>,
+    /// Lines below the text that change: the latest value, never queued.
+    pub(super) running: Vec<Running>,
+    pub(super) running_changed: bool,
+    /// The terminal that they are on.
+    pub(super) running_on: Option<Arc<File>>,
+    /// The question that is on the terminal.
+    pub(super) held_by: Option<u64>,
+    questions: u64,
+    /// The process is about to end: no question holds anything up any more.
+    pub(super) ending: bool,
+    /// The last handle is gone.
+    pub(super) abandoned: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// There is something to do for the thread.
+    pub(super) work: Condvar,
+    /// The thread has done something.
+    pub(super) done: Condvar,
+}
+
+/// A stream to write to. Pushing never waits; clones are the same stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Lane {
+    handle: Arc<Handle>,
+    file: Arc<File>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.state.lock().abandoned = true;
+        self.shared.work.notify_one();
+    }
+}
+
+impl Lane {
+    /// A lane with a thread of its own.
+    pub(crate) fn new(file: File, name: &str) -> Self {
+        let shared = Arc::new(Shared::default());
+        if let Err(error) = pump::start(Arc::clone(&shared), name) {
+            // Without a thread nothing can be written safely; the run itself goes on.
+            shared.state.lock().failed = Some(error.kind());
+        }
+        Self {
+            handle: Arc::new(Handle { shared }),
+            file: Arc::new(file),
+        }
+    }
+
+    /// Another file of the same lane: what is pushed to either is written in the order of the pushes.
+    pub(super) fn beside(&self, file: File) -> Self {
+        Self {
+            handle: Arc::clone(&self.handle),
+            file: Arc::new(file),
+        }
+    }
+
+    /// Pushes text as it is. False: there was no room, and it will not be written. What goes to a closed stream counts
+    /// as written: nobody misses it.
+    pub(crate) fn text(&self, text: impl Into<String>, keep: Keep) -> bool {
+        self.push(text.into(), false, keep, None)
+    }
+
+    /// Pushes whole lines, which begin on a line of their own whatever was written before.
+    pub(crate) fn lines(&self, lines: impl Into<String>, keep: Keep) -> bool {
+        let mut lines = lines.into();
+        if !lines.ends_with('\n') {
+            lines.push('\n');
+        }
+        self.push(lines, true, keep, None)
+    }
+
+    /// Shows a question and holds everything else back until the returned value is dropped or ended.
+    pub(crate) fn question(&self, text: String) -> Asked {
+        let id = {
+            let mut state = self.handle.shared.state.lock();
+            state.questions += 1;
+            state.questions
+        };
+        self.push(text, true, Keep::Must, Some(id));
+        Asked {
+            lane: self.clone(),
+            id,
+            closing: None,
+        }
+    }
+
+    fn push(&self, text: String, on_new_line: bool, keep: Keep, question: Option<u64>) -> bool {
+        if text.is_empty() {
+            return true;
+        }
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_some() {
+            return true;
+        }
+        let room = match keep {
+            Keep::IfRoom => ROOM_BYTES,
+            Keep::Must => ROOM_BYTES_MAX,
+            Keep::Last => usize::MAX,
+        };
+        if state.queued_bytes.saturating_add(text.len()) > room {
+            return false;
+        }
+        state.queued_bytes += text.len();
+        let file = Arc::clone(&self.file);
+        state.queue.push_back(Piece {
+            file,
+            text,
+            on_new_line,
+            question,
+        });
+        self.handle.shared.work.notify_one();
+        true
+    }
+
+    /// Replaces the lines that change below the text. Only for terminals.
+    pub(in crate::display) fn show_running(&self, running: Vec<Running>) {
+        let mut state = self.handle.shared.state.lock();
+        state.running = running;
+        state.running_changed = true;
+        state.running_on = Some(Arc::clone(&self.file));
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Whether writing has failed: nobody reads.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.handle.shared.state.lock().failed.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_held(&self) -> bool {
+        self.handle.shared.state.lock().held_by.is_some()
+    }
+
+    /// Whether it is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.file.is_terminal()
+    }
+
+    /// How many columns it has; `None` where it is no terminal.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        super::sink::size(&self.file).map(|(columns, _)| columns)
+    }
+
+    /// A writer of whole lines into this lane, for code that takes an `io::Write`.
+    pub(crate) fn writer(&self) -> LaneWriter {
+        LaneWriter {
+            lane: self.clone(),
+            line: Vec::new(),
+        }
+    }
+
+    /// Lets go of questions and of the lines that change.
+    pub(super) fn begin_flush(&self) {
+        let mut state = self.handle.shared.state.lock();
+        state.ending = true;
+        state.held_by = None;
+        state.running_changed = state.running_on.is_some();
+        state.running.clear();
+        self.handle.shared.work.notify_one();
+    }
+
+    pub(super) fn flush(&self, deadline: Instant) -> Flush {
+        let shared = &self.handle.shared;
+        let mut state = shared.state.lock();
+        loop {
+            if let Some(kind) = state.failed {
+                return Flush::Closed(kind);
+            }
+            if state.queue.is_empty() && !state.busy && !state.running_changed {
+                return Flush::Flushed;
+            }
+            if shared.done.wait_until(&mut state, deadline).timed_out() {
+                // What happened at the very last moment counts.
+                let written = state.queue.is_empty() && !state.busy;
+                return match state.failed {
+                    Some(kind) => Flush::Closed(kind),
+                    None if written => Flush::Flushed,
+                    None => Flush::Blocked,
+                };
+            }
+        }
+    }
+}
+
+/// A question that is shown, or is about to be. Dropping it withdraws it.
+#[derive(Debug)]
+#[must_use = "dropping it withdraws the question"]
+pub(crate) struct Asked {
+    lane: Lane,
+    id: u64,
+    closing: Option<String>,
+}
+
+impl Asked {
+    /// What to write when it is over, in place of nothing. A person who answered has ended the line already.
+    pub(crate) fn close_with(&mut self, closing: impl Into<String>) {
+        self.closing = Some(closing.into());
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let shared = &self.lane.handle.shared;
+        let mut state = shared.state.lock();
+        let waiting = state
+            .queue
+            .iter()
+            .position(|piece| piece.question == Some(self.id));
+        if let Some(at) = waiting {
+            // Never shown: nothing has to be taken back.
+            let piece = state.queue.remove(at);
+            state.queued_bytes -= piece.map_or(0, |piece| piece.text.len());
+        } else if let Some(text) = self.closing.take() {
+            state.queued_bytes += text.len();
+            let file = Arc::clone(&self.lane.file);
+            state.queue.push_front(Piece {
+                file,
+                text,
+                on_new_line: false,
+                question: None,
+            });
+        }
+        if state.held_by == Some(self.id) {
+            state.held_by = None;
+        }
+        shared.work.notify_one();
+    }
+}
+
+/// Whole lines into a lane; what is left without an end of line is pushed at the end.
+#[derive(Debug)]
+pub(crate) struct LaneWriter {
+    lane: Lane,
+    line: Vec<u8>,
+}
+
+impl io::Write for LaneWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = memchr::memrchr(b'\n', &self.line) {
+            let rest = self.line.split_off(end + 1);
+            self.flush()?;
+            self.line = rest;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let line = std::mem::take(&mut self.line);
+        self.lane
+            .text(String::from_utf8_lossy(&line).into_owned(), Keep::Must);
+        Ok(())
+    }
+}
+
+impl Drop for LaneWriter {
+    fn drop(&mut self) {
+        // It cannot fail: pushing never does.
+        drop(io::Write::flush(self));
+    }
+}

@@ -1,0 +1,184 @@
+//! Readers that do not read, have gone, or have no room.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
+use super::*;
+
+/// Long enough for a machine under load, and never reached by a test that passes.
+const LONG: Duration = Duration::from_secs(20);
+/// Short enough to wait for in a test that shows that something is blocked.
+const SHORT: Duration = Duration::from_millis(50);
+
+fn pipe() -> (File, File) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let file = |fd: OwnedFd| File::from(fd);
+    (file(reader.into()), file(writer.into()))
+}
+
+fn read_all(mut file: File) -> String {
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn what_is_pushed_is_written_in_order() {
+    let ((out, stdout), (err, stderr)) = (pipe(), pipe());
+    let output = Output::new(stdout, stderr);
+    output.stdout().text("a", Keep::IfRoom);
+    output.stdout().lines("b", Keep::Must);
+    output.stdout().lines("c", Keep::Last);
+    output.stderr().lines("note", Keep::Must);
+    let flushed = output.flush(LONG);
+    assert_eq!(flushed.stdout, Flush::Flushed);
+    assert_eq!(flushed.stderr, Flush::Flushed);
+    drop(output);
+    assert_eq!(read_all(out), "a\nb\nc\n");
+    assert_eq!(read_all(err), "note\n");
+}
+
+#[test]
+fn one_pipe_for_both_keeps_their_order() {
+    let (reader, stdout) = pipe();
+    let stderr = stdout.try_clone().unwrap();
+    let output = Output::new(stdout, stderr);
+    for number in 0..50 {
+        output.stdout().text(format!("{number} "), Keep::Must);
+        output.stderr().lines("-", Keep::Must);
+    }
+    output.flush(LONG);
+    drop(output);
+    let expected: String = (0..50).map(|number| format!("{number} \n-\n")).collect();
+    assert_eq!(read_all(reader), expected);
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_blocks_nobody() {
+    let ((out, stdout), (err, stderr)) = (pipe(), pipe());
+    let output = Output::new(stdout, stderr);
+    let mut taken = 0;
+    while output.stdout().text("x".repeat(1_000), Keep::IfRoom) {
+        taken += 1;
+        assert!(taken < 1_000, "what waits is bounded");
+    }
+    assert!(output.stdout().text("answer", Keep::Must));
+    while output.stdout().text("y".repeat(100_000), Keep::Must) {
+        taken += 1;
+        assert!(taken < 2_000, "even what ought to be kept is bounded");
+    }
+    assert!(output.stdout().text("envelope\n", Keep::Last));
+    output.stderr().lines("receipt", Keep::Last);
+    let began = Instant::now();
+    let flushed = output.flush(SHORT);
+    assert_eq!(flushed.stdout, Flush::Blocked);
+    assert_eq!(flushed.stderr, Flush::Flushed, "not held up by the other");
+    assert!(began.elapsed() < LONG);
+    // The reader comes back: nothing that was taken is missing, and the last thing is the last.
+    let reading = #[expect(clippy::disallowed_methods, reason = "a reader of its own")]
+    std::thread::spawn(move || read_all(out));
+    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    drop(output);
+    let read = reading.join().unwrap();
+    assert!(read.ends_with("envelope\n"));
+    assert!(read.contains("answer"));
+    assert_eq!(read_all(err), "receipt\n");
+}
+
+#[test]
+fn a_pipe_that_is_closed_is_no_panic() {
+    let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
+    drop(out);
+    let output = Output::new(stdout, stderr);
+    output.stdout().text("a", Keep::Must);
+    let closed = Flush::Closed(std::io::ErrorKind::BrokenPipe);
+    assert_eq!(output.flush(LONG).stdout, closed);
+    assert!(output.stdout().is_closed());
+    assert!(output.stdout().text("b", Keep::Must), "nobody misses it");
+    assert_eq!(output.flush(LONG).stdout, closed);
+}
+
+#[test]
+fn a_full_disk_is_said() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let (_err, stderr) = pipe();
+    let output = Output::new(full(), stderr);
+    output.stdout().text("a", Keep::Last);
+    let flushed = output.flush(LONG);
+    assert_eq!(
+        flushed.stdout,
+        Flush::Closed(std::io::ErrorKind::StorageFull)
+    );
+    assert_eq!(flushed.stderr, Flush::Flushed);
+}
+
+#[test]
+fn a_non_blocking_pipe_gets_all_of_it() {
+    let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
+    rustix::io::ioctl_fionbio(&stdout, true).unwrap();
+    let output = Output::new(stdout, stderr);
+    let text = "z".repeat(1_000_000);
+    assert!(output.stdout().text(text.clone(), Keep::Last));
+    let reading = #[expect(clippy::disallowed_methods, reason = "a reader of its own")]
+    std::thread::spawn(move || read_all(out));
+    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    drop(output);
+    assert!(reading.join().unwrap() == text);
+}
+
+#[test]
+fn a_question_holds_back_what_comes_after_it_until_it_is_over() {
+    let ((mut out, stdout), (_err, stderr)) = (pipe(), pipe());
+    let output = Output::new(stdout, stderr);
+    let asked = output.stdout().question("Allow? ".to_owned());
+    output.stdout().lines("later", Keep::Must);
+    // The question is there, and what comes after it is not.
+    let mut buffer = [0; 64];
+    let count = out.read(&mut buffer).unwrap();
+    assert_eq!(&buffer[..count], b"Allow? ");
+    rustix::io::ioctl_fionbio(&out, true).unwrap();
+    assert!(out.read(&mut buffer).is_err(), "nothing yet");
+    rustix::io::ioctl_fionbio(&out, false).unwrap();
+    drop(asked);
+    output.flush(LONG);
+    drop(output);
+    assert_eq!(read_all(out), "later\n");
+}
+
+#[test]
+fn a_withdrawn_question_is_closed_first_and_one_never_shown_leaves_nothing() {
+    let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
+    let output = Output::new(stdout, stderr);
+    let lane = output.stdout();
+    let mut first = lane.question("first? ".to_owned());
+    first.close_with("withdrawn\n");
+    let mut second = lane.question("second? ".to_owned());
+    second.close_with("never\n");
+    lane.lines("later", Keep::Must);
+    wait_until_held(lane);
+    drop(second);
+    drop(first);
+    output.flush(LONG);
+    drop(output);
+    assert_eq!(read_all(out), "first? withdrawn\nlater\n");
+}
+
+#[test]
+fn a_flush_does_not_wait_for_an_answer() {
+    let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
+    let output = Output::new(stdout, stderr);
+    let _asked = output.stdout().question("Allow? ".to_owned());
+    output.stdout().lines("receipt", Keep::Last);
+    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    let mut read = [0; 64];
+    let count = (&out).read(&mut read).unwrap();
+    assert!(read[..count].ends_with(b"receipt\n"));
+}
+
+fn wait_until_held(lane: &Lane) {
+    let deadline = Instant::now() + LONG;
+    while !lane.is_held() {
+        assert!(Instant::now() < deadline, "the question is not shown");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,83 @@
+//! The terminal that a person sits at.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, ttyname};
+
+/// A terminal, opened for this alone: that it does not block is seen by nobody else who has it open.
+#[derive(Debug)]
+pub(crate) struct Tty {
+    file: File,
+}
+
+impl Tty {
+    /// The terminal of this process, if somebody can be expected to sit there: standard input or standard error is one.
+    /// A process whose streams are all redirected is run by a program, even where it still has a terminal.
+    pub(crate) fn of_process() -> Option<Self> {
+        let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
+        if !stdin && !stderr {
+            return None;
+        }
+        let controlling = Self::open(Path::new("/dev/tty")).ok();
+        controlling.or_else(|| {
+            // No controlling terminal, as in some containers: then the one that both streams are.
+            let name = (stdin && stderr).then(|| ttyname(io::stdin(), Vec::new()).ok())??;
+            Self::open(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))).ok()
+        })
+    }
+
+    /// Opens a terminal by its path.
+    ///
+    /// # Errors
+    /// If there is none, or it is none.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)?;
+        if file.is_terminal() {
+            Ok(Self { file })
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
+    }
+
+    /// The same terminal, to write to.
+    pub(super) fn to_file(&self) -> Option<File> {
+        self.file.try_clone().ok()
+    }
+
+    /// Whether a read would be answered by the person, and not by a signal that stops the process.
+    pub(super) fn is_foreground(&self) -> bool {
+        match tcgetpgrp(&self.file) {
+            Ok(foreground) => foreground == rustix::process::getpgrp(),
+            // Not the controlling terminal: there is no background.
+            Err(_) => true,
+        }
+    }
+
+    /// Throws away what was typed before a question was there: it cannot be its answer.
+    pub(super) fn forget_typed(&self) {
+        // A terminal that is gone answers the question itself.
+        let _gone = tcflush(&self.file, QueueSelector::IFlush);
+    }
+
+    /// Reads what is there; never waits.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(buffer)
+    }
+}
+
+impl AsFd for Tty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
