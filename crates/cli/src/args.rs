@@ -1,0 +1,213 @@
+//! The command line.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+
+use allstop_runtime::WrittenDuration;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
+/// how that is known.
+#[derive(Debug, Parser)]
+#[command(name = "allstop", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a prompt (or several, as consecutive turns) and exit
+    #[command(after_help = RUN_HELP)]
+    Run(Box<RunArgs>),
+    /// Stop a turn that does everything wrong, show the receipt, and prove it
+    Demo(DemoArgs),
+    /// List, show and remove sessions
+    Sessions(SessionsArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+}
+
+const RUN_HELP: &str = "\
+Stopping:
+  Ctrl-C stops the run: work is asked to end, after the grace it is ended by force, and a
+  receipt says what became of it. A second Ctrl-C uses force at once. SIGTERM and SIGHUP stop
+  with the cause `shutdown`. The process never outlives the grace by more than a second.
+
+Exit codes:
+  0 completed · 1 error · 2 wrong usage · 3 limit of steps · 4 limit of turns · 5 budget ·
+  6 guardrail · 7 loop · 124 timeout · 130 cancelled · 143 SIGTERM · 129 SIGHUP
+
+Examples:
+  allstop run --model openai::gpt-5-mini \"What does this repository do?\"
+  allstop run --base-url http://127.0.0.1:8080/v1 --model my-model \"Fix the tests\"
+  allstop run --model script:replies.yaml --json \"hello\" | jq .receipt
+  git diff | allstop run --yes - ";
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to do; `-` reads it from standard input. Several are consecutive turns of one run
+    #[arg(required = true, value_name = "PROMPT")]
+    pub(crate) prompts: Vec<std::ffi::OsString>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionArgs,
+    #[command(flatten)]
+    pub(crate) background: BackgroundArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// The model by its provider's name (`gpt-5-mini`, `claude-…`, `ollama::qwen3`), or `script:FILE`
+    #[arg(long, value_name = "NAME", env = "ALLSTOP_MODEL")]
+    pub(crate) model: Option<String>,
+    /// An OpenAI-compatible server (llama.cpp, Ollama, vLLM); `--model` is then its own name for the model
+    #[arg(long, value_name = "URL", env = "ALLSTOP_BASE_URL")]
+    pub(crate) base_url: Option<String>,
+    /// Write what the model says to a script that `--model script:FILE` plays
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// The configuration file [default: ~/.config/allstop/allstop.toml, if it is there]
+    #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Session")]
+pub(crate) struct SessionArgs {
+    /// Go on with this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Where sessions are kept [default: ~/.local/share/allstop/store.db]
+    #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// The deadline of the whole run: 500ms, 2s, 5m
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<WrittenDuration>,
+    /// How long a stop asks before it uses force [default: 2s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) grace: Option<WrittenDuration>,
+    /// Steps of one turn
+    #[arg(long, value_name = "N")]
+    pub(crate) max_steps: Option<NonZeroU32>,
+    /// Turns of the session
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<NonZeroU32>,
+    /// Tokens of the run, in and out together, reserved before they are spent
+    #[arg(long, value_name = "N")]
+    pub(crate) max_budget_tokens: Option<NonZeroU64>,
+    /// What a stopped turn leaves in the conversation [default: rollback]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) on_stop: Option<OnStopArg>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum OnStopArg {
+    /// Nothing: the conversation is what it was
+    Rollback,
+    /// The message, the completed steps and a marker of the stop
+    Keep,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Permissions")]
+#[group(multiple = false)]
+pub(crate) struct PermissionArgs {
+    /// Allow every call that would be asked about
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Deny every call that would be asked about (what happens without a terminal)
+    #[arg(long)]
+    pub(crate) deny: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Background work")]
+#[group(multiple = false)]
+pub(crate) struct BackgroundArgs {
+    /// Wait until background work has ended, instead of stopping it at the end
+    #[arg(long)]
+    pub(crate) wait_background: bool,
+    /// Leave background work running, to be found by `sessions show`
+    #[arg(long)]
+    pub(crate) keep_background: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+#[group(multiple = false)]
+pub(crate) struct OutputArgs {
+    /// One JSON object at the end, whatever happens
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A line of JSON for each event, and the same object as the last line
+    #[arg(long)]
+    pub(crate) stream_json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// The receipt and the proofs as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(subcommand)]
+    pub(crate) command: SessionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List all sessions
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a session: its turns, how they ended, and what still runs
+    Show {
+        /// The id, or the beginning of one
+        id: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// With the receipts
+        #[arg(long)]
+        full: bool,
+    },
+    /// Remove sessions that nobody has open
+    Rm {
+        /// The ids
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,234 @@
+//! `allstop demo`: a turn that does everything that makes stopping hard, stopped, and proved from outside.
+//!
+//! The model is scripted, the work is real. What is left afterwards is looked for in `/proc` and by the server at the
+//! other end of the connection, never in our own books.
+
+mod parts;
+mod proof;
+mod report;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_agent::{Agent, AgentEvent, Background, EventSink, History, RunRequest, TurnOutcome};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
+use allstop_log::{MemoryLog, SessionStream};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_tools::{
+    BackgroundHost, OutputFolder, ShellConfig, ToolRegistry, Workspace, builtin_tools,
+};
+use anyhow::Context as _;
+use serde_json::json;
+
+use crate::Exit;
+use crate::args::DemoArgs;
+use crate::host::Host;
+use crate::problem::Problem;
+use parts::{Crunch, Fetch, StalledServer};
+use proof::{Proof, World};
+use report::Report;
+
+/// The demo is over within this, or something hangs: then it says so and fails.
+const DEMO_MAX: Duration = Duration::from_secs(15);
+
+/// Runs the demo. The exit code is 0 if, and only if, nothing was left.
+pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
+    let mut report = Report::new(host, args.json);
+    let ok = match tokio::time::timeout(DEMO_MAX, play(host, &mut report)).await {
+        Ok(result) => result?,
+        Err(_elapsed) => {
+            return Err(Problem::failure(format!(
+                "the demo was not over within {DEMO_MAX:?}"
+            )));
+        }
+    };
+    report.end(ok);
+    Ok(Exit::from(u8::from(!ok)))
+}
+
+async fn play(host: &Host, report: &mut Report<'_>) -> Result<bool, Problem> {
+    let server = StalledServer::start()
+        .await
+        .context("a server on 127.0.0.1")?;
+    let world = World::new(server.port());
+    let folder = Folder::make().context("a temporary folder")?;
+    let root = Scope::root("process", host.scopes());
+    let stage = Stage::open(host, &root, folder.path(), &world, &server).await?;
+
+    report.say("one turn starts: a quick tool, a background shell, and then at the same time");
+    report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
+    report.say("  an HTTP stream that stalls, and a blocking thread");
+    let (outcome, history, before) = stage.run_and_stop(&world, report).await?;
+    let receipt = outcome
+        .receipt
+        .clone()
+        .context("the stopped turn has no receipt")?;
+    report.receipt(&receipt);
+
+    report.say("what is left, by /proc and by the server:");
+    let mut proofs = world.after_the_stop(&before, &server).await;
+    proofs.push(Proof::of(
+        "the conversation is what it was before the turn",
+        history.conversation().messages.len() as u64,
+        0,
+    ));
+    let mut ok =
+        report.proofs(proofs) && outcome.stop_reason == StopReason::Cancelled && receipt.quiet();
+
+    report.say("the next message of the same session:");
+    let run = stage.agent.start(
+        &stage.session,
+        stage.request(history, "and now?"),
+        EventSink::none(),
+    );
+    let next = run.finish().await.context("the engine")?;
+    let answer = next.turns.last().context("a turn")?;
+    report.answer(&answer.output);
+    ok &= answer.stop_reason == StopReason::Completed;
+
+    report.say("the end: the background shell is stopped too");
+    let stop = StopOrder::new(
+        Extent::Process,
+        Cause::new(CauseKind::Parent).detail("the demo is over"),
+    );
+    let last: Arc<Receipt> = root.stop(stop).await;
+    ok &= last.quiet();
+    ok &= report.proofs(world.after_the_end());
+    Ok(ok)
+}
+
+/// The session and its agent.
+struct Stage {
+    agent: Agent,
+    session: Scope,
+    background: Arc<Background>,
+    history: std::cell::Cell<Option<History>>,
+}
+
+impl Stage {
+    async fn open(
+        host: &Host,
+        root: &Scope,
+        folder: &Path,
+        world: &World,
+        server: &StalledServer,
+    ) -> Result<Self, Problem> {
+        let id = SessionId::from("demo");
+        let now = Timestamp::from(std::time::SystemTime::now());
+        let log = Arc::new(MemoryLog::new());
+        let stream = SessionStream::create(log, id, now, folder.to_string_lossy())
+            .await
+            .context("a session in memory")?;
+        let session = root
+            .child("session/demo", ScopeOptions::default())
+            .context("a scope for the session")?;
+        let below = session
+            .child("session/demo/background", ScopeOptions::default())
+            .context("a scope for background work")?;
+        let background = Background::new(below, 1);
+        let workspace = Arc::new(Workspace::new(folder).context("the temporary folder")?);
+        let mut shell = ShellConfig::new(folder, Arc::new(OutputFolder::new(folder)));
+        shell.containment = host.scopes().containment;
+        let shared: Arc<dyn BackgroundHost> = Arc::clone(&background) as _;
+        let mut tools = ToolRegistry::new();
+        for tool in builtin_tools(&workspace, shell, &shared) {
+            tools.register(tool).context("a built-in tool")?;
+        }
+        tools
+            .register(Arc::new(Fetch::new(server.port())))
+            .context("fetch")?;
+        tools.register(Arc::new(Crunch::new())).context("crunch")?;
+        let model =
+            Arc::new(ScriptedModel::in_order_of_calls(script(world)).with_name("script::demo"));
+        Ok(Self {
+            agent: Agent::builder(model).tools(tools).build(),
+            session,
+            background,
+            history: std::cell::Cell::new(Some(History::Logged(Box::new(stream)))),
+        })
+    }
+
+    fn request(&self, history: History, prompt: &str) -> RunRequest {
+        RunRequest {
+            background: Some(Arc::clone(&self.background)),
+            ..RunRequest::new(history, prompt)
+        }
+    }
+
+    /// Runs the turn until everything that it starts is there, and stops it.
+    async fn run_and_stop(
+        &self,
+        world: &World,
+        report: &mut Report<'_>,
+    ) -> Result<(TurnOutcome, History, proof::Before), Problem> {
+        let history = self.history.take().context("the demo has one first turn")?;
+        let (sink, mut events) = EventSink::channel();
+        let mut run = self.agent.start(
+            &self.session,
+            self.request(history, "do everything at once"),
+            sink,
+        );
+        let before = loop {
+            tokio::select! {
+                event = events.recv() => if let Ok(AgentEvent::ToolFinished { name, after_ms, .. }) = event {
+                    report.say(&format!("  {name} has finished after {after_ms} ms"));
+                },
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+            if let Some(before) = world.is_all_there() {
+                break before;
+            }
+        };
+        report.running(&before);
+        report.say("stop the turn:");
+        let began = Instant::now();
+        let cause = Cause::new(CauseKind::User)
+            .detail("the demo's stop")
+            .by("demo");
+        let order = StopOrder::new(Extent::Turn, cause).bystander(&self.background.scope());
+        let _answered_below = run.scope().stop(order);
+        let mut outcome = run.wait().await.context("the engine")?;
+        report.elapsed = Some(began.elapsed());
+        let turn = outcome.turns.pop().context("a turn")?;
+        Ok((turn, outcome.history, before))
+    }
+}
+
+/// What the model says. The sleeps carry the world's own number, so that only they are counted.
+fn script(world: &World) -> Vec<Reply> {
+    let tree = world.sleep(proof::TREE);
+    vec![
+        Reply::text("First the quick ones.")
+            .call("list", json!({}))
+            .call("shell", json!({"command": format!("exec {}", world.sleep(proof::BACKGROUND)), "background": true})),
+        Reply::text("Now all the slow ones at once.")
+            .call("shell", json!({"command": format!("trap '' TERM; setsid {tree} & {tree} & wait")}))
+            .call("fetch", json!({}))
+            .call("crunch", json!({})),
+        Reply::text("Ready. Nothing of the stopped turn is in the way."),
+    ]
+}
+
+/// A temporary folder that is removed at the end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn make() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("allstop-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A temporary folder that stays harms nobody.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

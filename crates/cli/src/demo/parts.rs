@@ -1,0 +1,171 @@
+//! The work of the demo that is no shell: a server that stalls, a tool that reads from it, a tool that blocks a thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use allstop_core::Effect;
+use allstop_core::receipt::ItemKind;
+use allstop_scope::WorkSpec;
+use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// An HTTP server that begins an answer and never ends it. It notes when its reader has gone.
+#[derive(Debug)]
+pub(super) struct StalledServer {
+    port: u16,
+    closed: Arc<AtomicU64>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl StalledServer {
+    pub(super) async fn start() -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        let closed = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&closed);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the other side of the demo is no work of ours: nothing stops it"
+        )]
+        let task = tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let begin = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+                let mut buffer = [0; 1024];
+                if connection.write_all(begin).await.is_ok() {
+                    // The request first, then nothing, until the reader goes away.
+                    while connection.read(&mut buffer).await.is_ok_and(|len| len > 0) {}
+                }
+                seen.fetch_add(1, Ordering::Release);
+            }
+        });
+        Ok(Self { port, closed, task })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many of its connections were closed by the other side.
+    pub(super) async fn closed(&self, at_least: u64) -> u64 {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        loop {
+            let closed = self.closed.load(Ordering::Acquire);
+            if closed >= at_least || Instant::now() > deadline {
+                return closed;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl Drop for StalledServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn spec(name: &str, description: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        input_schema: Arc::new(json!({"type": "object", "properties": {}})),
+        effect: Effect::ReadOnly,
+        timeout: None,
+        parallel: true,
+    }
+}
+
+/// Reads an HTTP answer that never ends.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    spec: ToolSpec,
+    port: u16,
+}
+
+impl Fetch {
+    pub(super) fn new(port: u16) -> Self {
+        Self {
+            spec: spec("fetch", "Reads an HTTP stream."),
+            port,
+        }
+    }
+}
+
+impl Tool for Fetch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                cause = invocation.scope.stopped_at("stream_chunk") => {
+                    Err(ToolError { message: format!("stopped: {cause}") })
+                }
+                read = read_all(self.port) => match read {
+                    Ok(content) => Ok(ToolOutput { content: content.into() }),
+                    Err(error) => Err(ToolError { message: error.to_string() }),
+                },
+            }
+        })
+    }
+}
+
+async fn read_all(port: u16) -> std::io::Result<String> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
+    connection
+        .write_all(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        .await?;
+    let mut content = String::new();
+    connection.read_to_string(&mut content).await?;
+    Ok(content)
+}
+
+/// Blocks a thread, and looks at its scope now and then.
+#[derive(Debug)]
+pub(super) struct Crunch {
+    spec: ToolSpec,
+}
+
+impl Crunch {
+    pub(super) fn new() -> Self {
+        Self {
+            spec: spec("crunch", "Computes for ever on a thread of its own."),
+        }
+    }
+}
+
+impl Tool for Crunch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let thread =
+                invocation
+                    .scope
+                    .spawn_blocking(WorkSpec::new(ItemKind::Thread, "crunch"), |cx| {
+                        let mut sum = 0_u64;
+                        while cx.checkpoint("between rounds").is_ok() {
+                            // A round of real work between two looks at the scope.
+                            sum = (0..200_000_u64)
+                                .fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
+                        }
+                        sum
+                    });
+            let failed = |message: String| ToolError { message };
+            match thread.map_err(|refused| failed(refused.to_string()))?.await {
+                Ok(sum) => Ok(ToolOutput {
+                    content: sum.to_string().into(),
+                }),
+                Err(lost) => Err(failed(lost.to_string())),
+            }
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! What the world says, beside our own books: processes and threads in `/proc`, connections in the kernel's tables.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::parts::StalledServer;
+
+/// The sleeps of the shell tree.
+pub(super) const TREE: u32 = 1;
+/// The sleep of the background shell.
+pub(super) const BACKGROUND: u32 = 2;
+
+/// The name of threads that run blocking work, as the kernel shows it.
+const THREAD_NAME: &str = "allstop-work";
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Proof {
+    pub(super) what: String,
+    pub(super) found: u64,
+    pub(super) expected: u64,
+}
+
+impl Proof {
+    pub(super) fn of(what: impl Into<String>, found: u64, expected: u64) -> Self {
+        Self {
+            what: what.into(),
+            found,
+            expected,
+        }
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        self.found == self.expected
+    }
+}
+
+/// Where to look.
+#[derive(Debug)]
+pub(super) struct World {
+    /// A number that only this demo's sleeps have.
+    mark: u32,
+    port: u16,
+}
+
+/// What was there before the stop.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Before {
+    pub(super) tree: u64,
+    pub(super) threads: u64,
+    pub(super) connections: u64,
+}
+
+impl World {
+    pub(super) fn new(port: u16) -> Self {
+        let nanos = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.subsec_nanos());
+        Self {
+            mark: nanos ^ std::process::id(),
+            port,
+        }
+    }
+
+    /// The command of a sleep that can be found again.
+    pub(super) fn sleep(&self, part: u32) -> String {
+        format!("sleep {}", self.duration(part))
+    }
+
+    fn duration(&self, part: u32) -> String {
+        // Digits behind the point: the sleeps differ and are equally long.
+        format!("600.{part}{:010}", self.mark)
+    }
+
+    /// What runs, once the two sleeps of the tree, the thread and the connection are all there.
+    pub(super) fn is_all_there(&self) -> Option<Before> {
+        let before = Before {
+            tree: self.sleeps(TREE),
+            threads: threads(),
+            connections: self.connections(),
+        };
+        let all = before.tree == 2 && before.threads >= 1 && before.connections == 1;
+        (all && self.sleeps(BACKGROUND) == 1).then_some(before)
+    }
+
+    pub(super) async fn after_the_stop(
+        &self,
+        before: &Before,
+        server: &StalledServer,
+    ) -> Vec<Proof> {
+        vec![
+            Proof::of(
+                format!("processes of the shell tree ({} before)", before.tree),
+                self.sleeps(TREE),
+                0,
+            ),
+            Proof::of(
+                format!("blocking threads ({} before)", before.threads),
+                threads(),
+                0,
+            ),
+            Proof::of(
+                format!(
+                    "established connections to the server ({} before)",
+                    before.connections
+                ),
+                self.connections(),
+                0,
+            ),
+            Proof::of(
+                "connections that the server saw closed",
+                server.closed(1).await,
+                1,
+            ),
+            Proof::of(
+                "the background shell, which the stop did not cover",
+                self.sleeps(BACKGROUND),
+                1,
+            ),
+        ]
+    }
+
+    pub(super) fn after_the_end(&self) -> Vec<Proof> {
+        vec![
+            Proof::of(
+                "processes of the background shell",
+                self.sleeps(BACKGROUND),
+                0,
+            ),
+            Proof::of("child processes of any kind", children(), 0),
+        ]
+    }
+
+    /// Processes whose only argument is this sleep's: the shells that name it in a longer command line do not count.
+    fn sleeps(&self, part: u32) -> u64 {
+        let wanted = self.duration(part);
+        let is_sleep = |pid: &str| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.next().is_some_and(|name| name.ends_with(b"sleep"))
+                && words.next() == Some(wanted.as_bytes())
+        };
+        processes().filter(|pid| is_sleep(pid)).count() as u64
+    }
+
+    /// Established connections to the server, as the kernel lists them: our side of them.
+    fn connections(&self) -> u64 {
+        let wanted = format!("0100007F:{:04X}", self.port);
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
+        let is_ours = |line: &&str| {
+            let mut words = line.split_whitespace().skip(2);
+            words.next() == Some(&wanted) && words.next() == Some("01")
+        };
+        table.lines().filter(is_ours).count() as u64
+    }
+}
+
+/// Threads of this process that run blocking work.
+fn threads() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.trim_end() == THREAD_NAME).count() as u64
+}
+
+/// Children of this process that are not dead.
+fn children() -> u64 {
+    let me = std::process::id().to_string();
+    let is_child = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which may hold anything: the state and the parent.
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let mut words = rest.split_whitespace();
+        words.next().is_some_and(|state| state != "Z") && words.next() == Some(&me)
+    };
+    processes().filter(is_child).count() as u64
+}
+
+fn processes() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+}

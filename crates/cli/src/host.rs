@@ -1,0 +1,167 @@
+//! What the process is given: environment, home, folders, runtimes, output. Read here and nowhere else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_runtime::StoreChoice;
+use allstop_scope::RootOptions;
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of};
+use anyhow::Context as _;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::KEEPER_COMMAND;
+use crate::args::StoreArgs;
+use crate::display::{Environment, Keep, Output, Role};
+use crate::problem::Problem;
+
+/// Threads for work. Tools that block their thread must not hold up others, and the engine has a thread of its own.
+const WORK_THREADS_MIN: usize = 4;
+
+/// What the process is given.
+#[derive(Debug)]
+pub(crate) struct Host {
+    /// Standard output and standard error.
+    pub(crate) output: Output,
+    /// What the environment says about terminals.
+    pub(crate) terminal: Environment,
+    /// The working directory.
+    pub(crate) folder: PathBuf,
+    /// Engines, ladders, signals.
+    control: Runtime,
+    /// Tools, hooks: whatever may block its thread.
+    work: Runtime,
+}
+
+impl Host {
+    pub(crate) fn of_process() -> Result<Self, Problem> {
+        let output = Output::of_process().context("cannot use standard output and error")?;
+        let folder = std::env::current_dir().context("the working directory cannot be used")?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let runtime = |threads: usize, name: &str| {
+            Builder::new_multi_thread()
+                .worker_threads(threads)
+                .thread_name(name)
+                .enable_all()
+                .build()
+                .context("cannot start threads")
+        };
+        Ok(Self {
+            output,
+            terminal: Environment::read(|name| std::env::var_os(name)),
+            folder,
+            control: runtime(1, "allstop-control")?,
+            work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
+        })
+    }
+
+    /// Runs a command on the control runtime.
+    pub(crate) fn block_on<T>(&self, command: impl Future<Output = T>) -> T {
+        self.control.block_on(command)
+    }
+
+    /// Runtimes, clocks and containment for a tree of scopes: a keeper for each shell, which is this very program.
+    pub(crate) fn scopes(&self) -> RootOptions {
+        let _inside = self.control.enter();
+        let keeper = KeeperProgram {
+            executable: "/proc/self/exe".into(),
+            args: vec![KEEPER_COMMAND.into()],
+        };
+        RootOptions {
+            control: self.control.handle().clone(),
+            work: self.work.handle().clone(),
+            containment: ContainmentChoice::Keeper(keeper),
+            ..RootOptions::current()
+        }
+    }
+
+    /// This process, for the log.
+    pub(crate) fn owner() -> Option<ProcessIdentity> {
+        identity_of(std::process::id())
+    }
+
+    /// Finds keys by the name of the variable in which people keep them.
+    pub(crate) fn keys() -> Arc<dyn Fn(&str) -> Option<String> + Send + Sync> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the binary reads the environment"
+        )]
+        Arc::new(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))
+    }
+
+    /// The configuration file that is read where none is named.
+    ///
+    /// It is the user's own. One in the working directory is not read by itself: it can name commands to run, and a
+    /// folder that somebody else wrote must not.
+    pub(crate) fn config_file() -> Option<PathBuf> {
+        let file = home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml");
+        file.exists().then_some(file)
+    }
+
+    /// Where sessions are kept: as the flag says, else as the configuration does, else in the user's own folder, which
+    /// is made if it is not there.
+    pub(crate) fn store(
+        flag: &StoreArgs,
+        configured: Option<PathBuf>,
+    ) -> Result<StoreChoice, Problem> {
+        if let Some(path) = flag.store.clone().or(configured) {
+            if path
+                .to_str()
+                .is_some_and(|path| path.starts_with("nats://"))
+            {
+                return Err(Problem::usage("a store over NATS is not supported yet")
+                    .hint("name a file: --store sessions.db"));
+            }
+            return Ok(StoreChoice::Sqlite(path));
+        }
+        let folder = data_folder()?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("the folder {} cannot be made", folder.display()))
+            .map_err(|error| Problem::from(error).hint("name another place: --store FILE"))?;
+        Ok(StoreChoice::Sqlite(folder.join("store.db")))
+    }
+
+    /// Where output goes that is too long for memory: beside the store.
+    pub(crate) fn spill_folder(store: &StoreChoice) -> PathBuf {
+        match store {
+            StoreChoice::Sqlite(path) => {
+                let mut name = path.file_name().unwrap_or_default().to_owned();
+                name.push(".output");
+                path.with_file_name(name)
+            }
+            StoreChoice::Memory => std::env::temp_dir().join("allstop-output"),
+        }
+    }
+
+    /// Tells a person what went wrong.
+    pub(crate) fn tell(&self, problem: &Problem) {
+        let stderr = self.output.stderr();
+        let style = self.terminal.style(stderr.is_terminal());
+        let mut text = format!("{} {}\n", style.paint(Role::Bad, "error:"), problem.message);
+        for line in problem.hint.iter().flat_map(|hint| hint.lines()) {
+            text.push_str(&format!("{} {line}\n", style.paint(Role::Dim, "hint:")));
+        }
+        stderr.lines(text, Keep::Must);
+    }
+}
+
+fn data_folder() -> Result<PathBuf, Problem> {
+    home_folder("XDG_DATA_HOME", ".local/share")
+        .map(|folder| folder.join("allstop"))
+        .ok_or_else(|| {
+            Problem::usage(
+                "neither HOME nor XDG_DATA_HOME is set, so there is no place for sessions",
+            )
+            .hint("name one: --store FILE")
+        })
+}
+
+/// A folder of the user's, by its variable or below the home folder.
+fn home_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))
+}

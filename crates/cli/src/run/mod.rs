@@ -1,0 +1,355 @@
+//! `allstop run`: opens a session, runs the prompts, ends the background work, and says what it came to.
+
+mod options;
+mod show;
+mod supervise;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_agent::{EventSink, History, RunOutcome, TurnError, TurnErrorKind};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason};
+use allstop_runtime::{Envelope, OpenSession, System};
+use allstop_scope::{GRACE_DEFAULT, Stop, StopOrder};
+use allstop_tools::permission::FixedAnswer;
+use allstop_tools::{Answer, Prompter};
+
+use crate::Exit;
+use crate::args::{BackgroundArgs, PermissionArgs, RunArgs};
+use crate::control::{Control, Effect};
+use crate::display::watch;
+use crate::host::Host;
+use crate::problem::Problem;
+use crate::prompt::TerminalPrompter;
+use crate::signals::Signals;
+use show::Show;
+use supervise::{Cut, Supervisor};
+
+/// How long the store may take to close when nothing has bounded the exit yet.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What output still gets when the last moment has come.
+const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
+
+/// Runs the command.
+pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
+    let config = options::config(&args)?;
+    let prompts = options::prompts(&args)?;
+    let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
+    let mut supervisor = Supervisor::new(Signals::install()?, Control::new(grace));
+    let mut show = Show::new(host, &args.output);
+    let prompter = prompter(host, &args.permissions, &show);
+    let system = options::system(&args, host, config, prompter)?;
+
+    let opening = open(system, args.session.session.clone());
+    let envelope = match supervisor.race(opening, |_| ControlFlow::Break(())).await {
+        Ok(Ok((system, session, history))) => {
+            tell_found(&show, &session);
+            let run = Running {
+                system: &system,
+                session: &session,
+                background: &args.background,
+                show: &mut show,
+                supervisor: &mut supervisor,
+                stop: None,
+            };
+            let envelope = run.drive(history, prompts).await;
+            let limit = supervisor
+                .control
+                .last_moment()
+                .map_or(CLOSE_WAIT_MAX, |at| {
+                    at.saturating_duration_since(Instant::now())
+                });
+            // A store that does not close in time has what it has acknowledged.
+            drop(tokio::time::timeout(limit, system.close()).await);
+            envelope
+        }
+        Ok(Err(error)) if error.kind.is_usage() => return Err(error.into()),
+        Ok(Err(error)) => Envelope::of_no_run(None, StopReason::Error, Some(error.into())),
+        // Nothing ran yet.
+        Err(_cut) => Envelope::of_no_run(None, supervisor.control.stop_reason(), None),
+    };
+    let control = &supervisor.control;
+    let code = match envelope.stop_reason {
+        // The turn stands; but who pressed Ctrl-C while background work was waited for does not want what follows.
+        StopReason::Completed if control.is_stopped() => control.exit_code(control.stop_reason()),
+        reason => control.exit_code(reason),
+    };
+    show.end(&envelope.with_exit_code(code));
+    Ok(Exit {
+        code,
+        output_wait: control.last_moment().map(|at| {
+            at.saturating_duration_since(Instant::now())
+                .max(OUTPUT_WAIT_LAST)
+        }),
+    })
+}
+
+fn prompter(host: &Host, args: &PermissionArgs, show: &Show<'_>) -> Arc<dyn Prompter> {
+    let fixed = |answer| -> Arc<dyn Prompter> { Arc::new(FixedAnswer(answer)) };
+    match (args.yes, args.deny) {
+        (true, _) => fixed(Answer::AllowOnce),
+        (_, true) => fixed(Answer::Deny),
+        _ => match TerminalPrompter::open(&host.output, &host.terminal, show.asked()) {
+            Some(prompter) => Arc::new(prompter),
+            None => fixed(Answer::Deny),
+        },
+    }
+}
+
+async fn open(
+    options: allstop_runtime::SystemOptions,
+    id: Option<String>,
+) -> Result<(System, OpenSession, History), allstop_runtime::StartError> {
+    let system = System::open(options).await?;
+    let (session, history) = match id {
+        Some(id) => system.resume_session(SessionId::from(id)).await?,
+        None => system.new_session(None).await?,
+    };
+    Ok((system, session, history))
+}
+
+/// Names what an earlier process left.
+fn tell_found(show: &Show<'_>, session: &OpenSession) {
+    for found in &session.found {
+        let runs = if found.alive {
+            "still runs"
+        } else {
+            "has ended"
+        };
+        let end = match found.keeper.as_ref().or(found.process.as_ref()) {
+            Some(process) if found.alive => format!(" · end it: kill {}", process.pid),
+            _ => String::new(),
+        };
+        show.note(&format!(
+            "{} of an earlier run {runs}: {}{end}",
+            found.id, found.name
+        ));
+    }
+    if !session.recovered.is_empty() {
+        show.note(
+            "an earlier run of this session ended without an ending: its turn was rolled back",
+        );
+    }
+}
+
+/// A run under way.
+struct Running<'a, 'b> {
+    system: &'a System,
+    session: &'a OpenSession,
+    background: &'a BackgroundArgs,
+    show: &'a mut Show<'b>,
+    supervisor: &'a mut Supervisor,
+    /// The stop that a signal has begun.
+    stop: Option<Stop>,
+}
+
+impl Running<'_, '_> {
+    async fn drive(mut self, history: History, prompts: Vec<Arc<str>>) -> Envelope {
+        let turn = history.next_turn();
+        let outcome = match self.turns(history, prompts).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let mut envelope = self.cut_short(error);
+                envelope.turn = Some(turn);
+                return envelope;
+            }
+        };
+        let mut envelope = Envelope::of_run(self.session.id.clone(), &outcome.turns);
+        let mut history = outcome.history;
+        match self
+            .end_background(&mut history, envelope.stop_reason)
+            .await
+        {
+            Ok(Some(receipt)) => {
+                let conversation = envelope.receipt.as_ref().map(|turns| turns.conversation());
+                let receipt = Receipt::clone(&receipt)
+                    .with_conversation(conversation.unwrap_or_default())
+                    .with_usage(envelope.usage);
+                envelope = envelope.with_receipt(Arc::new(receipt));
+            }
+            Ok(None) => {}
+            Err(message) => self.show.note(&message),
+        }
+        envelope
+    }
+
+    /// Runs the turns. `Err`: the last moment came, or the engine was lost.
+    async fn turns(
+        &mut self,
+        history: History,
+        prompts: Vec<Arc<str>>,
+    ) -> Result<RunOutcome, Option<TurnError>> {
+        let (sink, mut events) = EventSink::channel();
+        let mut run = self.session.run(history, prompts, sink);
+        let run_scope = run.scope().clone();
+        let (session, system, stop) = (self.session, self.system, &mut self.stop);
+        let keeps = self.background.keep_background;
+        let waited = {
+            let watching = watch(&mut events, self.show, run.wait());
+            let carry_out = |effect: Effect| {
+                match (effect, &stop) {
+                    (Effect::Stop(cause), _) => {
+                        *stop = Some(begin_stop(system, session, &run_scope, keeps, cause));
+                    }
+                    (Effect::Force, Some(stop)) => stop.force(),
+                    (Effect::Force, None) => {}
+                }
+                ControlFlow::Continue(())
+            };
+            self.supervisor.race(watching, carry_out).await
+        };
+        match waited {
+            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Err(lost)) => Err(Some(TurnError {
+                kind: TurnErrorKind::Bug,
+                message: format!("the engine was lost: {lost}"),
+                hint: Some("this is a bug of Allstop: please report it".to_owned()),
+            })),
+            Err(Cut::LastMoment | Cut::Stopped) => Err(None),
+        }
+    }
+
+    /// What is known when the engine has not answered: the account of the stop at this moment.
+    fn cut_short(&self, error: Option<TurnError>) -> Envelope {
+        let reason = match &error {
+            Some(_) => StopReason::Error,
+            None => self.supervisor.control.stop_reason(),
+        };
+        let mut envelope = Envelope::of_no_run(Some(self.session.id.clone()), reason, error);
+        if let Some(stop) = &self.stop {
+            let receipt = stop.account_now();
+            envelope.cancel_observed = receipt.cancel_observed();
+            envelope.receipt = Some(receipt);
+        }
+        envelope
+    }
+
+    /// Ends the background work as the flags say, and records what became of it.
+    async fn end_background(
+        &mut self,
+        history: &mut History,
+        reason: StopReason,
+    ) -> Result<Option<Arc<Receipt>>, String> {
+        let was_stopped = matches!(
+            reason,
+            StopReason::Cancelled | StopReason::Shutdown | StopReason::Timeout
+        );
+        if self.background.keep_background {
+            return self.keep_background(history).await.map(|()| None);
+        }
+        if self.background.wait_background && !was_stopped {
+            self.wait_background().await;
+        }
+        let receipt = self.stop_background().await;
+        let recorded = self
+            .supervisor
+            .race(self.session.record_background(history), |_| {
+                ControlFlow::Continue(())
+            });
+        if let Ok(Err(error)) = recorded.await {
+            self.show.note(&format!(
+                "the end of background work is not recorded: {error}"
+            ));
+        }
+        Ok(receipt)
+    }
+
+    async fn wait_background(&mut self) {
+        if self.session.background.running().is_empty() {
+            return;
+        }
+        self.show
+            .note("waiting for background work · Ctrl-C stops it");
+        let (system, stop) = (self.system, &mut self.stop);
+        let carry_out = |effect: Effect| {
+            if let Effect::Stop(cause) = effect {
+                *stop = Some(system.scope().stop(StopOrder::new(Extent::Process, cause)));
+            }
+            ControlFlow::Break(())
+        };
+        // Cut or not: what still runs is stopped next.
+        drop(
+            self.supervisor
+                .race(self.session.wait_idle(), carry_out)
+                .await,
+        );
+    }
+
+    /// Stops what still runs. The receipt, if anything did.
+    async fn stop_background(&mut self) -> Option<Arc<Receipt>> {
+        let stopping_all = self
+            .stop
+            .clone()
+            .filter(|stop| stop.request().extent == Extent::Process);
+        let stop = match stopping_all {
+            Some(stop) => stop,
+            None if self.session.background.running().is_empty() => return None,
+            None => {
+                self.supervisor.control.stopping(Instant::now());
+                let cause = Cause::new(CauseKind::Parent)
+                    .detail("the run has ended")
+                    .by("cli");
+                self.system
+                    .scope()
+                    .stop(StopOrder::new(Extent::Process, cause))
+            }
+        };
+        let force = |_: Effect| {
+            stop.force();
+            ControlFlow::Continue(())
+        };
+        match self.supervisor.race(stop.receipt(), force).await {
+            Ok(receipt) => Some(receipt),
+            Err(_) => Some(stop.account_now()),
+        }
+    }
+
+    async fn keep_background(&mut self, history: &mut History) -> Result<(), String> {
+        let keeping = self.session.keep_background(history);
+        let kept = match self
+            .supervisor
+            .race(keeping, |_| ControlFlow::Continue(()))
+            .await
+        {
+            Ok(Ok(kept)) => kept,
+            Ok(Err(error)) => return Err(format!("background work is not kept: {error}")),
+            Err(_) => {
+                return Err("background work may not be kept: the store does not answer".to_owned());
+            }
+        };
+        for work in &kept.kept {
+            self.show.note(&format!(
+                "{} runs on: {} · end it: kill {} · output: {}",
+                work.id,
+                work.name,
+                work.keeper.pid,
+                work.output.display()
+            ));
+        }
+        for work in &kept.not_kept {
+            self.show.note(&format!(
+                "{} ends with this process: {} · {}",
+                work.id, work.name, work.why
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Begins the stop that a signal asks for. Background work is stopped with the turn, unless it is to be kept: one
+/// ladder for all of it, so that one grace bounds the exit.
+fn begin_stop(
+    system: &System,
+    session: &OpenSession,
+    run: &allstop_scope::Scope,
+    keeps_background: bool,
+    cause: Cause,
+) -> Stop {
+    use allstop_tools::BackgroundHost as _;
+    if !keeps_background && !session.background.running().is_empty() {
+        return system.scope().stop(StopOrder::new(Extent::Process, cause));
+    }
+    run.stop(StopOrder::new(Extent::Turn, cause).bystander(&session.background.scope()))
+}

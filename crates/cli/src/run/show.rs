@@ -1,0 +1,147 @@
+//! What a run shows: live for people, or JSON for programs.
+
+use allstop_agent::AgentEvent;
+use allstop_core::{Receipt, StopReason};
+use allstop_runtime::Envelope;
+
+use crate::args::OutputArgs;
+use crate::display::{
+    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Watcher, render_receipt,
+};
+use crate::host::Host;
+
+/// What a run shows.
+pub(super) struct Show<'a> {
+    host: &'a Host,
+    mode: Mode,
+    live: Option<Live>,
+    stream: Option<JsonStream>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    People,
+    Json,
+    StreamJson,
+}
+
+impl<'a> Show<'a> {
+    pub(super) fn new(host: &'a Host, args: &OutputArgs) -> Self {
+        let mode = match (args.json, args.stream_json) {
+            (true, _) => Mode::Json,
+            (_, true) => Mode::StreamJson,
+            _ => Mode::People,
+        };
+        // Beside an envelope the calls are shown only to a person.
+        let is_watched = mode == Mode::People || host.output.stderr().is_terminal();
+        let options = LiveOptions {
+            environment: host.terminal.clone(),
+            answers: mode == Mode::People,
+        };
+        Self {
+            host,
+            mode,
+            live: is_watched.then(|| Live::new(&host.output, &options)),
+            stream: (mode == Mode::StreamJson)
+                .then(|| JsonStream::new(host.output.stdout().clone())),
+        }
+    }
+
+    /// Which question has been shown, for the one who asks it.
+    pub(super) fn asked(&self) -> Option<tokio::sync::watch::Receiver<String>> {
+        self.live.as_ref().map(Live::asked)
+    }
+
+    /// A line for people, beside everything else.
+    pub(super) fn note(&self, text: &str) {
+        let stderr = self.host.output.stderr();
+        if self.mode == Mode::People || stderr.is_terminal() {
+            let style = self.host.terminal.style(stderr.is_terminal());
+            stderr.lines(format!("{}\n", style.paint(Role::Dim, text)), Keep::Must);
+        }
+    }
+
+    /// The end: the envelope, or for people what it says beside the answer.
+    pub(super) fn end(&mut self, envelope: &Envelope) {
+        if let Some(live) = &mut self.live {
+            let completed = envelope.stop_reason == StopReason::Completed;
+            live.end(completed.then_some(&*envelope.output));
+        }
+        match (self.mode, &mut self.stream) {
+            (Mode::Json, _) => {
+                self.host
+                    .output
+                    .stdout()
+                    .text(format!("{}\n", json(envelope)), Keep::Last);
+            }
+            (Mode::StreamJson, Some(stream)) => stream.envelope(&json(envelope)),
+            _ => self.end_for_people(envelope),
+        }
+    }
+
+    fn end_for_people(&self, envelope: &Envelope) {
+        let stderr = self.host.output.stderr();
+        let style = self.host.terminal.style(stderr.is_terminal());
+        let mut text = String::new();
+        if let Some(error) = &envelope.error {
+            text.push_str(&format!("{} {error}\n", style.paint(Role::Bad, "error:")));
+            if let Some(hint) = &error.hint {
+                text.push_str(&format!("{} {hint}\n", style.paint(Role::Dim, "hint:")));
+            }
+        }
+        if envelope.stop_reason != StopReason::Completed && envelope.error.is_none() {
+            let why = envelope
+                .receipt
+                .as_ref()
+                .map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
+            let reason = envelope.stop_reason.as_str().replace('_', " ");
+            text.push_str(&format!("{}{why}\n", style.paint(Role::Warning, &reason)));
+        }
+        if let Some(receipt) = envelope
+            .receipt
+            .as_deref()
+            .filter(|receipt| is_worth_showing(receipt))
+        {
+            let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+            text.push_str(&render_receipt(receipt, &style, width));
+        }
+        if let Some(id) = envelope
+            .session_id
+            .as_ref()
+            .filter(|_| stderr.is_terminal())
+        {
+            let line = format!("session {id} · go on: allstop run --session {id} \"…\"\n");
+            text.push_str(&style.paint(Role::Dim, &line));
+        }
+        stderr.lines(text, Keep::Last);
+    }
+}
+
+/// A failure's own receipt says nothing new where nothing ran beside it.
+fn is_worth_showing(receipt: &Receipt) -> bool {
+    !receipt.items().is_empty() || receipt.cause().kind != allstop_core::CauseKind::Failure
+}
+
+fn json(envelope: &Envelope) -> serde_json::Value {
+    serde_json::to_value(envelope).unwrap_or_default()
+}
+
+impl Watcher for Show<'_> {
+    fn event(&mut self, event: &AgentEvent) {
+        if let Some(live) = &mut self.live {
+            live.event(event);
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.event(event);
+        }
+    }
+
+    fn missed(&mut self, count: u64) {
+        if let Some(live) = &mut self.live {
+            live.missed(count);
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.missed(count);
+        }
+    }
+}
