@@ -127,12 +127,18 @@ impl ConnectionProbe {
                 };
             }
         }
-        match kernel::open_sockets_since(now) {
-            None => ConnectionState::NotVerifiable,
-            Some(open) if sockets.iter().any(|pair| open.contains(pair)) => {
-                ConnectionState::StillOpen
+        let mut known = true;
+        for pair in &sockets {
+            match kernel::is_open(pair, now) {
+                Some(true) => return ConnectionState::StillOpen,
+                Some(false) => {}
+                None => known = false,
             }
-            Some(_) => ConnectionState::Closed,
+        }
+        if known {
+            ConnectionState::Closed
+        } else {
+            ConnectionState::NotVerifiable
         }
     }
 }

@@ -19,9 +19,16 @@ const IDLE_CLIENTS_MAX: usize = 32;
 /// The clients of one model that no call uses at the moment.
 pub(super) struct ClientPool {
     idle: Mutex<Vec<Client>>,
-    connect_limit: Option<Duration>,
-    /// A proxy has nothing to do with a server on this machine.
-    loopback: bool,
+    plan: ClientPlan,
+}
+
+/// How clients are made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClientPlan {
+    pub(super) connect_limit: Option<Duration>,
+    /// The server is on this machine, with which a proxy has nothing to do.
+    pub(super) is_loopback: bool,
+    pub(super) is_https: bool,
 }
 
 struct Client {
@@ -38,11 +45,10 @@ pub(super) struct Lease {
 }
 
 impl ClientPool {
-    pub(super) fn new(connect_limit: Option<Duration>, loopback: bool) -> Self {
+    pub(super) fn new(plan: ClientPlan) -> Self {
         Self {
             idle: Mutex::default(),
-            connect_limit,
-            loopback,
+            plan,
         }
     }
 
@@ -75,11 +81,15 @@ impl ClientPool {
             .connector_layer(BookLayer {
                 book: Arc::clone(&book),
             });
-        if let Some(limit) = self.connect_limit {
+        if let Some(limit) = self.plan.connect_limit {
             builder = builder.connect_timeout(limit);
         }
-        if self.loopback {
+        if self.plan.is_loopback {
             builder = builder.no_proxy();
+            if !self.plan.is_https {
+                // Reading the system's certificates costs more than everything else about a client.
+                builder = builder.tls_certs_only([]);
+            }
         }
         let reqwest = builder.build().map_err(|error| {
             ModelError::new(

@@ -12,6 +12,8 @@ mod client;
 mod convert;
 mod events;
 mod failure;
+#[cfg(test)]
+mod other_protocols;
 mod target;
 
 use std::fmt;
@@ -22,7 +24,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
-use client::ClientPool;
+use client::{ClientPlan, ClientPool};
 use events::{FrameWatch, ProviderEvents};
 use failure::FailureCx;
 use target::Target;
@@ -97,7 +99,11 @@ impl ProviderModel {
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;
         let target = Target::new(model, options)?;
-        let clients = Arc::new(ClientPool::new(connect_limit, target.is_loopback()));
+        let clients = Arc::new(ClientPool::new(ClientPlan {
+            connect_limit,
+            is_loopback: target.is_loopback(),
+            is_https: target.is_https(),
+        }));
         Ok(Self { target, clients })
     }
 }

@@ -119,16 +119,32 @@ impl Target {
     }
 
     pub(super) fn is_loopback(&self) -> bool {
-        let url = match &self.place {
-            Place::Known { target, .. } => Url::parse(target.endpoint.base_url()).ok(),
-            Place::Server { url } => Some(url.clone()),
-        };
-        url.is_some_and(|url| match url.host() {
+        self.url().is_some_and(|url| match url.host() {
             Some(url::Host::Domain(name)) => name == "localhost",
             Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
             Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
             None => false,
         })
+    }
+
+    pub(super) fn is_https(&self) -> bool {
+        self.url().is_none_or(|url| url.scheme() == "https")
+    }
+
+    fn url(&self) -> Option<Url> {
+        match &self.place {
+            Place::Known { target, .. } => Url::parse(target.endpoint.base_url()).ok(),
+            Place::Server { url } => Some(url.clone()),
+        }
+    }
+
+    /// The same provider somewhere else.
+    #[cfg(test)]
+    pub(super) fn moved_to(mut self, url: &str) -> Self {
+        if let Place::Known { target, .. } = &mut self.place {
+            target.endpoint = Endpoint::from_owned(url);
+        }
+        self
     }
 
     /// The way in, with the key as it is now.

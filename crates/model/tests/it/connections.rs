@@ -86,6 +86,31 @@ async fn a_stop_during_connect_leaves_no_socket() {
 }
 
 #[tokio::test]
+async fn a_stop_during_the_tls_handshake_closes_the_connection() {
+    use tokio::io::AsyncReadExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = model_at(&format!("https://{}", listener.local_addr().unwrap()));
+    let request = ask("hi");
+    let probe = request.probe.clone();
+    let mut call = model.stream(request);
+    // The server takes the greeting and never answers it.
+    let mut greeting = [0; 16];
+    let mut server = tokio::select! {
+        result = &mut call => panic!("no handshake can succeed: {result:?}"),
+        server = async {
+            let (mut server, _) = listener.accept().await.unwrap();
+            server.read_exact(&mut greeting).await.unwrap();
+            server
+        } => server,
+    };
+    assert_eq!(probe.look(), ConnectionState::StillOpen);
+    drop(call);
+    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+    let rest = tokio::time::timeout(PATIENCE, server.read_to_end(&mut Vec::new())).await;
+    rest.expect("the server sees the end").unwrap();
+}
+
+#[tokio::test]
 async fn connecting_has_a_limit_of_its_own() {
     let (_listener, address, _held) = full_listener().await;
     let options = allstop_model::ProviderOptions {

@@ -1,0 +1,209 @@
+//! The protocols that are not OpenAI's chat completions, as genai's adapters read them: their ends, their cuts and
+//! their malformed arguments have to come out the same.
+
+#[path = "../../../testkit/src/openai_server/mod.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the server has more than these tests need"
+)]
+mod openai_server;
+
+use std::sync::Arc;
+
+use allstop_core::Message;
+use allstop_core::message::Arguments;
+use futures::StreamExt;
+use serde_json::json;
+
+use super::{ClientPlan, ClientPool, ProviderModel, ProviderOptions, Target};
+use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
+use openai_server::{Answer, OpenAiServer};
+
+/// What a provider of this name says whose body is this, and whether it ends as if it were complete.
+async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
+    let answer = Answer::stream().raw(body);
+    let server = OpenAiServer::start([if is_cut {
+        answer.cut()
+    } else {
+        answer.end_without_marker()
+    }]);
+    let options = ProviderOptions {
+        key: Some("k".into()),
+        ..ProviderOptions::default()
+    };
+    let target = Target::new(model, options)
+        .unwrap()
+        .moved_to(&format!("{}/", server.url()));
+    let plan = ClientPlan {
+        connect_limit: None,
+        is_loopback: true,
+        is_https: false,
+    };
+    let model = ProviderModel {
+        target,
+        clients: Arc::new(ClientPool::new(plan)),
+    };
+    let mut events = Vec::new();
+    let request = ModelRequest::new(vec![Arc::new(Message::user("hi"))]);
+    match model.stream(request).await {
+        Err(error) => (events, Some(error)),
+        Ok(mut stream) => {
+            while let Some(event) = stream.events.next().await {
+                match event {
+                    Ok(event) => events.push(event),
+                    Err(error) => return (events, Some(error)),
+                }
+            }
+            (events, None)
+        }
+    }
+}
+
+fn arguments(events: &[ModelEvent]) -> Vec<&Arguments> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            ModelEvent::ToolCall(call) => Some(&call.arguments),
+            _ => None,
+        })
+        .collect()
+}
+
+fn anthropic(partial_json: &str, end: &str) -> String {
+    let events = [
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "content_block_start", "index": 1,
+            "content_block": {"type": "tool_use", "id": "t1", "name": "shell", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": partial_json}}),
+    ];
+    let mut body: String = events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
+    body.push_str(end);
+    body
+}
+
+const ANTHROPIC_END: &str = r#"event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+
+#[tokio::test]
+async fn anthropic_calls_arrive_whole_or_as_text_and_cuts_are_seen() {
+    let model = "claude-sonnet-4-6";
+    let (events, error) = hear(
+        model,
+        &anthropic(r#"{"command":"ls"}"#, ANTHROPIC_END),
+        false,
+    )
+    .await;
+    assert_eq!(error, None);
+    assert_eq!(
+        arguments(&events),
+        [&Arguments::from(json!({"command": "ls"}))]
+    );
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, ModelEvent::Usage(_))),
+        "{events:?}"
+    );
+
+    let (events, _) = hear(model, &anthropic(r#"{"comm"#, ANTHROPIC_END), false).await;
+    assert_eq!(
+        arguments(&events),
+        [&Arguments::Malformed(r#"{"comm"#.into())]
+    );
+
+    for is_cut in [true, false] {
+        let (events, error) = hear(model, &anthropic(r#"{"command":"ls"}"#, ""), is_cut).await;
+        assert!(arguments(&events).is_empty());
+        assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected);
+    }
+
+    let error =
+        r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let (_, error) = hear(
+        model,
+        &anthropic("", &format!("event: error\n{error}\n\n")),
+        false,
+    )
+    .await;
+    let error = error.unwrap();
+    assert_eq!(error.kind, ModelErrorKind::Unavailable, "{error}");
+    assert!(error.message.contains("Overloaded"), "{error}");
+}
+
+#[tokio::test]
+async fn gemini_and_ollama_ends_are_the_provider_s_own() {
+    let gemini = |end: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"hi\"}}]}}{end}}}],\
+             \"usageMetadata\":{{\"promptTokenCount\":3,\"candidatesTokenCount\":1}}}}\n\n"
+        )
+    };
+    let ollama =
+        |end: &str| format!("{{\"message\":{{\"content\":\"hi\"}},\"done\":false}}\n{end}");
+    let done = "{\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\
+                \"prompt_eval_count\":3,\"eval_count\":1}\n";
+    for (model, whole, half) in [
+        (
+            "gemini-2.5-flash",
+            gemini(",\"finishReason\":\"STOP\""),
+            gemini(""),
+        ),
+        ("ollama::llama3", ollama(done), ollama("")),
+    ] {
+        let (events, error) = hear(model, &whole, false).await;
+        assert_eq!(error, None, "{model}");
+        assert_eq!(events[0], ModelEvent::Text("hi".into()));
+        assert!(
+            matches!(events[..], [_, ModelEvent::Usage(_), ModelEvent::End(_)]),
+            "{events:?}"
+        );
+        for is_cut in [true, false] {
+            let (events, error) = hear(model, &half, is_cut).await;
+            assert_eq!(events, [ModelEvent::Text("hi".into())], "{model}");
+            assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected, "{model}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn responses_without_their_completion_are_cut() {
+    let model = "gpt-5-mini";
+    let delta = r#"data: {"type":"response.output_text.delta","delta":"hi"}"#;
+    let item = r#"data: {"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c","name":"shell"}}"#;
+    let call = r#"data: {"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"comm"}"#;
+    let done = r#"data: {"type":"response.completed","response":{"id":"r","status":"completed","model":"m","output":[],"usage":{"input_tokens":3,"output_tokens":1,"total_tokens":4}}}"#;
+    let whole = format!("{delta}\n\n{item}\n\n{call}\n\n{done}\n\n");
+    let (events, error) = hear(model, &whole, false).await;
+    assert_eq!(error, None, "{events:?}");
+    assert_eq!(
+        arguments(&events),
+        [&Arguments::Malformed(r#"{"comm"#.into())]
+    );
+    for is_cut in [true, false] {
+        let (events, error) =
+            hear(model, &format!("{delta}\n\n{item}\n\n{call}\n\n"), is_cut).await;
+        assert!(arguments(&events).is_empty());
+        assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected);
+    }
+}
