@@ -94,7 +94,7 @@ impl Sweep {
             stat.start_ticks >= self.main.start_ticks // nobody is older than its ancestor
                 && (number_is_ours && in_number(stat)
                     || is_seen(stat)
-                    || has_variable(stat.pid, MARKER_VARIABLE, &self.marker))
+                    || !stat.is_dead() && has_variable(stat.pid, MARKER_VARIABLE, &self.marker))
         };
         let mut members = rooted(&all, |stat| self.is_candidate(stat) && is_root(stat));
         members.retain(|stat| self.is_candidate(stat) && !stat.is_dead());

@@ -1,18 +1,17 @@
-//! The keeper's children: starting the command, reaping, and signals to all descendants.
+//! The keeper's children: starting the command, reaping, asking.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use rustix::process::{
-    Signal, WaitOptions, WaitStatus, getpgrp, set_parent_process_death_signal, setsid, wait,
+    Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, setsid, wait,
 };
 
 use crate::process::ExitInfo;
 use crate::process::procfs::{Stat, stat};
-use crate::process::tree::{descendants, kill_pinned_group, signal_each};
+use crate::process::tree::{descendants, signal_each};
 
 /// Starts the command as leader of a session of its own.
 ///
@@ -50,15 +49,11 @@ pub(super) enum Reaped {
     NoChild,
 }
 
-/// Reaps every child that has ended, and tells how the main one did.
-pub(super) fn reap(main: u32, mut main_exited: impl FnMut(ExitInfo)) -> Reaped {
+/// Reaps every child that has ended, and tells how each did.
+pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> Reaped {
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) => {
-                if u32::try_from(pid.as_raw_nonzero().get()) == Ok(main) {
-                    main_exited(exit_info(status));
-                }
-            }
+            Ok(Some((pid, status))) => ended(unsigned(pid), exit_info(status)),
             Ok(None) => return Reaped::Living,
             Err(rustix::io::Errno::CHILD) => return Reaped::NoChild,
             Err(_interrupted) => {}
@@ -79,21 +74,6 @@ pub(super) fn ask() {
     signal_each(&descendants(std::process::id()), Signal::TERM);
 }
 
-/// One pass of SIGKILL over every descendant. The caller reaps and repeats until there is none.
-///
-/// First the groups of the direct children, each in one step, so that something that forks faster than `/proc` can be
-/// read does not get away. Their numbers are pinned: a child stays a member of its group until it is reaped, which only
-/// this thread does. Their groups hold nobody else: the command was started in a session of its own, and a group never
-/// spans sessions.
-pub(super) fn kill_pass() {
-    let me = std::process::id();
-    let own_group = u32::try_from(getpgrp().as_raw_nonzero().get()).unwrap_or_default();
-    let members = descendants(me);
-    let groups: HashSet<u32> = members
-        .iter()
-        .filter(|member| member.parent == me && member.group != own_group)
-        .map(|member| member.group)
-        .collect();
-    groups.into_iter().for_each(kill_pinned_group);
-    signal_each(&members, Signal::KILL);
+pub(super) fn unsigned(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
 }

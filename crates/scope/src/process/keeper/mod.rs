@@ -22,6 +22,8 @@ mod children;
 #[cfg(target_os = "linux")]
 mod drain;
 #[cfg(target_os = "linux")]
+mod killing;
+#[cfg(target_os = "linux")]
 pub(super) mod protocol;
 #[cfg(target_os = "linux")]
 mod watch;

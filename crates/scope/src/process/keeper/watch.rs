@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. `empty` is said only after the kernel has said that there is no child; then the keeper ends.
-//! 2. Reaping happens in one place, between two kill passes and never during one.
+//! 2. Reaping happens in one place, between two steps of a kill and never during one.
 //! 3. When the socket closes before a detach, only an empty tree ends the loop, and every turn of it kills.
 //!
 //! An owner that is gone gets no grace for its tree: nobody waits for that stop, and whoever recovers the owner's work may
@@ -24,14 +24,11 @@ use rustix::process::{chdir, getpid, set_child_subreaper};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
-use super::children::{Reaped, ask, kill_pass, reap, start};
+use super::children::{Reaped, ask, reap, start};
 use super::drain::Drain;
+use super::killing::Killing;
 use super::protocol::{Command, PACKET_BYTES_MAX, Report};
 
-/// How soon a kill pass is repeated at first, if no child's end does it sooner.
-const KILL_REPEAT_MIN: Duration = Duration::from_millis(2);
-/// How slowly at last: for a process in an uninterruptible wait, or one of another user that cannot be signalled.
-const KILL_REPEAT_MAX: Duration = Duration::from_millis(100);
 /// How long a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
 const DETACHED_GRACE: Duration = Duration::from_secs(2);
 
@@ -57,8 +54,8 @@ struct Keeper {
     wake: UnixStream,
     told_to_end: Arc<AtomicBool>,
     main: u32,
-    killing: bool,
-    kill_pause: Duration,
+    killing: Option<Killing>,
+    /// When a detached tree that was told to end is killed.
     kill_at: Option<Instant>,
     drain: Option<Drain>,
 }
@@ -107,8 +104,7 @@ impl Keeper {
             wake,
             told_to_end,
             main: main.pid,
-            killing: false,
-            kill_pause: KILL_REPEAT_MIN,
+            killing: None,
             kill_at: None,
             drain: None,
         }))
@@ -117,8 +113,16 @@ impl Keeper {
     /// Until the tree is empty.
     fn stay(&mut self) {
         loop {
-            let owner = self.owner.as_fd();
-            if let Reaped::NoChild = reap(self.main, |exit| say(owner, &Report::Exited(exit))) {
+            let (owner, main, killing) = (self.owner.as_fd(), self.main, &mut self.killing);
+            let reaped = reap(|child, exit| {
+                if let Some(killing) = killing {
+                    killing.reaped(child);
+                }
+                if child == main {
+                    say(owner, &Report::Exited(exit));
+                }
+            });
+            if let Reaped::NoChild = reaped {
                 if let Some(drain) = &mut self.drain {
                     drain.finish();
                 }
@@ -126,21 +130,24 @@ impl Keeper {
                 return;
             }
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
-                self.killing = true;
+                self.kill_at = None;
+                self.begin_killing();
             }
-            if self.killing {
-                kill_pass();
-                self.kill_at = Some(Instant::now() + self.kill_pause);
-                self.kill_pause = KILL_REPEAT_MAX.min(self.kill_pause * 2);
-            }
-            self.sleep_until_something();
+            let pause = match &mut self.killing {
+                Some(killing) => Some(killing.step()),
+                None => self
+                    .kill_at
+                    .map(|at| at.saturating_duration_since(Instant::now())),
+            };
+            self.sleep_until_something(pause);
         }
     }
 
-    fn sleep_until_something(&mut self) {
-        let pause = self
-            .kill_at
-            .map(|at| at.saturating_duration_since(Instant::now()));
+    fn begin_killing(&mut self) {
+        self.killing.get_or_insert_with(Killing::begin);
+    }
+
+    fn sleep_until_something(&mut self, pause: Option<Duration>) {
         let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
         let mut sources = vec![PollFd::new(&self.wake, PollFlags::IN)];
         if !self.owner_gone {
@@ -161,9 +168,7 @@ impl Keeper {
 
     fn hear_signals(&mut self) {
         let mut bytes = [0; 64];
-        while matches!(self.wake.read(&mut bytes), Ok(1..)) {
-            self.kill_pause = KILL_REPEAT_MIN;
-        }
+        while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
         // With an owner, ending the tree is the owner's to decide, and signals are ignored.
         if self.told_to_end.swap(false, Ordering::AcqRel) && self.drain.is_some() {
             ask();
@@ -177,7 +182,7 @@ impl Keeper {
             match recv(&self.owner, &mut packet[..], RecvFlags::DONTWAIT) {
                 Ok((_, len @ 1..)) => match packet.get(..len).and_then(Command::decode) {
                     Some(Command::Ask) => ask(),
-                    Some(Command::Force) => self.killing = true,
+                    Some(Command::Force) => self.begin_killing(),
                     Some(Command::Detach(path)) => self.detach(&path),
                     None => {}
                 },
@@ -185,7 +190,9 @@ impl Keeper {
                 Err(rustix::io::Errno::INTR) => {}
                 Ok(_) | Err(_) => {
                     self.owner_gone = true;
-                    self.killing |= self.drain.is_none();
+                    if self.drain.is_none() {
+                        self.begin_killing();
+                    }
                 }
             }
         }
