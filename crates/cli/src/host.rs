@@ -1,5 +1,6 @@
 //! What the process is given: environment, home, folders, runtimes, output. Read here and nowhere else.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,6 +88,15 @@ impl Host {
             reason = "the binary reads the environment"
         )]
         Arc::new(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))
+    }
+
+    /// The variables that hold keys: commands that a model runs do not inherit them.
+    pub(crate) fn key_variables(configured: Option<&str>) -> Vec<OsString> {
+        let is_key = |name: &OsString| {
+            let name = name.to_string_lossy();
+            name.ends_with("_API_KEY") || Some(&*name) == configured
+        };
+        std::env::vars_os().map(|(name, _)| name).filter(is_key).collect()
     }
 
     /// The configuration file that is read where none is named.

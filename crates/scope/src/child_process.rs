@@ -113,22 +113,37 @@ impl Process {
     }
 
     /// Hands what still runs of it over to another scope: background work that outlives its call. From now on it
-    /// belongs there, and a stop of the old scope does not cover it.
+    /// belongs there, and a stop of the old scope does not cover it. A stop of the old scope that was accepted first
+    /// keeps it: what a stop covers does not slip away.
     ///
     /// # Errors
-    /// If the other scope takes nothing any more: then it stays where it was.
+    /// If a stop covers the old scope, or the other scope takes nothing any more: then it stays where it was.
     pub fn adopt(&self, scope: &Scope, work: WorkSpec) -> Result<(), NotStarted> {
         let mut owner = self.owner.lock();
-        if owner.is_none() {
+        let Some(old) = owner.take() else {
             return Ok(()); // It has ended meanwhile.
-        }
-        let registration = scope
+        };
+        let new = match scope
             .node()
-            .register(work, Force::Process(self.handle.clone()))?;
-        if let Some(old) = owner.replace(registration) {
-            old.release();
+            .register(work, Force::Process(self.handle.clone()))
+        {
+            Ok(new) => new,
+            Err(refused) => {
+                *owner = Some(old);
+                return Err(refused);
+            }
+        };
+        match old.release_unless_stopped() {
+            Ok(()) => {
+                *owner = Some(new);
+                Ok(())
+            }
+            Err((old, refused)) => {
+                new.release();
+                *owner = Some(old);
+                Err(refused)
+            }
         }
-        Ok(())
     }
 
     /// Lets the process outlive its owner, its output going to a file from now on. Nothing of this tree covers it any

@@ -7,6 +7,7 @@ use allstop_core::Effect;
 use allstop_core::receipt::{Containment, Evidence, How, ItemKind, ItemState, Verified, Why};
 use tokio::time::Instant;
 
+use crate::gate::NotStarted;
 use crate::node::{Node, WorkKey};
 use crate::process::ProcessHandle;
 
@@ -228,6 +229,17 @@ impl Registration {
     pub(crate) fn release(mut self) {
         self.answered = true;
         self.node.release_work(self.key);
+    }
+
+    /// The same, unless a stop covers the work.
+    pub(crate) fn release_unless_stopped(mut self) -> Result<(), (Self, NotStarted)> {
+        match self.node.release_unless_stopped(self.key) {
+            Ok(()) => {
+                self.answered = true;
+                Ok(())
+            }
+            Err(refused) => Err((self, refused)),
+        }
     }
 
     /// Says how the work ended. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.

@@ -270,11 +270,10 @@ impl Running<'_, '_> {
             ControlFlow::Break(())
         };
         // Cut or not: what still runs is stopped next.
-        drop(
-            self.supervisor
-                .race(self.session.wait_idle(), carry_out)
-                .await,
-        );
+        let _cut_or_idle = self
+            .supervisor
+            .race(self.session.wait_idle(), carry_out)
+            .await;
     }
 
     /// Stops what still runs. The receipt, if anything did.

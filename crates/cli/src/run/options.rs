@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use allstop_runtime::config::OnStop;
-use allstop_runtime::{Config, StoreChoice, SystemOptions, WrittenDuration};
+use allstop_runtime::{Config, SystemOptions, WrittenDuration};
 use allstop_tools::Prompter;
 
 use crate::args::{LimitArgs, ModelArgs, OnStopArg, RunArgs};
@@ -128,9 +128,7 @@ pub(super) fn system(
 ) -> Result<SystemOptions, Problem> {
     let store = Host::store(&args.session.store, config.store.path.clone())?;
     let spill_folder = Host::spill_folder(&store);
-    if let (StoreChoice::Sqlite(path), None) = (&store, &args.session.store.store) {
-        tracing::debug!(store = %path.display(), "the store");
-    }
+    let key_variable = config.model.api_key_env.clone();
     Ok(SystemOptions {
         config,
         model: None,
@@ -141,6 +139,7 @@ pub(super) fn system(
         spill_folder,
         scopes: host.scopes(),
         prompter,
+        hidden_variables: Host::key_variables(key_variable.as_deref()),
         owner: Host::owner(),
     })
 }

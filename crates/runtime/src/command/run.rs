@@ -100,6 +100,7 @@ impl Command {
             args: vec!["-c".into(), (&*self.text).into()],
             cwd: self.settings.folder.clone(),
             env: vec![event.variable()],
+            env_hidden: Vec::new(),
             marker: ulid::Ulid::generate().to_string().into(),
             containment: self.settings.containment.clone(),
         }

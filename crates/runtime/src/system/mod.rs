@@ -49,6 +49,7 @@ pub(crate) struct Parts {
     containment: ContainmentChoice,
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     owner: Option<ProcessIdentity>,
+    hidden_variables: Vec<std::ffi::OsString>,
 }
 
 impl std::fmt::Debug for Parts {
@@ -88,6 +89,7 @@ impl System {
             mut scopes,
             prompter,
             owner,
+            hidden_variables,
             ..
         } = options;
         if let Some(grace) = config.deadlines.grace {
@@ -104,6 +106,7 @@ impl System {
             containment: scopes.containment.clone(),
             now: Arc::clone(&scopes.now),
             owner,
+            hidden_variables,
         };
         Ok(Self {
             scope: Scope::root("process", scopes),

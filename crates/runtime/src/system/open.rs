@@ -145,6 +145,7 @@ fn agent(
     let output_folder = Arc::new(OutputFolder::new(spill.path()));
     let mut shell = ShellConfig::new(workspace.folder(), output_folder);
     shell.containment = parts.containment.clone();
+    shell.env_hidden.clone_from(&parts.hidden_variables);
     let host: Arc<dyn BackgroundHost> = Arc::clone(background) as _;
     let mut tools = ToolRegistry::new();
     for tool in builtin_tools(&workspace, shell, &host) {

@@ -21,6 +21,8 @@ pub struct ProcessSpec {
     pub cwd: PathBuf,
     /// What is added to the environment that it inherits from this process.
     pub env: Vec<(OsString, OsString)>,
+    /// What is not inherited: keys and other secrets.
+    pub env_hidden: Vec<OsString>,
     /// What tells this call's processes from those of any other call, ever: make it unique.
     pub marker: Arc<str>,
     /// How the tree is held together.

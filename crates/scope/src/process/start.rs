@@ -54,6 +54,9 @@ pub(super) fn prepare(
     let second = output
         .try_clone()
         .map_err(LaunchError::setup("output pipe"))?;
+    for hidden in &spec.env_hidden {
+        command.env_remove(hidden);
+    }
     command
         .current_dir(&spec.cwd)
         .envs(spec.env.iter().map(|(name, value)| (name, value)))

@@ -61,6 +61,7 @@ pub(crate) fn shell(script: &str, token: &str, level: Containment) -> ProcessSpe
         args: vec!["-c".into(), script.replace("TOKEN", token).into()],
         cwd: PathBuf::from("/"),
         env: vec![(OsString::from("GREETING"), OsString::from("hello"))],
+        env_hidden: Vec::new(),
         marker: Arc::from(format!("test-{token}")),
         containment: choice(level),
     }

@@ -48,8 +48,10 @@ pub struct ShellConfig {
     pub program: OsString,
     /// Where commands start: the working directory.
     pub folder: PathBuf,
-    /// What is added to the environment. An empty value hides a secret that would be inherited.
+    /// What is added to the environment.
     pub env: Vec<(OsString, OsString)>,
+    /// What commands do not inherit: keys and other secrets, which would reach the model with their output.
+    pub env_hidden: Vec<OsString>,
     /// How processes are contained.
     pub containment: ContainmentChoice,
     /// How much output is kept where.
@@ -67,6 +69,7 @@ impl ShellConfig {
             program: "/bin/sh".into(),
             folder: folder.into(),
             env: Vec::new(),
+            env_hidden: Vec::new(),
             containment: ContainmentChoice::GroupAndMarker,
             output: OutputLimits::default(),
             output_folder,
@@ -106,6 +109,7 @@ impl ShellTool {
             args: vec!["-c".into(), command.into()],
             cwd: self.config.folder.clone(),
             env: self.config.env.clone(),
+            env_hidden: self.config.env_hidden.clone(),
             marker: ulid::Ulid::generate().to_string().into(),
             containment: self.config.containment.clone(),
         };
