@@ -1,13 +1,13 @@
 //! genai's errors as ours: a kind to branch on, one line to read, what to do about it, and never a secret.
 
 use std::error::Error as StdError;
-use std::time::{Duration, SystemTime};
 
 use genai::Error as GenaiError;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use super::events::FrameWatch;
+use super::said::{Said, is_out_of_quota, retry_after};
 use super::target::{Access, Target};
 use crate::{ModelError, ModelErrorKind};
 
@@ -248,72 +248,6 @@ impl FailureCx {
         }
         line
     }
-}
-
-/// What a provider says about an error, in one of the forms in use.
-struct Said {
-    message: Option<String>,
-    /// A word or a number that names the error.
-    code: Option<String>,
-    is_html: bool,
-}
-
-impl Said {
-    fn of(body: &str) -> Self {
-        if let Ok(value) = serde_json::from_str::<Value>(body) {
-            // Google sends a list of one.
-            let value = value.get(0).unwrap_or(&value);
-            return Self::of_value(value.get("error").unwrap_or(value));
-        }
-        let text = body.trim();
-        let is_html = text.starts_with('<');
-        let message = (!is_html && !text.is_empty()).then(|| text.to_owned());
-        Self {
-            message,
-            code: None,
-            is_html,
-        }
-    }
-
-    fn of_value(value: &Value) -> Self {
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let word = |key: &str| match value.get(key)? {
-            Value::String(word) => Some(word.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        };
-        Self {
-            message: value
-                .as_str()
-                .map(str::to_owned)
-                .or_else(|| text("message"))
-                .or_else(|| text("detail"))
-                .or_else(|| text("error")),
-            code: word("code").or_else(|| word("type")),
-            is_html: false,
-        }
-    }
-}
-
-fn is_out_of_quota(code: &str) -> bool {
-    matches!(
-        code,
-        "insufficient_quota" | "billing_hard_limit_reached" | "billing_not_active"
-    )
-}
-
-/// `retry-after-ms`, else `retry-after` in seconds or as a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok();
-    if let Some(ms) = text("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok()) {
-        return Duration::try_from_secs_f64(ms / 1000.0).ok();
-    }
-    let text = text("retry-after")?.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let at = httpdate::parse_http_date(text).ok()?;
-    Some(at.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 /// What it comes down to: `Connection refused (os error 111)`.

@@ -8,12 +8,14 @@
 //! 4. A stream that ends without the provider's end marker is an error.
 //! 5. No key is ever part of a message.
 
+mod address;
 mod client;
 mod convert;
 mod events;
 mod failure;
 #[cfg(test)]
 mod other_protocols;
+mod said;
 mod target;
 
 use std::fmt;
@@ -65,7 +67,7 @@ impl fmt::Debug for ProviderOptions {
         f.debug_struct("ProviderOptions")
             .field(
                 "base_url",
-                &self.base_url.as_deref().map(target::without_secrets),
+                &self.base_url.as_deref().map(address::without_secrets),
             )
             .field("connect_limit", &self.connect_limit)
             .finish_non_exhaustive()

@@ -81,17 +81,18 @@ fn anthropic(partial_json: &str, end: &str) -> String {
         json!({"type": "content_block_delta", "index": 1,
             "delta": {"type": "input_json_delta", "partial_json": partial_json}}),
     ];
-    let mut body: String = events
+    let named = |event: &serde_json::Value| {
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap()
+        )
+    };
+    events
         .iter()
-        .map(|event| {
-            format!(
-                "event: {}\ndata: {event}\n\n",
-                event["type"].as_str().unwrap()
-            )
-        })
-        .collect();
-    body.push_str(end);
-    body
+        .map(named)
+        .chain([end.to_owned()])
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 const ANTHROPIC_END: &str = r#"event: content_block_stop

@@ -10,6 +10,7 @@ use genai::{ClientConfig, Headers, ModelIden, ServiceTarget};
 use serde_json::json;
 use url::Url;
 
+use super::address::{completions_url, without_secrets};
 use super::events::FrameWatch;
 use super::{KeyLookup, ProviderOptions};
 use crate::{ModelError, ModelErrorKind, ModelRequest};
@@ -267,89 +268,9 @@ fn known(model: &str) -> Result<(Arc<str>, Place), ModelError> {
     ))
 }
 
-/// `http://host:port` → `http://host:port/v1/chat/completions`; a path that is given is kept.
-fn completions_url(base: &str) -> Result<Url, ModelError> {
-    let wrong = |why: String| {
-        ModelError::new(
-            ModelErrorKind::Invalid,
-            format!(
-                "the base URL {:?} cannot be used: {why}",
-                without_secrets(base)
-            ),
-        )
-        .with_hint("write it as http://127.0.0.1:8080 or https://host/v1")
-    };
-    let mut url = Url::parse(base.trim()).map_err(|error| wrong(error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("it is neither http nor https".into()));
-    }
-    let path = url.path().trim_end_matches('/');
-    let path = match path {
-        "" => "/v1/chat/completions".to_owned(),
-        path if path.ends_with("/chat/completions") => path.to_owned(),
-        path => format!("{path}/chat/completions"),
-    };
-    url.set_path(&path);
-    Ok(url)
-}
-
-/// A URL for messages.
-pub(super) fn without_secrets(text: &str) -> String {
-    match Url::parse(text) {
-        Ok(mut url) if url.has_host() => {
-            url.set_query(None);
-            url.set_fragment(None);
-            // A URL with a host can have both parts.
-            if url
-                .set_username("")
-                .and_then(|()| url.set_password(None))
-                .is_err()
-            {
-                return String::new();
-            }
-            url.to_string()
-        }
-        // What is no URL may still hold a password: keep what follows the last `@`, and no query.
-        _ => {
-            let shown = text.rsplit('@').next().unwrap_or_default();
-            shown.split('?').next().unwrap_or_default().to_owned()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_base_url_leads_to_the_completions() {
-        let check = |base: &str, expected: &str| {
-            assert_eq!(completions_url(base).unwrap().as_str(), expected, "{base}");
-        };
-        check(
-            "http://127.0.0.1:8080",
-            "http://127.0.0.1:8080/v1/chat/completions",
-        );
-        check(
-            "http://127.0.0.1:8080/",
-            "http://127.0.0.1:8080/v1/chat/completions",
-        );
-        check("http://h/v1", "http://h/v1/chat/completions");
-        check("https://h/api/v3/", "https://h/api/v3/chat/completions");
-        check(
-            "https://h/v1/chat/completions",
-            "https://h/v1/chat/completions",
-        );
-    }
-
-    #[test]
-    fn a_wrong_base_url_is_named_without_its_password() {
-        for base in ["ftp://me:hunter2@h/", "me:hunter2@h", "http://", "::"] {
-            let error = completions_url(base).unwrap_err();
-            assert_eq!(error.kind, ModelErrorKind::Invalid);
-            assert!(!error.message.contains("hunter2"), "{error}");
-        }
-    }
 
     #[test]
     fn names_lead_to_providers() {

@@ -1,0 +1,73 @@
+//! What a provider says when it refuses: the body and the headers of its answer.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use serde_json::Value;
+
+/// What a provider says about an error, in one of the forms in use.
+pub(super) struct Said {
+    pub(super) message: Option<String>,
+    /// A word or a number that names the error.
+    pub(super) code: Option<String>,
+    pub(super) is_html: bool,
+}
+
+impl Said {
+    pub(super) fn of(body: &str) -> Self {
+        if let Ok(value) = serde_json::from_str::<Value>(body) {
+            // Google sends a list of one.
+            let value = value.get(0).unwrap_or(&value);
+            return Self::of_value(value.get("error").unwrap_or(value));
+        }
+        let text = body.trim();
+        let is_html = text.starts_with('<');
+        let message = (!is_html && !text.is_empty()).then(|| text.to_owned());
+        Self {
+            message,
+            code: None,
+            is_html,
+        }
+    }
+
+    pub(super) fn of_value(value: &Value) -> Self {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let word = |key: &str| match value.get(key)? {
+            Value::String(word) => Some(word.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        Self {
+            message: value
+                .as_str()
+                .map(str::to_owned)
+                .or_else(|| text("message"))
+                .or_else(|| text("detail"))
+                .or_else(|| text("error")),
+            code: word("code").or_else(|| word("type")),
+            is_html: false,
+        }
+    }
+}
+
+/// An account that will not be served however long one waits.
+pub(super) fn is_out_of_quota(code: &str) -> bool {
+    matches!(
+        code,
+        "insufficient_quota" | "billing_hard_limit_reached" | "billing_not_active"
+    )
+}
+
+/// `retry-after-ms`, else `retry-after` in seconds or as a date.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    if let Some(ms) = text("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms / 1000.0).ok();
+    }
+    let text = text("retry-after")?.trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+}
