@@ -6,11 +6,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A duration, written `500ms`, `2s` or `5m`: in the configuration and in flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct WrittenDuration(pub Duration);
 
 /// A text that is no duration.
@@ -69,11 +69,9 @@ impl FromStr for WrittenDuration {
     }
 }
 
-impl TryFrom<String> for WrittenDuration {
-    type Error = DurationError;
-
-    fn try_from(text: String) -> Result<Self, DurationError> {
-        text.parse()
+impl<'de> Deserialize<'de> for WrittenDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        super::text::deserialize(deserializer)
     }
 }
 

@@ -11,6 +11,7 @@ mod hooks;
 mod load;
 mod rule;
 mod sections;
+mod text;
 
 use std::path::PathBuf;
 

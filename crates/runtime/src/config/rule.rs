@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use allstop_tools::permission::{Rule, RuleError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Which calls a rule is about: `read`, `shell:git status`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct PermissionRule(pub Rule);
 
 impl FromStr for PermissionRule {
@@ -21,11 +21,9 @@ impl FromStr for PermissionRule {
     }
 }
 
-impl TryFrom<String> for PermissionRule {
-    type Error = RuleError;
-
-    fn try_from(text: String) -> Result<Self, RuleError> {
-        text.parse()
+impl<'de> Deserialize<'de> for PermissionRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        super::text::deserialize(deserializer)
     }
 }
 

@@ -1,3 +1,127 @@
-//! Tests of the runtime.
+//! The runtime through its public face.
 
-fn main() {}
+mod background;
+mod commands;
+mod config;
+mod crash;
+mod envelope;
+mod schemas;
+mod start;
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use allstop_agent::{EventSink, RunOutcome, TurnOutcome};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
+use allstop_scope::RootOptions;
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of};
+use allstop_tools::Answer;
+use allstop_tools::permission::FixedAnswer;
+use tempfile::TempDir;
+
+/// No test takes longer, on whatever machine: a hang is a failure.
+const TEST_MAX: Duration = Duration::from_secs(60);
+
+const HELPER: &str = env!("CARGO_BIN_EXE_allstop-runtime-helper");
+
+async fn within<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_MAX, test).await.expect("no hang")
+}
+
+/// A folder with a working directory, a store and output in it.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(TempDir::new().expect("a temporary folder"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    fn options(&self, config: &str, model: Option<ScriptedModel>) -> SystemOptions {
+        let config =
+            Config::parse(Path::new("test.toml"), config).expect("the configuration is right");
+        let keeper = KeeperProgram {
+            executable: HELPER.into(),
+            args: vec!["keep-call".into()],
+        };
+        SystemOptions {
+            config,
+            model: model.map(|model| ModelChoice::Given(Arc::new(model))),
+            record: None,
+            keys: Arc::new(|_| None),
+            store: StoreChoice::Sqlite(self.file("store.db")),
+            folder: self.path().to_owned(),
+            spill_folder: self.file("output"),
+            scopes: RootOptions {
+                containment: ContainmentChoice::Keeper(keeper),
+                ..RootOptions::current()
+            },
+            prompter: Arc::new(FixedAnswer(Answer::AllowOnce)),
+            hidden_variables: Vec::new(),
+            owner: identity_of(std::process::id()),
+        }
+    }
+
+    async fn system(&self, config: &str, replies: Vec<Reply>) -> System {
+        let options = self.options(config, Some(ScriptedModel::new(replies)));
+        System::open(options).await.expect("the system opens")
+    }
+}
+
+/// One turn in a new session of its own.
+async fn one_turn(system: &System, prompt: &str) -> TurnOutcome {
+    let (open, history) = system.new_session(None).await.expect("a new session");
+    let run = open.run(history, [prompt], EventSink::none());
+    last_turn(run.finish().await.expect("the engine does not panic"))
+}
+
+fn last_turn(mut outcome: RunOutcome) -> TurnOutcome {
+    outcome.turns.pop().expect("a run has a turn")
+}
+
+/// A number to run `sleep` with that no other test uses, so that its sleepers are told by their command line.
+fn token() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "600.{}{:04}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// How many processes sleep with this number: from `/proc`, not from our own books.
+fn sleepers(token: &str) -> usize {
+    let processes = std::fs::read_dir("/proc")
+        .expect("there is /proc")
+        .flatten();
+    let is_sleeper = |path: PathBuf| {
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        line.strip_prefix(b"sleep\0".as_slice())
+            .is_some_and(|rest| rest.strip_suffix(b"\0") == Some(token.as_bytes()))
+    };
+    processes.filter(|entry| is_sleeper(entry.path())).count()
+}
+
+/// Waits for something of another process, which has no event that a test could await.
+async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "not in time: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    start.elapsed()
+}

@@ -1,0 +1,113 @@
+//! A process of its own for the tests of the runtime.
+//!
+//! ```text
+//! allstop-runtime-helper keep-call COMMAND…            a keeper
+//! allstop-runtime-helper own FOLDER SESSION TOKEN MODE starts a background `sleep TOKEN` in a session, and then
+//!     MODE `hold`:  prints `ready` and waits to be killed
+//!     MODE `keep`:  prints `ready`, lets the work go, prints `kept` and waits to be killed
+//!     MODE `say`:   writes that the work is let go, does not let it go, prints `ready` and waits to be killed
+//! ```
+
+use std::error::Error;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use allstop_agent::{EventSink, History};
+use allstop_core::record::SessionRecord;
+use allstop_model::{Reply, ScriptedModel};
+use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
+use allstop_scope::RootOptions;
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of, keeper};
+use allstop_tools::Answer;
+use allstop_tools::permission::FixedAnswer;
+use serde_json::json;
+
+type Failure = Box<dyn Error>;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("keep-call") => keeper::main(args),
+        Some("own") => {
+            let args: Vec<String> = args.filter_map(|arg| arg.into_string().ok()).collect();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            match runtime.block_on(own(&args)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        _ => ExitCode::FAILURE,
+    }
+}
+
+async fn own(args: &[&str]) -> Result<(), Failure> {
+    let [folder, session, token, mode] = *args else {
+        return Err("see the head of the source".into());
+    };
+    let folder = Path::new(folder);
+    let command = format!("echo up; exec sleep {token}");
+    let model = ScriptedModel::new(vec![
+        Reply::default().call("shell", json!({"command": command, "background": true})),
+        Reply::text("started"),
+    ]);
+    let keeper = KeeperProgram {
+        executable: std::env::current_exe()?,
+        args: vec!["keep-call".into()],
+    };
+    let options = SystemOptions {
+        config: Config::default(),
+        model: Some(ModelChoice::Given(Arc::new(model))),
+        record: None,
+        keys: Arc::new(|_| None),
+        store: StoreChoice::Sqlite(folder.join("store.db")),
+        folder: folder.to_owned(),
+        spill_folder: folder.join("output"),
+        scopes: RootOptions {
+            containment: ContainmentChoice::Keeper(keeper),
+            ..RootOptions::current()
+        },
+        prompter: Arc::new(FixedAnswer(Answer::AllowOnce)),
+        hidden_variables: Vec::new(),
+        owner: identity_of(std::process::id()),
+    };
+    let system = System::open(options).await?;
+    let (open, history) = system.new_session(Some(session.into())).await?;
+    let outcome = open
+        .run(history, ["go"], EventSink::none())
+        .finish()
+        .await?;
+    let mut history = outcome.history;
+    if mode == "say" {
+        let records = open.background.running();
+        let History::Logged(stream) = &mut history else {
+            return Err("the session has no log".into());
+        };
+        let records = records
+            .iter()
+            .map(|work| SessionRecord::BackgroundDetached {
+                id: work.id.clone(),
+            })
+            .collect();
+        stream.append(records).await?;
+    }
+    say("ready")?;
+    if mode == "keep" {
+        let kept = open.keep_background(&mut history).await?;
+        if !kept.not_kept.is_empty() {
+            return Err(format!("{:?}", kept.not_kept).into());
+        }
+        say("kept")?;
+    }
+    std::future::pending().await
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    println!("{line}");
+    std::io::stdout().flush()
+}

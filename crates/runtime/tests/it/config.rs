@@ -1,0 +1,177 @@
+//! What is wrong with a configuration is said in one line, with line and column.
+
+use std::path::Path;
+use std::time::Duration;
+
+use allstop_runtime::config::{HookMoment, OnStop};
+use allstop_runtime::{Config, StartError};
+
+use crate::Place;
+
+fn error(text: &str) -> String {
+    let error = Config::parse(Path::new("allstop.toml"), text).expect_err(text);
+    let said = error.to_string();
+    assert!(!said.contains('\n'), "{said:?}");
+    assert!(
+        !error.hint.is_empty() && !error.hint.contains('\n'),
+        "{said}"
+    );
+    said
+}
+
+#[test]
+fn wrong_configurations_are_named_with_line_and_column() {
+    let cases = [
+        (
+            "[limits]\nmax_step = 5\n",
+            "allstop.toml:2:1: unknown field `max_step`, expected one of `max_steps`, `max_turns`, `max_budget_tokens`, `loops`",
+        ),
+        (
+            "[limits]\nmax_steps = \"many\"",
+            "allstop.toml:2:13: invalid type: string \"many\", expected u32",
+        ),
+        (
+            "[limits]\nmax_steps = -1",
+            "allstop.toml:2:13: invalid value: integer `-1`, expected u32",
+        ),
+        (
+            "# ä\n\n[deadlines]\nrun = \"-5s\"",
+            "allstop.toml:4:7: the duration \"-5s\" is negative; write 500ms, 2s or 5m",
+        ),
+        (
+            "[deadlines]\nrun = \"5\"",
+            "allstop.toml:2:7: the duration \"5\" has no unit; write 5ms, 5s or 5m",
+        ),
+        (
+            "[deadlines]\nrun = 5",
+            "allstop.toml:2:7: invalid type: integer `5`, expected a string",
+        ),
+        (
+            "[permissions]\nallow = [\"read\", \"grep:x\"]",
+            "allstop.toml:2:18: the permission rule \"grep:x\" has a command prefix, which only `shell:` rules may have",
+        ),
+        (
+            "[permissions]\ndeny = [\"shell:\"]",
+            "allstop.toml:2:9: the permission rule \"shell:\" has an empty command prefix; write `shell` for every command",
+        ),
+        (
+            "[[hooks]]\non = \"tool_begin\"\ncommand = \"true\"",
+            "allstop.toml:2:6: unknown variant `tool_begin`, expected one of `turn_start`, `model_start`, `model_end`, `tool_start`, `tool_end`, `turn_end`",
+        ),
+        (
+            "[[hooks]]\non = \"tool_start\"",
+            "allstop.toml:1:1: missing field `command`",
+        ),
+        (
+            "[[guardrails]]\non = \"both\"\ncommand = \"true\"",
+            "allstop.toml:2:6: unknown variant `both`, expected `input` or `output`",
+        ),
+        (
+            "on_stop = \"undo\"",
+            "allstop.toml:1:11: unknown variant `undo`, expected `rollback` or `keep`",
+        ),
+        (
+            "system_prompt = \"a\"\nsystem_prompt_file = \"b\"",
+            "allstop.toml:2:1: both `system_prompt` and `system_prompt_file` are given, expected one of them",
+        ),
+        (
+            "[model\nname = 1",
+            "allstop.toml:1:7: unclosed table, expected `]`",
+        ),
+        (
+            "[model]\nname = \"a\"\nname = \"b\"",
+            "allstop.toml:3:1: duplicate key",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(error(text), expected);
+    }
+}
+
+#[test]
+fn a_whole_configuration_is_read() {
+    let place = Place::new();
+    std::fs::write(place.file("prompt.md"), "Be brief.").unwrap();
+    let file = place.file("allstop.toml");
+    let text = r#"
+        system_prompt_file = "prompt.md"
+        on_stop = "keep"
+        [model]
+        name = "script:replies.yaml"
+        first_token_timeout = "30s"
+        retries = 0
+        [limits]
+        max_budget_tokens = 10000
+        loops = { repeats = 0 }
+        [deadlines]
+        run = "5m"
+        grace = "500ms"
+        [permissions]
+        allow = ["shell:git status"]
+        [workspace]
+        read = ["/usr/share", "sub"]
+        [store]
+        path = "store.db"
+        [[hooks]]
+        on = "turn_end"
+        command = "true"
+        timeout = "1s"
+    "#;
+    std::fs::write(&file, text).unwrap();
+    let config = Config::load(&file).unwrap();
+    assert_eq!(config.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(config.on_stop, Some(OnStop::Keep));
+    let script = format!("script:{}", place.file("replies.yaml").display());
+    assert_eq!(config.model.name, Some(script));
+    assert_eq!(config.limits.max_steps, 50);
+    assert_eq!(config.limits.loops.repeats, 0);
+    assert_eq!(config.limits.loops.ping_pongs, 4);
+    assert_eq!(
+        config.deadlines.grace.unwrap().0,
+        Duration::from_millis(500)
+    );
+    assert_eq!(
+        config.workspace.read,
+        [Path::new("/usr/share"), &place.file("sub")]
+    );
+    assert_eq!(config.store.path, Some(place.file("store.db")));
+    assert_eq!(config.hooks[0].on, HookMoment::TurnEnd);
+    let written = toml::to_string(&config).unwrap();
+    assert_eq!(Config::parse(&file, &written).unwrap(), config);
+}
+
+#[test]
+fn files_that_are_none_are_named() {
+    let place = Place::new();
+    let load = |name: &str| {
+        let error = Config::load(&place.file(name)).expect_err(name);
+        let at = format!("{}", place.path().display());
+        StartError::from(error).message.replace(&at, "")
+    };
+    assert_eq!(
+        load("nowhere.toml"),
+        "/nowhere.toml: cannot be read: No such file or directory (os error 2)"
+    );
+    assert_eq!(
+        load("."),
+        "/.: cannot be read: Is a directory (os error 21)"
+    );
+    std::fs::write(
+        place.file("latin.toml"),
+        b"# ok\nsystem_prompt = \"gr\xfcn\"",
+    )
+    .unwrap();
+    assert_eq!(
+        load("latin.toml"),
+        "/latin.toml:2:20: invalid UTF-8, expected text"
+    );
+    std::fs::write(place.file("gone.toml"), "system_prompt_file = \"p\"").unwrap();
+    assert_eq!(
+        load("gone.toml"),
+        "/p: cannot be read: No such file or directory (os error 2)"
+    );
+    assert_eq!(
+        load("../../../../../dev/zero"),
+        "/../../../../../dev/zero: is longer than 4194304 bytes"
+    );
+}

@@ -1,0 +1,206 @@
+//! What scripts are given: every key, always.
+
+use std::sync::Arc;
+
+use allstop_agent::{EventSink, TurnError, TurnErrorKind};
+use allstop_core::receipt::{
+    ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopRequest, Why,
+};
+use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp};
+use allstop_model::{Pause, Reply};
+use allstop_runtime::Envelope;
+use insta::assert_json_snapshot;
+use serde_json::json;
+
+use crate::schemas::assert_valid;
+use crate::{Place, within};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completed_run_of_two_turns() {
+    let place = Place::new();
+    let replies = vec![
+        Reply::text("First.")
+            .call("write", json!({"path": "a", "content": "b"}))
+            .usage(10, 5),
+        Reply::text("One.").usage(20, 5),
+        Reply::text("Two.").usage(30, 5),
+    ];
+    let system = place
+        .system("[permissions]\ndeny = [\"write\"]", replies)
+        .await;
+    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
+    let run = open.run(history, ["one", "two"], EventSink::none());
+    let outcome = within(run.finish()).await.unwrap();
+    let envelope = Envelope::of_run(open.id.clone(), &outcome.turns);
+    assert_valid("envelope", &envelope);
+    assert_json_snapshot!(envelope, @r#"
+    {
+      "schema": "allstop.run/1",
+      "session_id": "s1",
+      "turn": 2,
+      "stop_reason": "completed",
+      "cancel_observed": false,
+      "output": "Two.",
+      "steps": 3,
+      "usage": {
+        "input_tokens": 60,
+        "output_tokens": 15,
+        "estimated": false
+      },
+      "denials": [
+        {
+          "call_id": "call_1_1",
+          "tool": "write",
+          "reason": "denied by the permission rule `write`"
+        }
+      ],
+      "receipt": null,
+      "error": null,
+      "exit_code": 0
+    }
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_run() {
+    let place = Place::new();
+    let replies = vec![Reply::text("I think").pause(Pause::Forever)];
+    let system = place.system("", replies).await;
+    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
+    let (sink, mut events) = EventSink::channel();
+    let mut run = open.run(history, ["go"], sink);
+    within(async {
+        while !matches!(
+            events.recv().await,
+            Ok(allstop_agent::AgentEvent::TextDelta { .. })
+        ) {}
+    })
+    .await;
+    drop(run.stop(Cause::new(CauseKind::User).detail("ctrl-c").by("cli")));
+    let outcome = within(run.wait()).await.unwrap();
+    let envelope = Envelope::of_run(open.id.clone(), &outcome.turns).with_exit_code(129);
+    assert_valid("envelope", &envelope);
+    assert!(envelope.cancel_observed);
+    assert_json_snapshot!(envelope, {
+        ".receipt.stop_id" => "[id]",
+        ".receipt.requested_at" => "[time]",
+        ".receipt.quiet_after_ms" => "[ms]",
+        ".receipt.items[].after_ms" => "[ms]",
+    }, @r#"
+    {
+      "schema": "allstop.run/1",
+      "session_id": "s1",
+      "turn": 1,
+      "stop_reason": "cancelled",
+      "cancel_observed": true,
+      "output": "",
+      "steps": 1,
+      "usage": {
+        "input_tokens": 1,
+        "output_tokens": 2,
+        "estimated": true
+      },
+      "denials": [],
+      "receipt": {
+        "schema": "allstop.receipt/1",
+        "stop_id": "[id]",
+        "target": "session/s1/turn/1",
+        "extent": "turn",
+        "cause": {
+          "kind": "user",
+          "detail": "ctrl-c",
+          "by": "cli"
+        },
+        "requested_at": "[time]",
+        "quiet": true,
+        "quiet_after_ms": "[ms]",
+        "cancel_observed": true,
+        "items": [
+          {
+            "kind": "model_call",
+            "id": "step_1",
+            "name": "script",
+            "state": "stopped",
+            "how": "dropped",
+            "verified": "future_dropped",
+            "observed_at": "stream_chunk",
+            "after_ms": "[ms]",
+            "tokens_received_after_stop": 0
+          }
+        ],
+        "conversation": "unchanged",
+        "usage": {
+          "input_tokens": 1,
+          "output_tokens": 2,
+          "estimated": true
+        }
+      },
+      "error": null,
+      "exit_code": 129
+    }
+    "#);
+
+    let left = Arc::new(receipt(Why::BlockingThread));
+    assert!(!envelope.clone().with_receipt(left).cancel_observed);
+    let outside = Arc::new(receipt(Why::OutsideExtent));
+    assert!(envelope.with_receipt(outside).cancel_observed);
+}
+
+#[test]
+fn a_run_that_did_not_start() {
+    let error = TurnError {
+        kind: TurnErrorKind::Store,
+        message: "no room is left for the store: x.db".to_owned(),
+        hint: Some("free some room".to_owned()),
+    };
+    let envelope = Envelope::of_no_run(None, StopReason::Error, Some(error));
+    assert_valid("envelope", &envelope);
+    assert_json_snapshot!(envelope, @r#"
+    {
+      "schema": "allstop.run/1",
+      "session_id": null,
+      "turn": null,
+      "stop_reason": "error",
+      "cancel_observed": false,
+      "output": "",
+      "steps": 0,
+      "usage": {
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "estimated": false
+      },
+      "denials": [],
+      "receipt": null,
+      "error": {
+        "kind": "store",
+        "message": "no room is left for the store: x.db",
+        "hint": "free some room"
+      },
+      "exit_code": 1
+    }
+    "#);
+}
+
+#[test]
+fn a_wider_receipt_makes_no_cancel_observed_where_none_was() {
+    let envelope = Envelope::of_no_run(None, StopReason::Completed, None);
+    let envelope = envelope.with_receipt(Arc::new(receipt(Why::OutsideExtent)));
+    assert!(!envelope.cancel_observed);
+    assert_valid("envelope", &envelope);
+}
+
+fn receipt(why: Why) -> Receipt {
+    let request = StopRequest {
+        stop_id: "stop".into(),
+        target: "process".into(),
+        extent: Extent::Process,
+        cause: Cause::new(CauseKind::User),
+        requested_at: Timestamp::from_unix_ms(0),
+    };
+    let state = ItemState::StillRunning { why };
+    let findings = StopFindings {
+        items: vec![ReceiptItem::new(ItemKind::Thread, "t", "t", state)],
+        ..StopFindings::default()
+    };
+    Receipt::of_stop(request, findings)
+}

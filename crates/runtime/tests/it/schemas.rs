@@ -1,0 +1,121 @@
+//! The published schemas are those of the code, and real output is valid under them.
+
+use std::path::PathBuf;
+
+use allstop_agent::EventSink;
+use allstop_core::Receipt;
+use allstop_model::Reply;
+use allstop_runtime::{Config, Envelope, EventsMissed, StreamLine};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{Place, within};
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../schemas/{name}.schema.json"))
+}
+
+/// `UPDATE_SCHEMAS=1` writes it anew.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a switch for people who run the tests"
+)]
+fn assert_current(name: &str, schema: &Schema) {
+    let current = serde_json::to_string_pretty(schema).unwrap() + "\n";
+    if std::env::var("UPDATE_SCHEMAS").is_ok() {
+        std::fs::write(path(name), &current).unwrap();
+    }
+    let published = std::fs::read_to_string(path(name)).unwrap_or_default();
+    assert!(
+        published == current,
+        "schemas/{name}.schema.json is not what the code says; run with UPDATE_SCHEMAS=1"
+    );
+}
+
+fn schema_of_output<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator()
+        .into_root_schema_for::<T>()
+}
+
+/// Under the published schema, not the one that the code would generate.
+pub(crate) fn assert_valid(name: &str, value: &impl Serialize) {
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path(name)).unwrap()).unwrap();
+    let value = serde_json::to_value(value).unwrap();
+    let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+    let errors: Vec<String> = validator
+        .iter_errors(&value)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?} in {value:#}");
+}
+
+#[test]
+fn the_published_schemas_are_current() {
+    let config = SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<Config>();
+    assert_current("config", &config);
+    assert_current("envelope", &schema_of_output::<Envelope>());
+    assert_current("receipt", &schema_of_output::<Receipt>());
+    assert_current("events", &schema_of_output::<StreamLine>());
+}
+
+#[test]
+fn every_key_of_the_envelope_is_required() {
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path("envelope")).unwrap()).unwrap();
+    let keys = schema["properties"].as_object().unwrap().len();
+    assert_eq!(schema["required"].as_array().unwrap().len(), keys);
+    assert_eq!(keys, 12);
+}
+
+#[test]
+fn a_wrong_value_is_not_valid() {
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path("config")).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(validator.is_valid(&json!({"deadlines": {"run": "5m"}})));
+    for wrong in [
+        json!({"deadlines": {"run": "5"}}),
+        json!({"limits": {"max_step": 5}}),
+        json!({"hooks": [{"on": "tool_start"}]}),
+        json!({"permissions": {"allow": ["grep:x"]}}),
+    ] {
+        assert!(!validator.is_valid(&wrong), "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_run_are_valid() {
+    let place = Place::new();
+    let replies = vec![
+        Reply::default()
+            .and_reasoning("hm")
+            .and_text("Look.")
+            .call("list", json!({})),
+        Reply::text("").malformed_call("read", "{\"path"),
+        Reply::text("")
+            .call("shell", json!({"command": "true", "background": true}))
+            .usage(3, 4),
+        Reply::text("done"),
+    ];
+    let system = place.system("", replies).await;
+    let (open, history) = system.new_session(None).await.unwrap();
+    let (sink, mut events) = EventSink::channel();
+    let run = open.run(history, ["go"], sink);
+    let outcome = within(run.finish()).await.unwrap();
+    let mut seen = 0;
+    while let Ok(event) = events.try_recv() {
+        assert_valid("events", &StreamLine::Event(event));
+        seen += 1;
+    }
+    assert!(seen > 15, "{seen} events");
+    assert_valid("events", &StreamLine::Missed(EventsMissed { count: 3 }));
+    let envelope = Envelope::of_run(open.id.clone(), &outcome.turns);
+    assert_valid("events", &StreamLine::End(Box::new(envelope)));
+}

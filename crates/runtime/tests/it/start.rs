@@ -1,0 +1,204 @@
+//! What keeps a system or a session from starting is said in one line, with a hint.
+
+use std::sync::Arc;
+
+use allstop_runtime::{
+    Config, ModelChoice, StartError, StartErrorKind, StoreChoice, System, SystemOptions,
+};
+
+use crate::{Place, within};
+
+fn checked(error: StartError, kind: StartErrorKind) -> String {
+    assert_eq!(error.kind, kind, "{error}");
+    assert!(!error.message.contains('\n'), "{error}");
+    assert!(
+        error.hint.is_some_and(|hint| !hint.contains('\n')),
+        "{}",
+        error.message
+    );
+    error.message
+}
+
+async fn refused(options: SystemOptions, kind: StartErrorKind) -> String {
+    let error = within(System::open(options))
+        .await
+        .expect_err("it does not open");
+    checked(error, kind)
+}
+
+#[tokio::test]
+async fn models() {
+    let place = Place::new();
+    let with = |config: &str| place.options(config, None);
+    assert_eq!(
+        refused(with(""), StartErrorKind::NoModel).await,
+        "no model is configured"
+    );
+    assert_eq!(
+        refused(
+            with("[model]\nbase_url = \"http://127.0.0.1:1\""),
+            StartErrorKind::NoModel
+        )
+        .await,
+        "no model is named for the base URL"
+    );
+    let unknown = refused(with("[model]\nname = \"nosuch::x\""), StartErrorKind::Model).await;
+    assert!(unknown.contains("nosuch"), "{unknown}");
+    let no_key = refused(
+        with("[model]\nname = \"openai::gpt-x\""),
+        StartErrorKind::Model,
+    )
+    .await;
+    assert_eq!(no_key, "there is no key for openai::gpt-x");
+    assert_eq!(
+        refused(
+            with(
+                "[model]\nname = \"x\"\nbase_url = \"http://127.0.0.1:1\"\napi_key_env = \"MY_KEY\""
+            ),
+            StartErrorKind::Model
+        )
+        .await,
+        "the environment variable MY_KEY is to hold the model's key, and is not set"
+    );
+    let no_url = refused(
+        with("[model]\nname = \"x\"\nbase_url = \"nonsense\""),
+        StartErrorKind::Model,
+    )
+    .await;
+    assert!(no_url.contains("nonsense"), "{no_url}");
+    assert!(!place.file("store.db").exists(), "nothing was touched");
+}
+
+#[tokio::test]
+async fn scripts() {
+    let place = Place::new();
+    std::fs::write(place.file("bad.yaml"), "replies:\n  - txt: hello\n").unwrap();
+    let script = |name: &str| {
+        let name = format!("script:{}", place.file(name).display());
+        let config = Config::parse(
+            std::path::Path::new("c"),
+            &format!("[model]\nname = '{name}'"),
+        )
+        .unwrap();
+        SystemOptions {
+            config,
+            ..place.options("", None)
+        }
+    };
+    let bad = refused(script("bad.yaml"), StartErrorKind::Script).await;
+    assert!(bad.contains("bad.yaml:2:5"), "{bad}");
+    let error = within(System::open(script("none.yaml"))).await.unwrap_err();
+    assert_eq!(error.kind, StartErrorKind::Script);
+    assert!(error.message.contains("none.yaml"), "{error}");
+}
+
+#[tokio::test]
+async fn folders() {
+    let place = Place::new();
+    let mut options = place.options("[workspace]\nread = [\"/nowhere/at/all\"]", Some(script()));
+    let said = refused(options, StartErrorKind::Folder).await;
+    assert_eq!(
+        said,
+        "the allowed folder /nowhere/at/all cannot be used: No such file or directory (os error 2)"
+    );
+    options = place.options("", Some(script()));
+    options.folder = place.file("nowhere");
+    assert!(
+        refused(options, StartErrorKind::Folder)
+            .await
+            .starts_with("the working directory")
+    );
+}
+
+fn script() -> allstop_model::ScriptedModel {
+    allstop_model::ScriptedModel::new(Vec::new())
+}
+
+#[tokio::test]
+async fn stores() {
+    let place = Place::new();
+    std::fs::write(
+        place.file("garbage.db"),
+        "no store at all, only some text that is long enough".repeat(99),
+    )
+    .unwrap();
+    for (path, said) in [
+        (
+            place.file("garbage.db"),
+            "the file is no Allstop store, or is damaged",
+        ),
+        (
+            place.file("nowhere/store.db"),
+            "there is no such store or folder",
+        ),
+        (place.path().to_owned(), ""),
+        ("/proc/store.db".into(), ""),
+    ] {
+        let mut options = place.options("", Some(script()));
+        options.store = StoreChoice::Sqlite(path.clone());
+        let error = within(System::open(options))
+            .await
+            .expect_err("it does not open");
+        assert_eq!(error.kind, StartErrorKind::Store);
+        assert!(!error.kind.is_usage());
+        assert!(error.message.starts_with(said), "{error}");
+        assert!(
+            error.message.contains(&path.display().to_string()),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn sessions() {
+    let place = Place::new();
+    let system = System::open(place.options("", Some(script())))
+        .await
+        .unwrap();
+    let unknown = system.resume_session("s1".into()).await.unwrap_err();
+    assert_eq!(
+        checked(unknown, StartErrorKind::UnknownSession),
+        "there is no session s1"
+    );
+    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
+    let other = System::open(place.options("", Some(script())))
+        .await
+        .unwrap();
+    let in_use = other.resume_session("s1".into()).await.unwrap_err();
+    assert_eq!(
+        checked(in_use, StartErrorKind::SessionInUse),
+        format!("the session s1 is in use by process {}", std::process::id())
+    );
+    drop((open, history));
+    let exists = system.new_session(Some("s1".into())).await.unwrap_err();
+    assert_eq!(
+        checked(exists, StartErrorKind::SessionExists),
+        "the session s1 is there already"
+    );
+    let (open, _history) = system.resume_session("s1".into()).await.unwrap();
+    assert!(open.recovered.is_empty() && open.found.is_empty());
+    system.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_store_and_a_recording() {
+    let place = Place::new();
+    let model = allstop_model::ScriptedModel::new(vec![allstop_model::Reply::text("hello")]);
+    let mut options = place.options("", None);
+    options.model = Some(ModelChoice::Given(Arc::new(model)));
+    options.store = StoreChoice::Memory;
+    options.record = Some(place.file("recorded.yaml"));
+    let system = System::open(options).await.unwrap();
+    assert_eq!(
+        &*within(crate::one_turn(&system, "hi")).await.output,
+        "hello"
+    );
+    system.recording().unwrap().save().unwrap();
+    let mut options = place.options("", None);
+    options.model = Some(ModelChoice::Scripted(place.file("recorded.yaml")));
+    let system = System::open(options).await.unwrap();
+    assert_eq!(
+        &*within(crate::one_turn(&system, "hi")).await.output,
+        "hello"
+    );
+}
