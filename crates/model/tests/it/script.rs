@@ -344,8 +344,11 @@ fn a_file_that_cannot_be_read_is_named() {
     assert_eq!(model.name(), "script::good.yaml");
 }
 
-#[tokio::test]
-async fn the_examples_of_the_documentation_work() {
+#[test]
+fn the_examples_of_the_documentation_load_and_fit_the_published_schema() {
+    let schema = include_str!("../../../../schemas/script.schema.json");
+    let schema = serde_json::from_str(schema).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
     let page = include_str!("../../../../docs/scripted-model.md");
     let examples: Vec<_> = page
         .split("```yaml\n")
@@ -355,6 +358,16 @@ async fn the_examples_of_the_documentation_work() {
     assert!(examples.len() >= 3, "{} examples", examples.len());
     for example in examples {
         ScriptedModel::parse("example", example).unwrap();
+        let value: serde_json::Value = serde_saphyr::from_str(example).unwrap();
+        assert!(schema.is_valid(&value), "{example}");
+    }
+    for wrong in [
+        "replies: [{txet: a}]",
+        "replies: [{delay: soon}]",
+        "replies: 5",
+    ] {
+        let value: serde_json::Value = serde_saphyr::from_str(wrong).unwrap();
+        assert!(!schema.is_valid(&value), "{wrong}");
     }
 }
 
