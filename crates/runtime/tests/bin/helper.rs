@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             match runtime.block_on(own(&args)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    eprintln!("{error}");
+                    drop(writeln!(std::io::stderr(), "{error}"));
                     ExitCode::FAILURE
                 }
             }
@@ -108,6 +108,6 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
 }
 
 fn say(line: &str) -> std::io::Result<()> {
-    println!("{line}");
+    writeln!(std::io::stdout(), "{line}")?;
     std::io::stdout().flush()
 }

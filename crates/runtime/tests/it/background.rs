@@ -19,9 +19,12 @@ async fn with_background(place: &Place, command: &str) -> (System, OpenSession, 
         Reply::text("started"),
     ];
     let system = place.system("", replies).await;
-    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
+    let (open, history) = system
+        .new_session(Some("s1".into()))
+        .await
+        .expect("a new session");
     let run = open.run(history, ["go"], EventSink::none());
-    let outcome = within(run.finish()).await.unwrap();
+    let outcome = within(run.finish()).await.expect("no panic");
     (system, open, outcome.history)
 }
 

@@ -175,3 +175,21 @@ fn files_that_are_none_are_named() {
         "/../../../../../dev/zero: is longer than 4194304 bytes"
     );
 }
+
+#[test]
+fn the_documented_configuration_is_right() {
+    let documented = include_str!("../../../../docs/configuration.md");
+    let (_, text) = documented.split_once("```toml\n").unwrap();
+    let (text, _) = text.split_once("```").unwrap();
+    let config = Config::parse(Path::new("configuration.md"), text).unwrap();
+    assert_eq!(config.hooks.len() + config.guardrails.len(), 2);
+    crate::schemas::assert_valid(
+        "config",
+        &toml::from_str::<serde_json::Value>(text).unwrap(),
+    );
+    for line in text.lines().filter_map(|line| line.strip_prefix("# ")) {
+        let text = format!("[model]\n{line}");
+        Config::parse(Path::new("configuration.md"), &text)
+            .expect("what is commented out is right too");
+    }
+}

@@ -17,15 +17,20 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../schemas/{name}.schema.json"))
 }
 
+fn published(name: &str) -> Value {
+    let text = std::fs::read_to_string(path(name)).expect("it is published");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
 /// `UPDATE_SCHEMAS=1` writes it anew.
 #[expect(
     clippy::disallowed_methods,
     reason = "a switch for people who run the tests"
 )]
 fn assert_current(name: &str, schema: &Schema) {
-    let current = serde_json::to_string_pretty(schema).unwrap() + "\n";
+    let current = serde_json::to_string_pretty(schema).expect("it is JSON") + "\n";
     if std::env::var("UPDATE_SCHEMAS").is_ok() {
-        std::fs::write(path(name), &current).unwrap();
+        std::fs::write(path(name), &current).expect("it can be written");
     }
     let published = std::fs::read_to_string(path(name)).unwrap_or_default();
     assert!(
@@ -43,9 +48,8 @@ fn schema_of_output<T: JsonSchema>() -> Schema {
 
 /// Under the published schema, not the one that the code would generate.
 pub(crate) fn assert_valid(name: &str, value: &impl Serialize) {
-    let schema: Value =
-        serde_json::from_str(&std::fs::read_to_string(path(name)).unwrap()).unwrap();
-    let value = serde_json::to_value(value).unwrap();
+    let schema = published(name);
+    let value = serde_json::to_value(value).expect("it is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is one");
     let errors: Vec<String> = validator
         .iter_errors(&value)
@@ -67,8 +71,7 @@ fn the_published_schemas_are_current() {
 
 #[test]
 fn every_key_of_the_envelope_is_required() {
-    let schema: Value =
-        serde_json::from_str(&std::fs::read_to_string(path("envelope")).unwrap()).unwrap();
+    let schema = published("envelope");
     let keys = schema["properties"].as_object().unwrap().len();
     assert_eq!(schema["required"].as_array().unwrap().len(), keys);
     assert_eq!(keys, 12);
@@ -76,8 +79,7 @@ fn every_key_of_the_envelope_is_required() {
 
 #[test]
 fn a_wrong_value_is_not_valid() {
-    let schema: Value =
-        serde_json::from_str(&std::fs::read_to_string(path("config")).unwrap()).unwrap();
+    let schema = published("config");
     let validator = jsonschema::validator_for(&schema).unwrap();
     assert!(validator.is_valid(&json!({"deadlines": {"run": "5m"}})));
     for wrong in [
