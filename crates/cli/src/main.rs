@@ -6,6 +6,7 @@ mod control;
 mod demo;
 mod display;
 mod host;
+mod logging;
 mod problem;
 mod prompt;
 mod run;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Ok(host) => host,
         Err(problem) => return last_words(&problem),
     };
+    logging::start(host.output.stderr());
     let exit = match dispatch(cli, &host) {
         Ok(exit) => exit,
         Err(problem) => {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use allstop_agent::{EventSink, History, RunOutcome, TurnError, TurnErrorKind};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason};
 use allstop_runtime::{Envelope, OpenSession, System};
-use allstop_scope::{GRACE_DEFAULT, Stop, StopOrder};
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, Stop, StopOrder, WorkSpec};
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{Answer, Prompter};
 
@@ -61,6 +62,7 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
                 .map_or(CLOSE_WAIT_MAX, |at| {
                     at.saturating_duration_since(Instant::now())
                 });
+            save_recording(&system, &show, limit).await;
             // A store that does not close in time has what it has acknowledged.
             drop(tokio::time::timeout(limit, system.close()).await);
             envelope
@@ -131,6 +133,25 @@ fn tell_found(show: &Show<'_>, session: &OpenSession) {
         show.note(
             "an earlier run of this session ended without an ending: its turn was rolled back",
         );
+    }
+}
+
+/// Writes the script of a recorded run, also of a stopped one.
+async fn save_recording(system: &System, show: &Show<'_>, limit: Duration) {
+    let Some(recording) = system.recording().cloned() else {
+        return;
+    };
+    let path = recording.path().display().to_string();
+    // In a scope of its own: that of the system may be stopped, and a disk may block.
+    let scope = Scope::root("recording", RootOptions::current());
+    let spec = WorkSpec::new(ItemKind::Thread, "recording");
+    let Ok(saving) = scope.spawn_blocking(spec, move |_| recording.save()) else {
+        return;
+    };
+    match tokio::time::timeout(limit, saving).await {
+        Ok(Ok(Ok(()))) => show.note(&format!("recorded: allstop run --model script:{path} …")),
+        Ok(Ok(Err(error))) => show.note(&format!("the recording {path} is not written: {error}")),
+        Ok(Err(_)) | Err(_) => show.note(&format!("the recording {path} is not written")),
     }
 }
 

@@ -1,0 +1,26 @@
+//! The log for people who look for a fault: `ALLSTOP_LOG=debug`, to standard error.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::display::Lane;
+
+/// What says how much is logged: `info`, `debug`, `allstop_agent=trace` …
+const VARIABLE: &str = "ALLSTOP_LOG";
+
+/// Libraries that log whole requests and errors, in which keys can be.
+const NEVER: &str = "genai=off,hyper=off,hyper_util=off,reqwest=off";
+
+/// Logs to this lane if the environment says so.
+pub(crate) fn start(lane: &Lane) {
+    let Some(wanted) = std::env::var_os(VARIABLE) else {
+        return;
+    };
+    let filter = EnvFilter::new(format!("{},{NEVER}", wanted.to_string_lossy()));
+    let lane = lane.clone();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE)
+        .with_writer(move || lane.writer())
+        .init();
+}
