@@ -21,11 +21,18 @@ use tokio_util::task::TaskTracker;
 const RUNS: usize = 1_000;
 
 fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 fn two_threads() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads")
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("threads")
 }
 
 /// What the bare loop passes around.
@@ -104,7 +111,8 @@ fn turn(c: &mut Criterion) {
             |history| {
                 let (agent, scope) = (agent.clone(), scope.clone());
                 async move {
-                    let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
+                    let run =
+                        agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
                     let outcome = run.finish().await.expect("the engine");
                     assert_eq!(outcome.turns[0].stop_reason, StopReason::Completed);
                     outcome
@@ -157,13 +165,18 @@ async fn allstop_stop() {
     let tool = ToolFn::new("wait", hears).effect(Effect::ReadOnly);
     tools.register(Arc::new(tool)).expect("one tool");
     let model = ScriptedModel::new(vec![
-        Reply::text("").call("wait", json!({"n": 1})).call("wait", json!({"n": 2})).usage(1, 1),
+        Reply::text("")
+            .call("wait", json!({"n": 1}))
+            .call("wait", json!({"n": 2}))
+            .usage(1, 1),
     ]);
     let agent = Agent::builder(Arc::new(model)).tools(tools).build();
     let scope = Scope::root("bench", RootOptions::current());
     let mut runs = Vec::with_capacity(RUNS);
     for n in 0..RUNS {
-        let parent = scope.child("session", ScopeOptions::default()).expect("nothing is stopped");
+        let parent = scope
+            .child("session", ScopeOptions::default())
+            .expect("nothing is stopped");
         let history = session(&n.to_string()).await;
         runs.push(agent.start(&parent, RunRequest::new(history, "go"), EventSink::none()));
     }

@@ -64,7 +64,6 @@ impl Background {
         works.retain(|work| work.is_running());
         works
     }
-
 }
 
 impl BackgroundHost for Background {

@@ -9,7 +9,7 @@ use allstop_core::turn::{
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_log::SessionError;
-use allstop_scope::{FORCE_MAX, Scope, Stop, StopOrder};
+use allstop_scope::{Scope, Stop, StopOrder};
 
 use super::{Interrupt, Turn, TurnCx};
 use crate::error::{TurnError, TurnErrorKind};
@@ -20,7 +20,9 @@ use crate::outcome::TurnOutcome;
 
 /// How long the ending of a stopped turn may take to be written. A store that blocks longer must not hold the process:
 /// the next start finds the turn open and ends it.
-const ENDING_WRITE_MAX: Duration = FORCE_MAX;
+///
+/// Well below [`allstop_scope::FORCE_MAX`], so that this is still said where a tool had to be killed before.
+const ENDING_WRITE_MAX: Duration = Duration::from_millis(700);
 
 impl Turn<'_> {
     /// Commits the turn, unless a stop is first.
@@ -97,9 +99,6 @@ impl Turn<'_> {
     /// Ends the turn by a stop: of the scope, if nobody has yet, and of the draft.
     pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(interrupt);
-        self.cx.events.send(|| AgentEvent::StopHeard {
-            cause: cause.clone(),
-        });
         let account = self.begin_account(Some(cause.clone()));
         self.engine.acknowledge();
         let receipt = match account {
@@ -135,13 +134,18 @@ impl Turn<'_> {
     }
 
     /// Stops the turn's scope, or joins the stop that covers it already, and begins the turn's own account of it: once,
-    /// and while what it has to account for is still there.
+    /// and while what it has to account for is still there. Whoever watches hears of the stop now, not after it.
     pub(super) fn begin_account(&mut self, cause: Option<Cause>) -> Option<Stop> {
         if self.account.is_none() {
-            let cause = cause.or_else(|| self.work.cause());
+            let cause = cause
+                .or_else(|| self.work.cause())
+                .unwrap_or_else(|| Cause::new(CauseKind::Parent));
+            self.cx.events.send(|| AgentEvent::StopHeard {
+                cause: cause.clone(),
+            });
             let order = StopOrder {
                 extent: Extent::Turn,
-                cause: cause.unwrap_or_else(|| Cause::new(CauseKind::Parent)),
+                cause,
                 grace: None,
                 bystanders: bystanders(self.cx),
             };

@@ -8,6 +8,7 @@ use allstop_core::turn::Next;
 use allstop_core::{Cause, CauseKind, Extent, Message, Usage};
 use allstop_scope::{Deadline, ScopeOptions};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{Interrupt, Turn};
 use crate::event::AgentEvent;
@@ -28,41 +29,53 @@ impl Turn<'_> {
         .await?;
         self.guard(Stage::Input, input).await?;
         loop {
-            self.open_step()?;
-            let estimate = self.estimate_tokens();
-            let at = self.now();
-            let step = self
-                .draft
-                .begin_step(&self.cx.parts.model_name, estimate, at)?;
-            self.pending.push(step.record.clone());
-            self.hear_or_fail(HookEvent::ModelStart { step: step.step })
-                .await?;
-            self.flush().await?;
-            self.cx.events.send(|| AgentEvent::StepStarted {
-                step: step.step,
-                model: Arc::clone(&self.cx.parts.model_name),
-            });
-            let answer = self.call_model(&step).await?;
-            let text: Arc<str> = answer.text.into();
-            let model = self
-                .draft
-                .finish_model(Arc::clone(&text), answer.calls, answer.usage)?;
-            self.pending.push(model.record);
-            self.cx.events.send(|| AgentEvent::StepAnswered {
-                step: step.step,
-                text: Arc::clone(&text),
-            });
-            self.hear_or_fail(HookEvent::ModelEnd {
-                step: step.step,
-                text: Arc::clone(&text),
-            })
+            let step = self.draft.state().steps() + 1;
+            let span = tracing::info_span!("step", step);
+            if let Some(answer) = self.step().instrument(span).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// One step: the model, then the tools that it asked for. The final answer, if this was the last.
+    async fn step(&mut self) -> Result<Option<Arc<str>>, Interrupt> {
+        self.open_step()?;
+        let estimate = self.estimate_tokens();
+        let at = self.now();
+        let step = self
+            .draft
+            .begin_step(&self.cx.parts.model_name, estimate, at)?;
+        self.pending.push(step.record.clone());
+        self.hear_or_fail(HookEvent::ModelStart { step: step.step })
             .await?;
-            match model.next {
-                Next::Commit => {
-                    self.guard(Stage::Output, &text).await?;
-                    return Ok(text);
-                }
-                Next::Calls(calls) => self.run_calls(calls).await?,
+        self.flush().await?;
+        self.cx.events.send(|| AgentEvent::StepStarted {
+            step: step.step,
+            model: Arc::clone(&self.cx.parts.model_name),
+        });
+        let answer = self.call_model(&step).await?;
+        let text: Arc<str> = answer.text.into();
+        let model = self
+            .draft
+            .finish_model(Arc::clone(&text), answer.calls, answer.usage)?;
+        self.pending.push(model.record);
+        self.cx.events.send(|| AgentEvent::StepAnswered {
+            step: step.step,
+            text: Arc::clone(&text),
+        });
+        self.hear_or_fail(HookEvent::ModelEnd {
+            step: step.step,
+            text: Arc::clone(&text),
+        })
+        .await?;
+        match model.next {
+            Next::Commit => {
+                self.guard(Stage::Output, &text).await?;
+                Ok(Some(text))
+            }
+            Next::Calls(calls) => {
+                self.run_calls(calls).await?;
+                Ok(None)
             }
         }
     }

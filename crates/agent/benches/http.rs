@@ -1,0 +1,234 @@
+//! Turns over HTTP, streamed, sixteen in flight: against a bare loop over the same provider crate, and one over reqwest.
+
+#![expect(missing_docs, reason = "made by criterion's macros")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the baselines and the server spawn barely"
+)]
+
+use std::sync::Arc;
+
+use allstop_agent::{Agent, EventSink, History, RunRequest};
+use allstop_core::{SessionId, StopReason, Timestamp};
+use allstop_log::{MemoryLog, SessionStream};
+use allstop_model::{ProviderModel, ProviderOptions};
+use allstop_scope::{RootOptions, Scope};
+use allstop_testkit::ToolFn;
+use allstop_tools::ToolRegistry;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use futures::StreamExt as _;
+use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, Tool, ToolResponse};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{Client, ModelIden, ServiceTarget, adapter::AdapterKind};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+const IN_FLIGHT: usize = 16;
+const TURNS: usize = 64;
+
+const CALLS: &str = concat!(
+    "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Let me ask.\"}}]}\n\n",
+    "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"echo\",\"arguments\":\"{\\\"n\\\":1}\"}},{\"index\":1,\"id\":\"b\",\"type\":\"function\",\"function\":{\"name\":\"echo\",\"arguments\":\"{\\\"n\\\":2}\"}}]}}]}\n\n",
+    "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n",
+    "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":15}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+const DONE: &str = concat!(
+    "data: {\"id\":\"2\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Done\"}}]}\n\n",
+    "data: {\"id\":\"2\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\".\"}}]}\n\n",
+    "data: {\"id\":\"2\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: {\"id\":\"2\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":2,\"total_tokens\":22}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+/// A provider that asks for two calls, and is done when it sees their results.
+async fn serve() -> String {
+    async fn answer(body: Bytes) -> impl IntoResponse {
+        let has_results = body
+            .windows(13)
+            .any(|window| window == b"\"role\":\"tool\"");
+        (
+            [(CONTENT_TYPE, "text/event-stream")],
+            if has_results { DONE } else { CALLS },
+        )
+    }
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let app = axum::Router::new().fallback(answer);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    format!("http://{address}/v1/")
+}
+
+async fn reqwest_turn(client: reqwest::Client, url: Arc<str>) {
+    let mut messages = vec![json!({"role": "user", "content": "go"})];
+    loop {
+        let body =
+            json!({"model": "m", "stream": true, "messages": messages, "tools": [echo_schema()]});
+        let answer = client
+            .post(format!("{url}chat/completions"))
+            .json(&body)
+            .send()
+            .await
+            .expect("an answer");
+        let mut chunks = answer.bytes_stream();
+        let (mut text, mut calls, mut buffer) = (String::new(), Vec::new(), String::new());
+        while let Some(chunk) = chunks.next().await {
+            buffer.push_str(std::str::from_utf8(&chunk.expect("a chunk")).expect("text"));
+            while let Some(end) = buffer.find("\n\n") {
+                let event: String = buffer.drain(..end + 2).collect();
+                let Ok(event) =
+                    serde_json::from_str::<Value>(event.trim_start_matches("data: ").trim())
+                else {
+                    continue;
+                };
+                let delta = &event["choices"][0]["delta"];
+                text.push_str(delta["content"].as_str().unwrap_or_default());
+                calls.extend(delta["tool_calls"].as_array().cloned().unwrap_or_default());
+            }
+        }
+        if calls.is_empty() {
+            assert_eq!(text, "Done.");
+            return;
+        }
+        messages.push(json!({"role": "assistant", "content": text, "tool_calls": calls}));
+        for call in calls {
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            messages
+                .push(json!({"role": "tool", "tool_call_id": call["id"], "content": arguments}));
+        }
+    }
+}
+
+fn echo_schema() -> Value {
+    json!({"type": "function", "function": {"name": "echo", "description": "echo", "parameters": {"type": "object"}}})
+}
+
+async fn genai_turn(client: Client, target: ServiceTarget) {
+    let options = ChatOptions::default()
+        .with_capture_content(true)
+        .with_capture_tool_calls(true)
+        .with_capture_usage(true);
+    let tool = Tool::new("echo")
+        .with_description("echo")
+        .with_schema(json!({"type": "object"}));
+    let mut request = ChatRequest::new(vec![ChatMessage::user("go")]).with_tools(vec![tool]);
+    loop {
+        let answer = client
+            .exec_chat_stream(target.clone(), request.clone(), Some(&options))
+            .await;
+        let mut stream = answer.expect("an answer").stream;
+        let mut end = None;
+        while let Some(event) = stream.next().await {
+            if let ChatStreamEvent::End(ended) = event.expect("an event") {
+                end = Some(ended);
+            }
+        }
+        let end = end.expect("an end");
+        let calls = end.captured_into_tool_calls().unwrap_or_default();
+        if calls.is_empty() {
+            return;
+        }
+        let results: Vec<ToolResponse> = calls
+            .iter()
+            .map(|call| ToolResponse::new(call.call_id.clone(), call.fn_arguments.to_string()))
+            .collect();
+        request = request.append_message(ChatMessage::from(calls));
+        for result in results {
+            request = request.append_message(ChatMessage::from(result));
+        }
+    }
+}
+
+async fn allstop_turn(agent: Agent, scope: Scope, n: usize) {
+    let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
+    let session = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let history = History::Logged(Box::new(session.expect("a session in memory")));
+    let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
+    let outcome = run.finish().await.expect("the engine");
+    assert_eq!(
+        outcome.turns[0].stop_reason,
+        StopReason::Completed,
+        "{:?}",
+        outcome.turns[0].error
+    );
+}
+
+/// So many turns, sixteen at a time.
+async fn many<F: Future<Output = ()> + Send + 'static>(turn: impl Fn(usize) -> F) {
+    let turns = futures::stream::iter(0..TURNS).map(|n| tokio::spawn(turn(n)));
+    turns
+        .buffer_unordered(IN_FLIGHT)
+        .for_each(|joined| async { joined.expect("a turn") })
+        .await;
+}
+
+fn http(c: &mut Criterion) {
+    let server: Runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let (tx, rx) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        server.block_on(async {
+            tx.send(serve().await).expect("the bench waits");
+            std::future::pending::<()>().await;
+        });
+    });
+    let url = rx.recv().expect("a server");
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("threads");
+
+    let mut group = c.benchmark_group("64 turns over HTTP, 16 in flight");
+    group
+        .throughput(Throughput::Elements(TURNS as u64))
+        .sample_size(20);
+
+    let client = reqwest::Client::builder()
+        .http1_only()
+        .build()
+        .expect("a client");
+    let shared: Arc<str> = url.as_str().into();
+    group.bench_function("bare loop over reqwest", |b| {
+        b.to_async(&runtime)
+            .iter(|| many(|_| reqwest_turn(client.clone(), Arc::clone(&shared))));
+    });
+
+    let target = ServiceTarget {
+        endpoint: Endpoint::from_owned(url.clone()),
+        auth: AuthData::from_single("key"),
+        model: ModelIden::new(AdapterKind::OpenAI, "m"),
+    };
+    let client = Client::default();
+    group.bench_function("bare loop over genai", |b| {
+        b.to_async(&runtime)
+            .iter(|| many(|_| genai_turn(client.clone(), target.clone())));
+    });
+
+    let options = ProviderOptions {
+        base_url: Some(url),
+        ..ProviderOptions::default()
+    };
+    let model = ProviderModel::new("m", options).expect("a model");
+    let mut tools = ToolRegistry::new();
+    let echo = ToolFn::new("echo", |call| async move { call.arguments.to_string() });
+    tools.register(Arc::new(echo)).expect("one tool");
+    let agent = Agent::builder(Arc::new(model)).tools(tools).build();
+    let scope = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
+    group.bench_function("allstop, memory log", |b| {
+        b.to_async(&runtime)
+            .iter(|| many(|n| allstop_turn(agent.clone(), scope.clone(), n)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, http);
+criterion_main!(benches);
