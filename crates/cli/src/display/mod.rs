@@ -7,6 +7,8 @@ pub(crate) mod escape;
 mod json_stream;
 mod live;
 mod receipt;
+#[cfg(test)]
+pub(crate) mod screen;
 mod style;
 mod table;
 mod watch;
@@ -19,5 +21,5 @@ pub(crate) use receipt::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 pub(crate) use style::{Environment, Role, Style, Symbol};
 pub(crate) use table::Table;
 pub(crate) use watch::{Watcher, watch};
-pub(crate) use words::{age, call as call_label, milliseconds, plain};
+pub(crate) use words::{age, call as call_label, plain};
 pub(crate) use writer::{Keep, Lane, Output};

@@ -65,10 +65,11 @@ fn verdict(receipt: &Receipt, style: Style) -> String {
     if receipt.outcome().is_some() || receipt.is_preview() {
         return String::new();
     }
-    let observed = if receipt.cancel_observed() {
-        ", acknowledged by the engine"
-    } else {
-        ", not acknowledged by the engine"
+    // Where something is left, no acknowledgement says nothing about the engine.
+    let observed = match (receipt.cancel_observed(), receipt.quiet()) {
+        (true, _) => ", acknowledged by the engine",
+        (false, true) => ", not acknowledged by the engine",
+        (false, false) => "",
     };
     let observed = style.paint(Role::Dim, observed);
     if receipt.quiet() {
@@ -80,12 +81,12 @@ fn verdict(receipt: &Receipt, style: Style) -> String {
         return format!("{}{observed}\n", style.paint(Role::Good, &said));
     }
     let left = receipt.items().iter().filter(|item| is_left(item)).count();
-    let said = format!(
-        " {} NOT QUIET: {left} of {} not stopped ",
-        style.symbol(Symbol::Bad),
-        receipt.items().len()
+    let loud = style.paint(
+        Role::Alarm,
+        &format!("{} NOT QUIET", style.symbol(Symbol::Bad)),
     );
-    format!("{}{observed}\n", style.paint(Role::Alarm, &said))
+    let all = receipt.items().len();
+    format!("{loud} {left} of {all} not stopped{observed}\n")
 }
 
 /// Whether an item keeps its receipt from being quiet.

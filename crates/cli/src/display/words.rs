@@ -51,7 +51,7 @@ pub(super) fn verified(verified: Verified) -> &'static str {
 pub(super) fn why(why: Why) -> &'static str {
     match why {
         Why::OutsideExtent => "outside the extent of this stop",
-        Why::BlockingThread => "a blocking thread, which cannot be forced",
+        Why::BlockingThread => "a blocking thread",
         Why::BlocksItsThread => "blocks its thread, so it cannot be dropped",
         Why::ProcessesLeft => "processes are left after SIGKILL",
         Why::NotConfirmed => "asked, and not confirmed",
@@ -60,11 +60,19 @@ pub(super) fn why(why: Why) -> &'static str {
 }
 
 /// Milliseconds, as long as they are few.
-pub(crate) fn milliseconds(ms: f64) -> String {
+pub(super) fn milliseconds(ms: f64) -> String {
     if ms < 1_000.0 {
         return format!("{ms:.1} ms");
     }
     duration(Duration::from_secs_f64((ms / 1_000.0).min(1e15)))
+}
+
+/// The same of a whole number.
+pub(super) fn whole_milliseconds(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        _ => duration(Duration::from_millis(ms)),
+    }
 }
 
 /// A duration in the two units that matter.

@@ -56,5 +56,8 @@ fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {
 /// How alike two ids are; a beginning is compared with a beginning.
 fn likeness(wanted: &str, id: &str) -> f64 {
     let beginning: String = id.chars().take(wanted.chars().count()).collect();
+    if wanted.is_empty() {
+        return 0.0;
+    }
     strsim::normalized_damerau_levenshtein(wanted, &beginning)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::View;
 use super::error::SessionsError;
 use super::view::{chain, json};
-use crate::display::{Role, Table, age, plain};
+use crate::display::{Role, Table, age, escape, plain};
 
 pub(super) async fn list(
     log: &dyn Log,
@@ -29,7 +29,7 @@ pub(super) async fn list(
     table.row(head.map(|title| view.style.paint(Role::Dim, title)));
     for session in &sessions {
         table.row([
-            session.id.to_string(),
+            escape::line(session.id.as_str()).into_owned(),
             match session.problem {
                 None => session.turns.to_string(),
                 Some(_) => "?".to_owned(),
@@ -54,7 +54,7 @@ fn ending(session: &SessionSummary) -> String {
 fn remark(session: &SessionSummary, view: View) -> String {
     let style = view.style;
     if let Some(problem) = &session.problem {
-        return style.paint(Role::Bad, &chain(problem));
+        return style.paint(Role::Bad, &escape::line(&chain(problem)));
     }
     match (&session.owner, session.turn_open) {
         (Some(owner), true) => {

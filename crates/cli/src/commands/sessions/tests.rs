@@ -1,1 +1,351 @@
-//! Tests.
+//! Sessions as the log tells them, in words and in JSON.
+
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{
+    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopRequest, Verified,
+};
+use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
+use allstop_core::{
+    CallId, Cause, CauseKind, Effect, Extent, Message, Receipt, SessionId, StopId, StopReason,
+    TurnNumber, Usage,
+};
+use allstop_log::session::{encode, stream_of};
+use allstop_log::{AppendId, SessionStream, Version};
+use allstop_scope::process::identity_of;
+
+use super::*;
+
+const DAY_MS: i64 = 86_400_000;
+
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_unix_ms(ms)
+}
+
+fn view() -> View {
+    View {
+        style: Style::new(false, true),
+        width: 120,
+        now: at(3 * DAY_MS),
+    }
+}
+
+async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, SessionsError> {
+    let mut out = Vec::new();
+    on_log(&command, log, view(), &mut out).await?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+async fn list(log: &MemoryLog, json: bool) -> String {
+    run(log, SessionsCommand::List { json }).await.unwrap()
+}
+
+async fn show(log: &MemoryLog, id: &str, json: bool, full: bool) -> Result<String, SessionsError> {
+    let id = id.to_owned();
+    run(log, SessionsCommand::Show { id, json, full }).await
+}
+
+async fn rm(log: &MemoryLog, ids: &[&str]) -> Result<String, SessionsError> {
+    let ids = ids.iter().map(ToString::to_string).collect();
+    run(log, SessionsCommand::Rm { ids }).await
+}
+
+fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+    Usage {
+        input_tokens,
+        output_tokens,
+        estimated: false,
+    }
+}
+
+async fn open(log: &MemoryLog, id: &str) -> SessionStream {
+    let id = SessionId::from(id);
+    let log = Arc::new(log.clone());
+    SessionStream::create(log, id, at(0), "/home/me/project\u{1b}[2J")
+        .await
+        .unwrap()
+}
+
+fn started(turn: u32, ms: i64, input: &str) -> SessionRecord {
+    SessionRecord::TurnStarted {
+        turn: TurnNumber(turn),
+        at: at(ms),
+        input: input.into(),
+        owner: None,
+    }
+}
+
+fn call(turn: u32, id: &str, name: &str, kind: StartedCallKind) -> SessionRecord {
+    let (id, name) = (CallId::from(id), name.into());
+    SessionRecord::CallStarted {
+        turn: TurnNumber(turn),
+        call: StartedCall { id, name, kind },
+        at: at(0),
+    }
+}
+
+fn model_call(turn: u32) -> [SessionRecord; 2] {
+    let kind = StartedCallKind::Model {
+        reserved_tokens: 100,
+    };
+    let finished = SessionRecord::CallFinished {
+        turn: TurnNumber(turn),
+        id: CallId::from("step_1"),
+        outcome: CallOutcome::Succeeded,
+        usage: Some(usage(100, 20)),
+    };
+    [call(turn, "step_1", "gpt-x", kind), finished]
+}
+
+fn tool_call(turn: u32, id: &str, command: &str, effect: Effect) -> SessionRecord {
+    let arguments = serde_json::json!({ "command": command }).into();
+    call(
+        turn,
+        id,
+        "shell",
+        StartedCallKind::Tool { arguments, effect },
+    )
+}
+
+fn committed(turn: u32) -> SessionRecord {
+    let answer = Message::Assistant {
+        text: "hello".into(),
+        tool_calls: Vec::new(),
+    };
+    SessionRecord::TurnCommitted {
+        turn: TurnNumber(turn),
+        at: at(1_000),
+        messages: vec![Arc::new(Message::user("hi")), Arc::new(answer)],
+        usage: usage(100, 20),
+    }
+}
+
+fn cancelled(turn: u32) -> SessionRecord {
+    let cause = Cause::new(CauseKind::User).detail("ctrl-c").by("cli");
+    let request = StopRequest {
+        stop_id: StopId::from("stop"),
+        target: format!("session/s/turn/{turn}").into(),
+        extent: Extent::Turn,
+        cause: cause.clone(),
+        requested_at: at(0),
+    };
+    let state = ItemState::Stopped {
+        how: How::Sigterm,
+        evidence: Evidence::verified(Verified::ProcessTreeEmpty),
+        after_ms: std::time::Duration::from_millis(11).into(),
+    };
+    let findings = StopFindings {
+        items: vec![ReceiptItem::new(
+            ItemKind::ToolCall,
+            "call_1",
+            "shell",
+            state,
+        )],
+        engine_acknowledged: true,
+        elapsed: std::time::Duration::from_millis(14),
+    };
+    SessionRecord::TurnStopped {
+        turn: TurnNumber(turn),
+        at: at(2 * DAY_MS),
+        reason: StopReason::Cancelled,
+        cause,
+        receipt: Some(Arc::new(Receipt::of_stop(request, findings))),
+        kept: Vec::new(),
+        usage: Usage::default(),
+    }
+}
+
+fn background(id: &str, turn: u32, process: Option<ProcessIdentity>) -> SessionRecord {
+    SessionRecord::BackgroundStarted {
+        id: id.into(),
+        turn: TurnNumber(turn),
+        call_id: CallId::from("call_1"),
+        name: "npm run dev".into(),
+        attachment: Attachment::Attached,
+        keeper: process,
+        process: None,
+        output: Some("/tmp/out.log".into()),
+    }
+}
+
+fn this_process() -> ProcessIdentity {
+    identity_of(std::process::id()).unwrap()
+}
+
+fn no_process() -> ProcessIdentity {
+    ProcessIdentity {
+        start_ticks: 1,
+        ..this_process()
+    }
+}
+
+/// A session with everything that can be said of one.
+async fn eventful(log: &MemoryLog) -> SessionStream {
+    let mut session = open(log, "01JEVENTFUL").await;
+    let mut records = vec![started(1, 0, "hi")];
+    records.extend(model_call(1));
+    records.push(committed(1));
+    records.push(started(2, DAY_MS, "deploy it,\nplease \u{1b}[31m"));
+    records.extend(model_call(2));
+    records.push(tool_call(2, "call_1", "make deploy", Effect::Irreversible));
+    records.push(tool_call(2, "call_2", "cat log", Effect::ReadOnly));
+    records.push(background("bg_1", 2, Some(this_process())));
+    records.push(background("bg_2", 2, Some(no_process())));
+    records.push(background("bg_3", 2, None));
+    records.push(background("bg_4", 2, Some(this_process())));
+    records.push(SessionRecord::BackgroundDetached { id: "bg_1".into() });
+    records.push(SessionRecord::BackgroundEnded {
+        id: "bg_4".into(),
+        state: ItemState::Finished { after_ms: None },
+        exit_code: Some(3),
+    });
+    for id in ["call_1", "call_2"] {
+        records.push(SessionRecord::CallFinished {
+            turn: TurnNumber(2),
+            id: CallId::from(id),
+            outcome: CallOutcome::Unknown,
+            usage: None,
+        });
+    }
+    records.push(cancelled(2));
+    session.append(records).await.unwrap();
+    session
+}
+
+fn redacted(text: &str) -> String {
+    let this = this_process();
+    // With what stands before it: a pid can be any number.
+    let mut text = text.replace(&*this.boot_id, "[boot]");
+    for (before, number) in [
+        ("process ", u64::from(this.pid)),
+        ("kill ", u64::from(this.pid)),
+        ("pid ", u64::from(this.pid)),
+        ("pid\": ", u64::from(this.pid)),
+        ("ticks\": ", this.start_ticks),
+    ] {
+        text = text.replace(&format!("{before}{number}"), &format!("{before}[number]"));
+    }
+    text
+}
+
+#[tokio::test]
+async fn no_sessions() {
+    let log = MemoryLog::new();
+    assert_eq!(list(&log, false).await, "no sessions\n");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&list(&log, true).await).unwrap(),
+        serde_json::json!({"schema": "allstop.sessions/1", "sessions": []})
+    );
+}
+
+#[tokio::test]
+async fn a_list() {
+    let log = MemoryLog::new();
+    drop(eventful(&log).await);
+    drop(open(&log, "01JEMPTY").await);
+    let mut running = open(&log, "01JRUNNING").await;
+    running.append(vec![started(1, DAY_MS, "x")]).await.unwrap();
+    let mut crashed = open(&log, "01JCRASHED").await;
+    crashed.append(vec![started(1, DAY_MS, "x")]).await.unwrap();
+    drop(crashed);
+    let idle = open(&log, "01JIDLE").await;
+    let damaged = stream_of(&SessionId::from("01JDAMAGED"));
+    log.append(&damaged, Version(0), AppendId(1), vec!["{".into()])
+        .await
+        .unwrap();
+    insta::assert_snapshot!(redacted(&list(&log, false).await));
+    insta::assert_snapshot!(redacted(&list(&log, true).await));
+    drop((running, idle));
+}
+
+#[tokio::test]
+async fn a_session_is_shown_while_a_run_has_it_open() {
+    let log = MemoryLog::new();
+    let session = eventful(&log).await;
+    insta::assert_snapshot!(redacted(
+        &show(&log, "01JEVENTFUL", false, false).await.unwrap()
+    ));
+    drop(session);
+}
+
+#[tokio::test]
+async fn a_session_in_full() {
+    let log = MemoryLog::new();
+    drop(eventful(&log).await);
+    insta::assert_snapshot!(redacted(&show(&log, "01jev", false, true).await.unwrap()));
+    insta::assert_snapshot!(redacted(&show(&log, "01JE", true, true).await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_turn_without_an_ending_is_under_way_or_was_cut_off() {
+    let log = MemoryLog::new();
+    let mut session = open(&log, "s").await;
+    session.append(vec![started(1, 0, "x")]).await.unwrap();
+    let said = show(&log, "s", false, false).await.unwrap();
+    assert!(said.contains("under way"), "{said}");
+    drop(session);
+    let said = show(&log, "s", false, false).await.unwrap();
+    assert!(said.contains("cut off by a crash"), "{said}");
+}
+
+#[tokio::test]
+async fn an_id_that_is_not_there_names_those_that_look_like_it() {
+    let log = MemoryLog::new();
+    for id in ["01JABCDEF", "01JABCXYZ", "02"] {
+        drop(open(&log, id).await);
+    }
+    let problem = async |id: &str| Problem::from(show(&log, id, false, false).await.unwrap_err());
+    let unknown = problem("01JABCDEG").await;
+    assert_eq!(unknown.message, "there is no session 01JABCDEG");
+    assert_eq!(unknown.hint.as_deref(), Some("is it 01JABCDEF?"));
+    assert_eq!(unknown.code, 2);
+    let ambiguous = problem("01JABC").await;
+    let said = "01JABC is the beginning of more than one session: 01JABCDEF, 01JABCXYZ";
+    assert_eq!((ambiguous.message.as_str(), ambiguous.code), (said, 2));
+    for id in ["", "zzzz", "session/02", "\u{1b}"] {
+        let problem = problem(id).await;
+        assert_eq!(problem.code, 2, "{id}");
+        assert!(problem.hint.unwrap().contains("sessions list"), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_removed_session_is_gone() {
+    let log = MemoryLog::new();
+    drop(open(&log, "01JONE").await);
+    drop(open(&log, "01JTWO").await);
+    let wrong = rm(&log, &["01JONE", "01JTHREE"]).await.unwrap_err();
+    assert!(matches!(wrong, SessionsError::NotFound { .. }));
+    assert_eq!(
+        list(&log, false).await.lines().count(),
+        3,
+        "a slip removes nothing"
+    );
+    let said = rm(&log, &["01JO", "01JONE", "01JT"]).await.unwrap();
+    assert_eq!(said, "removed 01JONE\nremoved 01JTWO\n");
+    assert_eq!(list(&log, false).await, "no sessions\n");
+}
+
+#[tokio::test]
+async fn a_session_in_use_is_not_removed() {
+    let log = MemoryLog::new();
+    let session = open(&log, "s").await;
+    let problem = Problem::from(rm(&log, &["s"]).await.unwrap_err());
+    assert_eq!(problem.code, 1);
+    assert!(
+        problem.message.starts_with("the session s is in use"),
+        "{problem:?}"
+    );
+    drop(session);
+    rm(&log, &["s"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_whose_background_work_runs_is_not_removed() {
+    let log = MemoryLog::new();
+    drop(eventful(&log).await);
+    let problem = Problem::from(rm(&log, &["01JEVENTFUL"]).await.unwrap_err());
+    let said = "background work of the session 01JEVENTFUL still runs: npm run dev (pid [number])";
+    assert_eq!(redacted(&problem.message), said);
+}

@@ -1,1 +1,80 @@
-//! Tests.
+//! Lines of JSON, for readers that read and readers that do not.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use allstop_core::{SessionId, TurnNumber};
+
+use super::*;
+use crate::display::writer::{Flush, Output};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn stream() -> (File, Output, JsonStream) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let files: [OwnedFd; 2] = [reader.into(), writer.into()];
+    let [reader, writer] = files.map(File::from);
+    let null = File::options().write(true).open("/dev/null").unwrap();
+    let output = Output::new(writer, null);
+    let mut stream = JsonStream::new(output.stdout().clone());
+    stream.now = || Timestamp::from_unix_ms(1_000);
+    (reader, output, stream)
+}
+
+fn delta(text: &str) -> AgentEvent {
+    AgentEvent::TextDelta { text: text.into() }
+}
+
+fn envelope() -> Value {
+    serde_json::json!({"schema": "allstop.run/1", "output": "two\nlines"})
+}
+
+#[test]
+fn each_event_is_a_line_and_the_envelope_is_the_last() {
+    let (reader, output, mut stream) = stream();
+    stream.event(&AgentEvent::TurnStarted {
+        session_id: SessionId::from("s"),
+        turn: TurnNumber(1),
+    });
+    stream.event(&delta("a\nb\u{1b}"));
+    stream.missed(2);
+    stream.event(&delta("c"));
+    stream.missed(1);
+    stream.envelope(&envelope());
+    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    drop((output, stream));
+    insta::assert_snapshot!(std::io::read_to_string(reader).unwrap());
+}
+
+#[test]
+fn a_reader_that_stops_misses_deltas_and_is_told_how_many() {
+    let (reader, output, mut stream) = stream();
+    let count = 10_000;
+    for _ in 0..count {
+        stream.event(&delta(&"x".repeat(100)));
+    }
+    let text = "the whole answer".into();
+    stream.event(&AgentEvent::StepAnswered { step: 1, text });
+    stream.envelope(&envelope());
+    assert_eq!(
+        output.flush(Duration::from_millis(20)).stdout,
+        Flush::Blocked
+    );
+    #[expect(clippy::disallowed_methods, reason = "a reader beside the test")]
+    let reading = std::thread::spawn(|| std::io::read_to_string(reader).unwrap());
+    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    drop((output, stream));
+    let lines: Vec<Value> = reading
+        .join()
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |name: &str| lines.iter().filter(|line| line["event"] == name).count();
+    let missed: u64 = lines.iter().filter_map(|line| line["count"].as_u64()).sum();
+    assert!(missed > 0);
+    assert_eq!(of("text_delta") as u64 + missed, count, "counted exactly");
+    assert_eq!(of("step_answered"), 1);
+    assert_eq!(lines.last(), Some(&envelope()));
+}

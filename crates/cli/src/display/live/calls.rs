@@ -153,7 +153,7 @@ impl Calls {
             ),
         };
         let ran = !matches!(outcome, CallOutcome::Denied);
-        let time = words::milliseconds(after_ms as f64);
+        let time = words::whole_milliseconds(after_ms);
         let mut about: Vec<&str> = Vec::new();
         about.extend(ran.then_some(time.as_str()));
         about.extend((!word.is_empty()).then_some(word));

@@ -2,11 +2,12 @@
 //!
 //! On a terminal the answer streams to standard output and each running call has a line of its own that changes; when it
 //! ends, a short line stays. Where standard output is no terminal, it gets whole answers only: what a failed call had
-//! streamed is never in a file. Where standard error is none, each call has a line at its start and one at its end.
+//! streamed, or a guardrail has refused, is never in a file. Where standard error is none, each call has a line at its start and one at its end.
 
 mod calls;
 mod text;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_agent::AgentEvent;
@@ -42,6 +43,9 @@ pub(crate) struct Live {
     /// The last answer ended without an end of line.
     in_line: bool,
     text: StepText,
+    /// An answer that may still turn out to be none: a guardrail refuses it, or it cannot be committed. A terminal has
+    /// shown it by then; a file never gets it.
+    held: Option<Arc<str>>,
     calls: Calls,
     asked: watch::Sender<String>,
 }
@@ -59,6 +63,7 @@ impl Live {
             answers: options.answers,
             in_line: false,
             text: StepText::default(),
+            held: None,
             calls: Calls::new(stderr.clone(), err_style, moves),
             asked: watch::Sender::default(),
             err_style,
@@ -75,20 +80,20 @@ impl Live {
     /// The run is over: nothing runs any more. `answer` is the last turn's, and completes what was missed of it.
     pub(crate) fn end(&mut self, answer: Option<&str>) {
         if let Some(answer) = answer {
-            self.answered(answer);
+            // The answer of a step before, if it is another one: the run went on from it.
+            self.release();
+            self.print_rest(answer);
         }
+        self.held = None;
         self.finish_line();
         self.calls.end(None);
     }
 
     fn delta(&mut self, delta: &str) {
-        if !self.answers || !self.streams || delta.is_empty() {
+        if !self.answers || !self.streams || delta.is_empty() || !self.text.takes_delta() {
             return;
         }
         self.calls.model_speaks();
-        if !self.text.takes_delta() {
-            return;
-        }
         if self.print(delta, Keep::IfRoom) {
             self.text.printed(delta);
         } else {
@@ -96,7 +101,22 @@ impl Live {
         }
     }
 
-    fn answered(&mut self, whole: &str) {
+    fn answered(&mut self, whole: &Arc<str>) {
+        if self.streams {
+            self.print_rest(whole);
+        } else {
+            self.held = Some(Arc::clone(whole));
+        }
+    }
+
+    /// Prints an answer that was held back: it is one now.
+    fn release(&mut self) {
+        if let Some(answer) = self.held.take() {
+            self.print_rest(&answer);
+        }
+    }
+
+    fn print_rest(&mut self, whole: &str) {
         if !self.answers {
             return;
         }
@@ -107,12 +127,11 @@ impl Live {
                 whole
             }
         };
-        if self.print(rest, Keep::Must) {
-            self.text.printed(rest);
-        } else {
+        if !self.print(rest, Keep::Must) {
             let said = "the output is not read: part of the answer is left out";
             self.note(Role::Warning, Symbol::Bad, said);
         }
+        self.text.printed_whole(whole);
         self.finish_line();
     }
 
@@ -163,6 +182,7 @@ impl Watcher for Live {
         match event {
             AgentEvent::TurnStarted { .. } => {}
             AgentEvent::StepStarted { step, model } => {
+                self.release();
                 self.finish_line();
                 self.text.discard();
                 self.calls.model_started(*step, model, Instant::now());
@@ -180,7 +200,7 @@ impl Watcher for Live {
                 ..
             } => {
                 self.discard();
-                let delay = words::milliseconds(*delay_ms as f64);
+                let delay = words::whole_milliseconds(*delay_ms);
                 let said = format!("model call {attempt} failed, next in {delay}: {error}");
                 self.note(Role::Warning, Symbol::Again, &said);
                 self.calls.model_waits();
@@ -189,7 +209,10 @@ impl Watcher for Live {
                 call_id,
                 name,
                 arguments,
-            } => self.calls.requested(call_id, name, arguments),
+            } => {
+                self.release();
+                self.calls.requested(call_id, name, arguments);
+            }
             AgentEvent::PermissionAsked { call_id, .. } => {
                 self.asked.send_replace(call_id.to_string());
             }
@@ -219,6 +242,10 @@ impl Watcher for Live {
                 );
             }
             AgentEvent::TurnEnded { stop_reason, .. } => {
+                if *stop_reason == StopReason::Completed {
+                    self.release();
+                }
+                self.held = None;
                 self.finish_line();
                 let stopped = (*stop_reason != StopReason::Completed).then_some(*stop_reason);
                 self.calls.end(stopped);

@@ -1,1 +1,344 @@
-//! Tests.
+//! The live view: on a terminal, as its screen shows it; into pipes, byte by byte.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::record::CallOutcome;
+use allstop_core::{CallId, Cause, CauseKind, Effect, TurnNumber, Usage};
+
+use super::*;
+use crate::display::screen::Screen;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn environment() -> Environment {
+    Environment::read(|name| match name {
+        "TERM" => Some("xterm".into()),
+        "LANG" => Some("C.UTF-8".into()),
+        "NO_COLOR" => Some("1".into()),
+        _ => None,
+    })
+}
+
+fn options() -> LiveOptions {
+    LiveOptions {
+        environment: environment(),
+        answers: true,
+    }
+}
+
+fn delta(text: &str) -> AgentEvent {
+    AgentEvent::TextDelta { text: text.into() }
+}
+
+fn step(step: u32) -> AgentEvent {
+    let model = "gpt-x".into();
+    AgentEvent::StepStarted { step, model }
+}
+
+fn answered(text: &str) -> AgentEvent {
+    let text = text.into();
+    AgentEvent::StepAnswered { step: 1, text }
+}
+
+fn retry() -> AgentEvent {
+    AgentEvent::RetryScheduled {
+        step: 1,
+        attempt: 1,
+        delay_ms: 250,
+        error: "connection\u{1b}[2J reset".into(),
+    }
+}
+
+fn requested(id: &str, command: &str) -> AgentEvent {
+    AgentEvent::ToolRequested {
+        call_id: CallId::from(id),
+        name: "shell".into(),
+        arguments: serde_json::json!({ "command": command }).into(),
+    }
+}
+
+fn started(id: &str) -> AgentEvent {
+    AgentEvent::ToolStarted {
+        call_id: CallId::from(id),
+        name: "shell".into(),
+        effect: Effect::Irreversible,
+    }
+}
+
+fn finished(id: &str, outcome: CallOutcome, content: &str) -> AgentEvent {
+    AgentEvent::ToolFinished {
+        call_id: CallId::from(id),
+        name: "shell".into(),
+        outcome,
+        after_ms: 12,
+        content: content.into(),
+    }
+}
+
+fn ended(stop_reason: StopReason) -> AgentEvent {
+    AgentEvent::TurnEnded {
+        turn: TurnNumber(1),
+        stop_reason,
+        cause: None,
+        usage: Usage::default(),
+    }
+}
+
+/// What two pipes get from these events: standard output, standard error.
+fn piped(show: impl FnOnce(&mut Live)) -> (String, String) {
+    let [(out, stdout), (err, stderr)] = [(); 2].map(|()| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let files: [std::os::fd::OwnedFd; 2] = [reader.into(), writer.into()];
+        let [reader, writer] = files.map(File::from);
+        (reader, writer)
+    });
+    let output = Output::new(stdout, stderr);
+    show(&mut Live::new(&output, &options()));
+    output.flush(LONG);
+    drop(output);
+    let read = |file| std::io::read_to_string::<File>(file).unwrap();
+    (read(out), read(err))
+}
+
+/// What the screen of a terminal shows at the end.
+fn on_screen(show: impl FnOnce(&mut Live, &mut Screen)) -> String {
+    let mut screen = Screen::open(24, 60);
+    let output = Output::new(screen.terminal(), screen.terminal());
+    let mut live = Live::new(&output, &options());
+    show(&mut live, &mut screen);
+    output.flush(LONG);
+    screen.contents()
+}
+
+#[test]
+fn into_pipes_go_whole_answers_and_short_lines() {
+    let (stdout, stderr) = piped(|live| {
+        for event in [
+            step(1),
+            delta("half an ans"),
+            retry(),
+            delta("I will "),
+            delta("look.\u{1b}"),
+            answered("I will look.\u{1b}"),
+            requested("a", "ls -l\nrm x"),
+            started("a"),
+            requested("b", "false"),
+            started("b"),
+            finished("b", CallOutcome::Failed, "\nexit code 1\nmore"),
+            finished("a", CallOutcome::Succeeded, "fine"),
+            requested("c", "rm -rf x"),
+            finished("c", CallOutcome::Denied, "no"),
+            step(2),
+            delta("Done."),
+            answered("Done."),
+            ended(StopReason::Completed),
+        ] {
+            live.event(&event);
+        }
+        live.end(Some("Done."));
+    });
+    assert_eq!(
+        stdout, "I will look.\u{1b}\nDone.\n",
+        "what the model said, whole"
+    );
+    insta::assert_snapshot!(stderr);
+}
+
+#[test]
+fn a_refused_answer_is_in_no_file() {
+    let (stdout, _) = piped(|live| {
+        for event in [step(1), answered("Let me see."), requested("a", "ls")] {
+            live.event(&event);
+        }
+        live.event(&step(2));
+        live.event(&answered("a secret"));
+        live.event(&ended(StopReason::Guardrail));
+        live.end(None);
+    });
+    assert_eq!(stdout, "Let me see.\n");
+}
+
+#[test]
+fn an_answer_of_which_all_events_were_missed_is_printed() {
+    let (stdout, _) = piped(|live| {
+        live.event(&step(1));
+        live.event(&answered("one"));
+        live.missed(100);
+        live.end(Some("two"));
+    });
+    assert_eq!(stdout, "one\ntwo\n");
+    let (stdout, _) = piped(|live| {
+        live.event(&step(1));
+        live.event(&answered("one"));
+        live.event(&ended(StopReason::Completed));
+        live.missed(100);
+        live.end(Some("one"));
+    });
+    assert_eq!(stdout, "one\n");
+}
+
+#[test]
+fn every_ending_of_a_call_has_a_line() {
+    let (_, stderr) = piped(|live| {
+        for (id, outcome) in [
+            ("a", CallOutcome::Succeeded),
+            ("b", CallOutcome::Failed),
+            ("c", CallOutcome::Denied),
+            ("d", CallOutcome::Stopped),
+            ("e", CallOutcome::TimedOut),
+            ("f", CallOutcome::Unknown),
+        ] {
+            live.event(&requested(id, id));
+            live.event(&finished(id, outcome, "what the model is told"));
+        }
+        live.event(&requested("g", "sleep 600"));
+        live.event(&started("g"));
+        live.event(&requested("h", "never started"));
+        let cause = Cause::new(CauseKind::User).detail("ctrl-c");
+        live.event(&AgentEvent::StopHeard { cause });
+        live.event(&ended(StopReason::Cancelled));
+        live.end(None);
+    });
+    insta::assert_snapshot!(stderr);
+}
+
+#[test]
+fn a_terminal_shows_the_answer_as_it_comes_and_what_runs() {
+    let screen = on_screen(|live, screen| {
+        live.event(&step(1));
+        screen.wait_for("step 1: gpt-x");
+        live.event(&delta("Hel"));
+        screen.wait_for("Hel");
+        assert!(
+            !screen.contents().contains("gpt-x"),
+            "the text stands there now"
+        );
+        live.event(&delta("lo \u{1b}[31m"));
+        live.event(&answered("Hello \u{1b}[31mred"));
+        for (id, command) in [("a", "make -j"), ("b", "cargo test")] {
+            live.event(&requested(id, command));
+            live.event(&started(id));
+        }
+        screen.wait_for("shell: make -j");
+        screen.wait_for("shell: cargo test");
+        live.event(&finished("b", CallOutcome::Succeeded, ""));
+        screen.wait_for("✓ shell: cargo test  12 ms");
+        live.event(&finished("a", CallOutcome::Failed, "no rule"));
+        live.event(&ended(StopReason::Completed));
+        live.end(None);
+    });
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn spinning_lines_leave_nothing_behind() {
+    let screen = on_screen(|live, screen| {
+        for number in 0..20 {
+            let id = format!("call {number}");
+            live.event(&requested(&id, &format!("{number} {}", "x".repeat(200))));
+            live.event(&started(&id));
+        }
+        screen.wait_for("and 13 more");
+        // It moves by itself.
+        let before = screen.contents();
+        screen.wait_until(|now| now != before);
+        for number in 0..20 {
+            live.event(&finished(
+                &format!("call {number}"),
+                CallOutcome::Succeeded,
+                "",
+            ));
+        }
+        live.event(&ended(StopReason::Completed));
+    });
+    for (number, line) in screen.lines().enumerate() {
+        assert!(
+            line.starts_with(&format!("✓ shell: {number} xxx")),
+            "{screen}"
+        );
+    }
+    assert_eq!(screen.lines().count(), 20, "{screen}");
+}
+
+#[test]
+fn after_a_retry_what_was_streamed_is_marked() {
+    let screen = on_screen(|live, _| {
+        for event in [
+            step(1),
+            delta("The answer is 41"),
+            retry(),
+            delta("The answer is 42"),
+            answered("The answer is 42"),
+        ] {
+            live.event(&event);
+        }
+    });
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn missed_deltas_come_with_the_whole_answer() {
+    let screen = on_screen(|live, _| {
+        live.event(&step(1));
+        live.event(&delta("one "));
+        live.missed(3);
+        live.event(&delta("five "));
+        live.event(&answered("one two three four five six"));
+        live.event(&step(2));
+        live.missed(2);
+        live.end(Some("the last words"));
+    });
+    assert_eq!(screen, "one two three four five six\nthe last words");
+}
+
+#[test]
+fn a_missed_retry_is_noticed_by_its_answer() {
+    let screen = on_screen(|live, _| {
+        live.event(&step(1));
+        live.event(&delta("wrong"));
+        live.missed(9);
+        live.event(&answered("right"));
+    });
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn text_that_the_terminal_does_not_take_blocks_nobody() {
+    let mut screen = Screen::open(24, 80);
+    let output = Output::new(screen.terminal(), screen.terminal());
+    let mut live = Live::new(&output, &options());
+    let line: Arc<str> = "0123456789\n".repeat(100).into();
+    let count = 2_000;
+    live.event(&step(1));
+    for _ in 0..count {
+        live.event(&AgentEvent::TextDelta {
+            text: Arc::clone(&line),
+        });
+    }
+    // Nobody has read the screen so far; now the answer completes what was left out.
+    live.event(&answered(&line.repeat(count)));
+    let written = screen.read_until_flushed(&output);
+    // The line of the model was taken away in front of the first.
+    let lines = written.lines().filter(|line| line.ends_with("0123456789"));
+    assert_eq!(lines.count(), 100 * count, "each line once");
+}
+
+#[test]
+fn without_answers_only_the_calls_are_shown() {
+    let mut screen = Screen::open(24, 80);
+    let output = Output::new(screen.terminal(), screen.terminal());
+    let options = LiveOptions {
+        answers: false,
+        ..options()
+    };
+    let mut live = Live::new(&output, &options);
+    for event in [step(1), delta("no"), answered("no"), requested("a", "ls")] {
+        live.event(&event);
+    }
+    live.event(&finished("a", CallOutcome::Succeeded, ""));
+    live.end(Some("no"));
+    output.flush(LONG);
+    assert_eq!(screen.contents(), "✓ shell: ls  12 ms");
+}

@@ -9,6 +9,8 @@ pub(super) struct StepText {
     printed: String,
     /// Something after `printed` was missed.
     hole: bool,
+    /// All of it was printed.
+    whole: bool,
 }
 
 /// What the whole answer asks for.
@@ -23,7 +25,7 @@ pub(super) enum Rest<'a> {
 impl StepText {
     /// Whether a delta may be printed now.
     pub(super) fn takes_delta(&self) -> bool {
-        !self.hole
+        !self.hole && !self.whole
     }
 
     /// A delta was printed.
@@ -31,14 +33,23 @@ impl StepText {
         self.printed.push_str(delta);
     }
 
-    /// A delta was missed.
+    /// All of it was printed.
+    pub(super) fn printed_whole(&mut self, whole: &str) {
+        *self = Self {
+            printed: whole.to_owned(),
+            hole: false,
+            whole: true,
+        };
+    }
+
+    /// A delta was missed, or many, or the beginning of another step.
     pub(super) fn missed(&mut self) {
         self.hole = true;
     }
 
-    /// Forgets the step, and says whether anything of it was printed.
+    /// Forgets the step, and says whether something of it was printed that is not an answer.
     pub(super) fn discard(&mut self) -> bool {
-        let was = !self.printed.is_empty();
+        let was = !self.printed.is_empty() && !self.whole;
         *self = Self::default();
         was
     }
@@ -46,6 +57,9 @@ impl StepText {
     /// What is still to print, now that the whole answer is there.
     pub(super) fn rest<'a>(&self, whole: &'a str) -> Rest<'a> {
         match whole.strip_prefix(self.printed.as_str()) {
+            Some("") if self.whole => Rest::Append(""),
+            // Of another step: its beginning was missed.
+            _ if self.whole => Rest::Append(whole),
             Some(rest) => Rest::Append(rest),
             None => Rest::Replace(whole),
         }
@@ -74,5 +88,15 @@ mod tests {
         assert!(text.discard());
         assert!(!text.discard());
         assert_eq!(text.rest("Hello"), Rest::Append("Hello"));
+    }
+
+    #[test]
+    fn an_answer_that_stands_there_is_neither_repeated_nor_discarded() {
+        let mut text = StepText::default();
+        text.printed_whole("Hello");
+        text.missed();
+        assert_eq!(text.rest("Hello"), Rest::Append(""));
+        assert_eq!(text.rest("Hello again"), Rest::Append("Hello again"));
+        assert!(!text.discard());
     }
 }

@@ -259,9 +259,9 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What to write when it is over, in place of nothing. A person who answered has ended the line already.
+    /// What to write when it is over: nothing, if the person's answer has ended the line already.
     pub(crate) fn close_with(&mut self, closing: impl Into<String>) {
-        self.closing = Some(closing.into());
+        self.closing = Some(closing.into()).filter(|text| !text.is_empty());
     }
 }
 

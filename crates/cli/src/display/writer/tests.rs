@@ -22,6 +22,11 @@ fn read_all(mut file: File) -> String {
     text
 }
 
+fn read_aside(file: File) -> std::thread::JoinHandle<String> {
+    #[expect(clippy::disallowed_methods, reason = "a reader beside the test")]
+    std::thread::spawn(move || read_all(file))
+}
+
 #[test]
 fn what_is_pushed_is_written_in_order() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
@@ -75,8 +80,7 @@ fn a_pipe_that_nobody_reads_blocks_nobody() {
     assert_eq!(flushed.stderr, Flush::Flushed, "not held up by the other");
     assert!(began.elapsed() < LONG);
     // The reader comes back: nothing that was taken is missing, and the last thing is the last.
-    let reading = #[expect(clippy::disallowed_methods, reason = "a reader of its own")]
-    std::thread::spawn(move || read_all(out));
+    let reading = read_aside(out);
     assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
     drop(output);
     let read = reading.join().unwrap();
@@ -119,8 +123,7 @@ fn a_non_blocking_pipe_gets_all_of_it() {
     let output = Output::new(stdout, stderr);
     let text = "z".repeat(1_000_000);
     assert!(output.stdout().text(text.clone(), Keep::Last));
-    let reading = #[expect(clippy::disallowed_methods, reason = "a reader of its own")]
-    std::thread::spawn(move || read_all(out));
+    let reading = read_aside(out);
     assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
     drop(output);
     assert!(reading.join().unwrap() == text);
