@@ -54,7 +54,7 @@ impl<'a> Report<'a> {
         if !self.json {
             let width = self.lane.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
             self.lane
-                .lines(render_receipt(receipt, &self.style, width), Keep::Must);
+                .lines(render_receipt(receipt, self.style, width), Keep::Must);
         }
     }
 

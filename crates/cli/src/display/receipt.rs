@@ -2,6 +2,8 @@
 //!
 //! What still runs stands out, with its pids. Nothing is said that the receipt does not say.
 
+use std::fmt::Write as _;
+
 use allstop_core::Receipt;
 use allstop_core::receipt::{ConversationEffect, ItemState, ReceiptItem, StopOutcome, Why};
 
@@ -16,8 +18,7 @@ const NAME_COLUMNS: usize = 36;
 const DETAIL_COLUMNS_MIN: usize = 24;
 
 /// Draws a receipt in so many columns. It ends with an end of line.
-pub(crate) fn render_receipt(receipt: &Receipt, style: &Style, width: usize) -> String {
-    let style = *style;
+pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> String {
     let mut text = headline(receipt, style);
     text.push_str(&verdict(receipt, style));
     let items = receipt.items();
@@ -239,7 +240,7 @@ impl Row {
         text.truncate(text.trim_end().len());
         text.push('\n');
         for line in details {
-            text.push_str(&format!("{trunk}{:indent$}{line}\n", ""));
+            let _ = writeln!(text, "{trunk}{:indent$}{line}", "");
         }
         text
     }

@@ -75,7 +75,7 @@ impl Screen {
         if poll(&mut fds, Some(&limit)).unwrap() == 0 {
             return false;
         }
-        let mut bytes = [0; 65_536];
+        let mut bytes = [0; 4_096];
         let count = self.master.read(&mut bytes).unwrap();
         self.raw.extend_from_slice(&bytes[..count]);
         self.parser.process(&bytes[..count]);

@@ -7,11 +7,18 @@ use anstyle::{AnsiColor, Effects};
 /// What the environment says about colours and letters. Only `main` reads it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
-    no_color: bool,
-    clicolor_off: bool,
-    clicolor_force: bool,
+    colour: Colour,
     dumb: bool,
     utf8: bool,
+}
+
+/// Where colours are wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Colour {
+    Never,
+    #[default]
+    OnTerminals,
+    Always,
 }
 
 impl Environment {
@@ -26,9 +33,15 @@ impl Environment {
             .to_string_lossy()
             .to_ascii_lowercase();
         Self {
-            no_color: set("NO_COLOR").is_some(),
-            clicolor_off: set("CLICOLOR").is_some_and(|value| value == "0"),
-            clicolor_force: set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+            colour: if set("NO_COLOR").is_some() {
+                Colour::Never
+            } else if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+                Colour::Always
+            } else if set("CLICOLOR").is_some_and(|value| value == "0") {
+                Colour::Never
+            } else {
+                Colour::OnTerminals
+            },
             dumb: set("TERM").is_none_or(|value| value == "dumb"),
             utf8: locale.contains("utf-8") || locale.contains("utf8"),
         }
@@ -41,9 +54,12 @@ impl Environment {
 
     /// The style for a stream that is, or is not, a terminal.
     pub(crate) fn style(&self, is_terminal: bool) -> Style {
-        let wanted = is_terminal && !self.dumb && !self.clicolor_off;
         Style {
-            colour: !self.no_color && (self.clicolor_force || wanted),
+            colour: match self.colour {
+                Colour::Never => false,
+                Colour::OnTerminals => is_terminal && !self.dumb,
+                Colour::Always => true,
+            },
             unicode: self.utf8,
         }
     }
@@ -95,12 +111,6 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// Without colours and in ASCII.
-    pub(crate) const PLAIN: Self = Self {
-        colour: false,
-        unicode: false,
-    };
-
     /// A style made by hand.
     #[cfg(test)]
     pub(crate) const fn new(colour: bool, unicode: bool) -> Self {
@@ -200,6 +210,6 @@ mod tests {
         assert_eq!(style.paint(Role::Good, "ok"), "\u{1b}[32mok\u{1b}[0m");
         assert_eq!(style.paint(Role::Good, "ok\n"), "\u{1b}[32mok\u{1b}[0m\n");
         assert_eq!(style.paint(Role::Good, ""), "");
-        assert_eq!(Style::PLAIN.paint(Role::Alarm, "no"), "no");
+        assert_eq!(Style::default().paint(Role::Alarm, "no"), "no");
     }
 }

@@ -117,12 +117,8 @@ impl Drop for Reader {
 
 fn start(shared: Arc<Shared>) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("read-terminal".to_owned());
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "not in a scope on purpose: whoever sits there may never answer, and no exit waits for that"
-    )]
-    let started = thread.spawn(move || shared.run());
-    started.map(drop)
+    // Not in a scope on purpose: whoever sits there may never answer, and no exit waits for that.
+    thread.spawn(move || shared.run()).map(drop)
 }
 
 impl Shared {

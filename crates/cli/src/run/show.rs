@@ -103,7 +103,7 @@ impl<'a> Show<'a> {
             .filter(|receipt| is_worth_showing(receipt))
         {
             let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-            text.push_str(&render_receipt(receipt, &style, width));
+            text.push_str(&render_receipt(receipt, style, width));
         }
         if let Some(id) = envelope
             .session_id

@@ -1,5 +1,7 @@
 //! `sessions show`.
 
+use std::fmt::Write as _;
+
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
 
@@ -31,20 +33,21 @@ fn in_words(session: &Session<'_>, view: View) -> String {
     let mut text = format!(
         "{} {}",
         style.paint(Role::Strong, "session"),
-        session.session_id
+        escape::line(session.id.as_str())
     );
     if let Some(owner) = session.owner {
-        text.push_str(&format!("  in use by process {}", owner.pid));
+        let _ = write!(text, "  in use by process {}", owner.pid);
     }
     text.push('\n');
     let folder = escape::line(session.folder.unwrap_or("?"));
     let opened = session.opened_at.map_or(String::new(), |at| {
         format!(", opened {}", age(at, view.now))
     });
-    text.push_str(&format!("  in {folder}{opened}\n"));
+    let _ = writeln!(text, "  in {folder}{opened}");
     let (committed, metered) = (session.usage.committed, session.usage.metered);
-    text.push_str(&format!(
-        "  tokens: {} in, {} out committed; {} in, {} out metered{}\n",
+    let _ = writeln!(
+        text,
+        "  tokens: {} in, {} out committed; {} in, {} out metered{}",
         committed.input_tokens,
         committed.output_tokens,
         metered.input_tokens,
@@ -54,13 +57,13 @@ fn in_words(session: &Session<'_>, view: View) -> String {
         } else {
             ""
         }
-    ));
+    );
     for turn in &session.turns {
         text.push_str(&turn_in_words(turn, session.owner.is_some(), view));
     }
     if !session.background.is_empty() {
         let title = style.paint(Role::Strong, "background work");
-        text.push_str(&format!("\n{title}\n"));
+        let _ = writeln!(text, "\n{title}");
         for work in &session.background {
             text.push_str(&work_in_words(work, view));
         }
@@ -98,7 +101,7 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
     );
     let mut text = format!(
         "\n{}  {}  {}\n  {} {}\n",
-        style.paint(Role::Strong, &format!("turn {}", turn.turn)),
+        style.paint(Role::Strong, &format!("turn {}", turn.number)),
         style.paint(role, &said),
         style.paint(Role::Dim, &about),
         style.pick("›", ">"),
@@ -109,8 +112,8 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
     }
     if let Some(receipt) = turn.receipt {
         let width = view.width.saturating_sub(2);
-        for line in render_receipt(receipt, &style, width).lines() {
-            text.push_str(&format!("  {line}\n"));
+        for line in render_receipt(receipt, style, width).lines() {
+            let _ = writeln!(text, "  {line}");
         }
     }
     text
@@ -166,7 +169,7 @@ fn work_in_words(work: &Work<'_>, view: View) -> String {
     );
     if let Some(output) = work.output {
         let line = format!("output: {}", escape::line(output));
-        text.push_str(&format!("      {}\n", style.paint(Role::Dim, &line)));
+        let _ = writeln!(text, "      {}", style.paint(Role::Dim, &line));
     }
     text
 }

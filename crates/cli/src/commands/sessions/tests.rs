@@ -11,7 +11,7 @@ use allstop_core::{
     CallId, Cause, CauseKind, Effect, Extent, Message, Receipt, SessionId, StopId, StopReason,
     TurnNumber, Usage,
 };
-use allstop_log::session::{encode, stream_of};
+use allstop_log::session::stream_of;
 use allstop_log::{AppendId, SessionStream, Version};
 use allstop_scope::process::identity_of;
 

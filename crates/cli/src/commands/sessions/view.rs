@@ -1,5 +1,7 @@
 //! What is to be said of a session, before it is said in words or in JSON.
 
+use std::fmt::Write as _;
+
 use allstop_core::ids::BackgroundId;
 use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
@@ -14,7 +16,8 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(super) struct Session<'a> {
     pub(super) schema: &'static str,
-    pub(super) session_id: &'a SessionId,
+    #[serde(rename = "session_id")]
+    pub(super) id: &'a SessionId,
     pub(super) opened_at: Option<Timestamp>,
     pub(super) folder: Option<&'a str>,
     /// The process that has it open.
@@ -34,7 +37,8 @@ pub(super) struct Ledgers {
 /// One turn.
 #[derive(Serialize)]
 pub(super) struct Turn<'a> {
-    pub(super) turn: TurnNumber,
+    #[serde(rename = "turn")]
+    pub(super) number: TurnNumber,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
     /// `null` while it is under way, or after a crash that nothing has recovered yet.
@@ -87,7 +91,7 @@ impl<'a> Session<'a> {
     ) -> Self {
         Self {
             schema: "allstop.session/1",
-            session_id: id,
+            id,
             opened_at: state.opened_at(),
             folder: state.folder().map(AsRef::as_ref),
             owner,
@@ -110,7 +114,7 @@ impl<'a> Turn<'a> {
         let ending = turn.ending.as_ref();
         let receipt = ending.and_then(|ending| ending.receipt.as_deref());
         Self {
-            turn: turn.turn,
+            number: turn.turn,
             started_at: turn.started_at,
             ended_at: ending.map(|ending| ending.at),
             stop_reason: ending.map(|ending| ending.reason),
@@ -178,7 +182,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
+        let _ = write!(text, ": {cause}");
         source = cause.source();
     }
     text

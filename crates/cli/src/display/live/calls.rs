@@ -1,5 +1,6 @@
 //! The calls that run, each with a line that changes, and the short line that stays of each.
 
+use std::fmt::Write as _;
 use std::time::Instant;
 
 use allstop_core::message::Arguments;
@@ -22,7 +23,7 @@ pub(super) struct Calls {
     /// The terminal takes lines that change.
     moves: bool,
     model: Option<Model>,
-    calls: Vec<Call>,
+    known: Vec<Call>,
 }
 
 /// The model call that runs, until it speaks.
@@ -47,7 +48,7 @@ impl Calls {
             style,
             moves,
             model: None,
-            calls: Vec::new(),
+            known: Vec::new(),
         }
     }
 
@@ -93,8 +94,8 @@ impl Calls {
     }
 
     pub(super) fn requested(&mut self, id: &CallId, name: &str, arguments: &Arguments) {
-        self.calls.retain(|call| call.id != *id);
-        self.calls.push(Call {
+        self.known.retain(|call| call.id != *id);
+        self.known.push(Call {
             id: id.clone(),
             label: escape::line(&words::call(name, arguments)).into_owned(),
             since: None,
@@ -102,21 +103,19 @@ impl Calls {
     }
 
     pub(super) fn started(&mut self, id: &CallId, name: &str, since: Instant) {
-        let label = match self.calls.iter_mut().find(|call| call.id == *id) {
-            Some(call) => {
-                call.since = Some(since);
-                call.label.clone()
-            }
+        let known = self.known.iter_mut().find(|call| call.id == *id);
+        let label = if let Some(call) = known {
+            call.since = Some(since);
+            call.label.clone()
+        } else {
             // Its request was missed.
-            None => {
-                let label = escape::line(name).into_owned();
-                self.calls.push(Call {
-                    id: id.clone(),
-                    label: label.clone(),
-                    since: Some(since),
-                });
-                label
-            }
+            let label = escape::line(name).into_owned();
+            self.known.push(Call {
+                id: id.clone(),
+                label: label.clone(),
+                since: Some(since),
+            });
+            label
         };
         if self.moves {
             self.show();
@@ -135,9 +134,9 @@ impl Calls {
         after_ms: u64,
         content: &str,
     ) {
-        let at = self.calls.iter().position(|call| call.id == *id);
+        let at = self.known.iter().position(|call| call.id == *id);
         let label = match at {
-            Some(at) => self.calls.remove(at).label,
+            Some(at) => self.known.remove(at).label,
             None => escape::line(name).into_owned(),
         };
         let (symbol, role, word) = match outcome {
@@ -169,7 +168,7 @@ impl Calls {
             let first = escape::line(first.unwrap_or_default().trim()).into_owned();
             let first = table::cut(&first, ERROR_COLUMNS, self.style.pick("…", "..."));
             if !first.is_empty() {
-                line.push_str(&format!("\n  {}", self.style.paint(Role::Dim, &first)));
+                let _ = write!(line, "\n  {}", self.style.paint(Role::Dim, &first));
             }
         }
         self.lane.lines(line, Keep::Must);
@@ -179,7 +178,7 @@ impl Calls {
     /// Nothing runs any more. What had not ended was stopped; what came of it is in the receipt.
     pub(super) fn end(&mut self, stopped: Option<StopReason>) {
         self.model = None;
-        for call in std::mem::take(&mut self.calls) {
+        for call in std::mem::take(&mut self.known) {
             if stopped.is_some() && call.since.is_some() {
                 let said = "stopped: see the receipt";
                 let label = self.fit(&call.label, 4 + said.len());
@@ -213,7 +212,7 @@ impl Calls {
             style,
         };
         let model = self.model.iter().filter(|model| model.shown);
-        let calls = self.calls.iter();
+        let calls = self.known.iter();
         let lines = model
             .map(|model| running(&model.label, model.since))
             .chain(calls.filter_map(|call| Some(running(&call.label, call.since?))));

@@ -180,7 +180,7 @@ impl Live {
 impl Watcher for Live {
     fn event(&mut self, event: &AgentEvent) {
         match event {
-            AgentEvent::TurnStarted { .. } => {}
+            AgentEvent::TurnStarted { .. } | AgentEvent::PermissionAnswered { .. } => {}
             AgentEvent::StepStarted { step, model } => {
                 self.release();
                 self.finish_line();
@@ -216,7 +216,6 @@ impl Watcher for Live {
             AgentEvent::PermissionAsked { call_id, .. } => {
                 self.asked.send_replace(call_id.to_string());
             }
-            AgentEvent::PermissionAnswered { .. } => {}
             AgentEvent::ToolStarted { call_id, name, .. } => {
                 self.calls.started(call_id, name, Instant::now());
             }

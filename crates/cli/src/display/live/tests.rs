@@ -309,16 +309,16 @@ fn text_that_the_terminal_does_not_take_blocks_nobody() {
     let mut screen = Screen::open(24, 80);
     let output = Output::new(screen.terminal(), screen.terminal());
     let mut live = Live::new(&output, &options());
-    let line: Arc<str> = "0123456789\n".repeat(100).into();
+    let digits: Arc<str> = "0123456789\n".repeat(100).into();
     let count = 2_000;
     live.event(&step(1));
     for _ in 0..count {
         live.event(&AgentEvent::TextDelta {
-            text: Arc::clone(&line),
+            text: Arc::clone(&digits),
         });
     }
     // Nobody has read the screen so far; now the answer completes what was left out.
-    live.event(&answered(&line.repeat(count)));
+    live.event(&answered(&digits.repeat(count)));
     let written = screen.read_until_flushed(&output);
     // The line of the model was taken away in front of the first.
     let lines = written.lines().filter(|line| line.ends_with("0123456789"));

@@ -65,10 +65,18 @@ pub(super) struct State {
     /// The question that is on the terminal.
     pub(super) held_by: Option<u64>,
     questions: u64,
+    pub(super) life: Life,
+}
+
+/// How far a lane is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Life {
+    #[default]
+    Open,
     /// The process is about to end: no question holds anything up any more.
-    pub(super) ending: bool,
+    Ending,
     /// The last handle is gone.
-    pub(super) abandoned: bool,
+    Abandoned,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +102,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.state.lock().abandoned = true;
+        self.shared.state.lock().life = Life::Abandoned;
         self.shared.work.notify_one();
     }
 }
@@ -188,11 +196,6 @@ impl Lane {
         self.handle.shared.work.notify_one();
     }
 
-    /// Whether writing has failed: nobody reads.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.handle.shared.state.lock().failed.is_some()
-    }
-
     #[cfg(test)]
     pub(super) fn is_held(&self) -> bool {
         self.handle.shared.state.lock().held_by.is_some()
@@ -219,7 +222,7 @@ impl Lane {
     /// Lets go of questions and of the lines that change.
     pub(super) fn begin_flush(&self) {
         let mut state = self.handle.shared.state.lock();
-        state.ending = true;
+        state.life = Life::Ending;
         state.held_by = None;
         state.running_changed = state.running_on.is_some();
         state.running.clear();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::lane::{Piece, Shared, State};
+use super::lane::{Life, Piece, Shared, State};
 use super::region::{Region, Running};
 use super::sink;
 
@@ -22,12 +22,8 @@ const SIZE_DEFAULT: (usize, usize) = (80, 24);
 /// inside a write that never returns, and the exit of the process does not wait for it.
 pub(super) fn start(shared: Arc<Shared>, name: &str) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(format!("write-{name}"));
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "not in a scope on purpose: it outlives every stop, to print its receipt"
-    )]
-    let started = thread.spawn(move || Pump::default().run(&shared));
-    started.map(drop)
+    // Not in a scope on purpose: it outlives every stop, to print its receipt.
+    thread.spawn(move || Pump::default().run(&shared)).map(drop)
 }
 
 /// What the thread knows of what it has written.
@@ -89,7 +85,7 @@ impl Pump {
                     });
                 }
             }
-            if state.abandoned {
+            if state.life == Life::Abandoned {
                 return None;
             }
             if ticks && state.held_by.is_none() {
@@ -139,7 +135,7 @@ fn take_pieces(state: &mut State) -> Vec<Piece> {
         bytes += piece.text.len();
         let question = piece.question;
         pieces.push(piece);
-        if question.is_some() && !state.ending {
+        if question.is_some() && state.life == Life::Open {
             state.held_by = question;
             break;
         }

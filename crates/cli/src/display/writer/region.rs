@@ -3,6 +3,7 @@
 //! They are drawn by the lane's own thread from the latest value, so that a terminal that does not take them blocks
 //! nobody, and no frame can be lost between two others. (A progress library draws from whichever thread moves it.)
 
+use std::fmt::Write as _;
 use std::time::Instant;
 
 use super::super::style::{Role, Style};
@@ -32,7 +33,7 @@ impl Region {
     /// Takes it off the terminal: the cursor is where it was before.
     pub(super) fn erase(&mut self, to: &mut String) {
         if self.lines > 0 {
-            to.push_str(&format!("\x1b[{}A\r\x1b[J", self.lines));
+            let _ = write!(to, "\x1b[{}A\r\x1b[J", self.lines);
             self.lines = 0;
         }
     }
@@ -56,7 +57,7 @@ impl Region {
         }
         self.lines = shown;
         if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
-            to.push_str(&format!("  and {more} more\n"));
+            let _ = writeln!(to, "  and {more} more");
             self.lines += 1;
         }
     }

@@ -54,7 +54,9 @@ fn one_pipe_for_both_keeps_their_order() {
     }
     output.flush(LONG);
     drop(output);
-    let expected: String = (0..50).map(|number| format!("{number} \n-\n")).collect();
+    let expected: String = (0..50)
+        .flat_map(|number| [number.to_string(), " \n-\n".to_owned()])
+        .collect();
     assert_eq!(read_all(reader), expected);
 }
 
@@ -97,7 +99,6 @@ fn a_pipe_that_is_closed_is_no_panic() {
     output.stdout().text("a", Keep::Must);
     let closed = Flush::Closed(std::io::ErrorKind::BrokenPipe);
     assert_eq!(output.flush(LONG).stdout, closed);
-    assert!(output.stdout().is_closed());
     assert!(output.stdout().text("b", Keep::Must), "nobody misses it");
     assert_eq!(output.flush(LONG).stdout, closed);
 }
