@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::lines::LaneWriter;
 use super::pump;
 use super::region::Running;
 
@@ -64,7 +65,7 @@ pub(super) struct State {
     pub(super) running_on: Option<Arc<File>>,
     /// The question that is on the terminal.
     pub(super) held_by: Option<u64>,
-    questions: u64,
+    pub(super) questions: u64,
     pub(super) life: Life,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
     handle: Arc<Handle>,
-    file: Arc<File>,
+    pub(super) file: Arc<File>,
 }
 
 #[derive(Debug)]
@@ -144,22 +145,13 @@ impl Lane {
         self.push(lines, true, keep, None)
     }
 
-    /// Shows a question and holds everything else back until the returned value is dropped or ended.
-    pub(crate) fn question(&self, text: String) -> Asked {
-        let id = {
-            let mut state = self.handle.shared.state.lock();
-            state.questions += 1;
-            state.questions
-        };
-        self.push(text, true, Keep::Must, Some(id));
-        Asked {
-            lane: self.clone(),
-            id,
-            closing: None,
-        }
-    }
-
-    fn push(&self, text: String, on_new_line: bool, keep: Keep, question: Option<u64>) -> bool {
+    pub(super) fn push(
+        &self,
+        text: String,
+        on_new_line: bool,
+        keep: Keep,
+        question: Option<u64>,
+    ) -> bool {
         if text.is_empty() {
             return true;
         }
@@ -196,6 +188,10 @@ impl Lane {
         self.handle.shared.work.notify_one();
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.handle.shared
+    }
+
     #[cfg(test)]
     pub(super) fn is_held(&self) -> bool {
         self.handle.shared.state.lock().held_by.is_some()
@@ -213,10 +209,7 @@ impl Lane {
 
     /// A writer of whole lines into this lane, for code that takes an `io::Write`.
     pub(crate) fn writer(&self) -> LaneWriter {
-        LaneWriter {
-            lane: self.clone(),
-            line: Vec::new(),
-        }
+        LaneWriter::new(self.clone())
     }
 
     /// Lets go of questions and of the lines that change.
@@ -249,83 +242,5 @@ impl Lane {
                 };
             }
         }
-    }
-}
-
-/// A question that is shown, or is about to be. Dropping it withdraws it.
-#[derive(Debug)]
-#[must_use = "dropping it withdraws the question"]
-pub(crate) struct Asked {
-    lane: Lane,
-    id: u64,
-    closing: Option<String>,
-}
-
-impl Asked {
-    /// What to write when it is over: nothing, if the person's answer has ended the line already.
-    pub(crate) fn close_with(&mut self, closing: impl Into<String>) {
-        self.closing = Some(closing.into()).filter(|text| !text.is_empty());
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        let shared = &self.lane.handle.shared;
-        let mut state = shared.state.lock();
-        let waiting = state
-            .queue
-            .iter()
-            .position(|piece| piece.question == Some(self.id));
-        if let Some(at) = waiting {
-            // Never shown: nothing has to be taken back.
-            let piece = state.queue.remove(at);
-            state.queued_bytes -= piece.map_or(0, |piece| piece.text.len());
-        } else if let Some(text) = self.closing.take() {
-            state.queued_bytes += text.len();
-            let file = Arc::clone(&self.lane.file);
-            state.queue.push_front(Piece {
-                file,
-                text,
-                on_new_line: false,
-                question: None,
-            });
-        }
-        if state.held_by == Some(self.id) {
-            state.held_by = None;
-        }
-        shared.work.notify_one();
-    }
-}
-
-/// Whole lines into a lane; what is left without an end of line is pushed at the end.
-#[derive(Debug)]
-pub(crate) struct LaneWriter {
-    lane: Lane,
-    line: Vec<u8>,
-}
-
-impl io::Write for LaneWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.line.extend_from_slice(bytes);
-        if let Some(end) = memchr::memrchr(b'\n', &self.line) {
-            let rest = self.line.split_off(end + 1);
-            self.flush()?;
-            self.line = rest;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let line = std::mem::take(&mut self.line);
-        self.lane
-            .text(String::from_utf8_lossy(&line).into_owned(), Keep::Must);
-        Ok(())
-    }
-}
-
-impl Drop for LaneWriter {
-    fn drop(&mut self) {
-        // It cannot fail: pushing never does.
-        drop(io::Write::flush(self));
     }
 }

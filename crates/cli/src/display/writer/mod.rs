@@ -8,7 +8,9 @@
 //! 4. A stream that is closed or full swallows what comes later; it is never a panic.
 
 mod lane;
+mod lines;
 mod pump;
+mod question;
 mod region;
 mod sink;
 
