@@ -40,9 +40,10 @@ pub(crate) async fn run<T: Send + 'static>(
     tokio::select! {
         biased;
         joined = handle => match joined {
-            Ok(Some(answer)) => Foreign::Answered(answer),
+            // An answer that comes under a stop may be the stop's own doing: a command that was killed has denied nothing.
+            Ok(Some(answer)) if !scope.is_stopped() => Foreign::Answered(answer),
             Err(WorkLost::Panicked) => Foreign::Panicked,
-            Ok(None) | Err(WorkLost::Dropped) => Foreign::Stopped,
+            Ok(_) | Err(WorkLost::Dropped) => Foreign::Stopped,
         },
         // It may block its thread and never join: the ladder accounts for it.
         () = scope.stopped() => Foreign::Stopped,

@@ -117,10 +117,15 @@ impl From<ModelError> for StartError {
             ModelErrorKind::Script => StartErrorKind::Script,
             _ => StartErrorKind::Model,
         };
+        let script_hint = || "name a script that is there: `--model script:FILE`".to_owned();
+        let hint = match kind {
+            StartErrorKind::Script => Some(error.hint.unwrap_or_else(script_hint)),
+            _ => error.hint,
+        };
         Self {
             kind,
             message: error.message,
-            hint: error.hint,
+            hint,
         }
     }
 }
@@ -162,12 +167,17 @@ impl From<SessionError> for StartError {
     }
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, in one line. A cause that only says the same once more is left out.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
+    let mut last = text.clone();
     let mut source = error.source();
     while let Some(cause) = source {
-        text = format!("{text}: {cause}");
+        let said = cause.to_string();
+        if !said.contains(&last) && !last.contains(&said) {
+            text = format!("{text}: {said}");
+            last = said;
+        }
         source = cause.source();
     }
     text

@@ -6,8 +6,9 @@ use allstop_agent::{
     Agent, EventSink, Guardrail, GuardrailVerdict, Hook, HookCx, HookEvent, HookVerdict,
     RunRequest, Stage, TurnErrorKind,
 };
-use allstop_core::{Cause, CauseKind, Message, StopReason};
+use allstop_core::{Cause, CauseKind, Extent, Message, StopReason};
 use allstop_model::Reply;
+use allstop_scope::StopOrder;
 use allstop_testkit::ToolFn;
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{Answer, PermissionPolicy, Prompter, Question};
@@ -22,6 +23,13 @@ enum Does {
     Denies,
     Panics,
     Hangs,
+    /// Says no because a stop reached it.
+    DeniesUnderAStop,
+}
+
+fn stop(cx: &HookCx) {
+    let cause = Cause::new(CauseKind::User);
+    let _receipt = cx.scope.stop(StopOrder::new(Extent::Turn, cause));
 }
 
 #[derive(Debug)]
@@ -50,8 +58,8 @@ impl Hook for TestHook {
         event.name() == self.on
     }
 
-    fn on(&self, _cx: &HookCx, _event: HookEvent) -> BoxFuture<'static, HookVerdict> {
-        let does = self.does;
+    fn on(&self, cx: &HookCx, _event: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        let (does, cx) = (self.does, cx.clone());
         Box::pin(async move {
             match does {
                 Does::Continues => HookVerdict::Continue,
@@ -60,6 +68,11 @@ impl Hook for TestHook {
                 },
                 Does::Panics => panic!("in a hook"),
                 Does::Hangs => std::future::pending().await,
+                Does::DeniesUnderAStop => {
+                    stop(&cx);
+                    let reason = "killed by signal 15".to_owned();
+                    HookVerdict::Deny { reason }
+                }
             }
         })
     }
@@ -74,8 +87,8 @@ impl Guardrail for TestHook {
         (self.on == "input") == (stage == Stage::Input)
     }
 
-    fn check(&self, _: &HookCx, _: Stage, _: Arc<str>) -> BoxFuture<'static, GuardrailVerdict> {
-        let does = self.does;
+    fn check(&self, cx: &HookCx, _: Stage, _: Arc<str>) -> BoxFuture<'static, GuardrailVerdict> {
+        let (does, cx) = (self.does, cx.clone());
         Box::pin(async move {
             match does {
                 Does::Continues => GuardrailVerdict::Pass,
@@ -84,6 +97,11 @@ impl Guardrail for TestHook {
                 },
                 Does::Panics => panic!("in a guardrail"),
                 Does::Hangs => std::future::pending().await,
+                Does::DeniesUnderAStop => {
+                    stop(&cx);
+                    let reason = "killed by signal 15".to_owned();
+                    GuardrailVerdict::Refuse { reason }
+                }
             }
         })
     }
@@ -218,6 +236,22 @@ async fn a_stop_ends_a_question_a_hook_and_a_guardrail_at_once_and_is_no_denial(
         assert!(turn.denials.is_empty(), "{what}");
         assert!(turn.receipt.unwrap().quiet(), "{what}");
         assert_eq!(began.elapsed(), std::time::Duration::ZERO, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_that_comes_under_a_stop_is_the_stop() {
+    for what in ["turn_start", "model_start", "input"] {
+        let model = one_call();
+        let hook = TestHook::new(what, Does::DeniesUnderAStop);
+        let builder = agent(&model).tools(tool());
+        let agent = match what {
+            "input" => builder.guardrail(hook).build(),
+            _ => builder.hook(hook).build(),
+        };
+        let (turn, _) = run(agent, &root(), history().await, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Cancelled, "{what}");
+        assert!(turn.error.is_none(), "{what}: {:?}", turn.error);
     }
 }
 

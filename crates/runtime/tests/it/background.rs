@@ -81,6 +81,7 @@ async fn kept_work_runs_on_and_is_found_until_it_ends() {
     let token = token();
     let command = format!("echo up; sleep {token}");
     let (system, open, mut history) = with_background(&place, &command).await;
+    wait_until("it sleeps", || sleepers(&token) == 1).await;
     let kept = within(open.keep_background(&mut history)).await.unwrap();
     assert!(kept.not_kept.is_empty(), "{kept:?}");
     assert_eq!(&*kept.kept[0].name, command);
@@ -88,6 +89,7 @@ async fn kept_work_runs_on_and_is_found_until_it_ends() {
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::User));
     assert!(system.scope().stop(order).receipt().await.quiet());
     drop((open, history));
+    system.close().await;
     assert_eq!(sleepers(&token), 1, "no stop of ours covers it");
 
     let system = place.system("", vec![Reply::text("again")]).await;
@@ -97,8 +99,11 @@ async fn kept_work_runs_on_and_is_found_until_it_ends() {
     };
     assert!(found.alive && found.detached, "{found:?}");
     assert_eq!(found.keeper.as_ref(), Some(&kept.kept[0].keeper));
-    let output = std::fs::read_to_string(found.output.as_deref().unwrap()).unwrap();
-    assert_eq!(output, "up\n");
+    let output = found.output.as_deref().unwrap();
+    wait_until("its keeper writes its output", || {
+        std::fs::read_to_string(output).unwrap() == "up\n"
+    })
+    .await;
     assert!(ended(&history).is_none());
     drop((open, history));
 
@@ -124,7 +129,8 @@ async fn ids_go_on_where_the_log_ends() {
     let place = Place::new();
     let (system, open, history) = with_background(&place, "true").await;
     within(open.wait_idle()).await;
-    drop((open, history, system));
+    drop((open, history));
+    system.close().await;
     let replies = vec![
         Reply::default().call("shell", json!({"command": "true", "background": true})),
         Reply::text("started"),
@@ -185,5 +191,20 @@ async fn without_a_keeper_nothing_is_let_go_and_nothing_is_claimed() {
             .await
             .quiet()
     );
+    assert_eq!(sleepers(&token), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_written_down_is_not_let_go() {
+    let place = Place::new();
+    let token = token();
+    let (system, open, mut history) = with_background(&place, &format!("sleep {token}")).await;
+    system.close().await;
+    open.keep_background(&mut history)
+        .await
+        .expect_err("the store is closed");
+    assert_eq!(open.background.running().len(), 1);
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::User));
+    assert!(system.scope().stop(order).receipt().await.quiet());
     assert_eq!(sleepers(&token), 0);
 }
