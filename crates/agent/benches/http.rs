@@ -1,6 +1,5 @@
 //! Turns over HTTP, streamed, sixteen in flight: against a bare loop over the same provider crate, and one over reqwest.
 
-#![expect(missing_docs, reason = "made by criterion's macros")]
 #![expect(
     clippy::disallowed_methods,
     reason = "the baselines and the server spawn barely"

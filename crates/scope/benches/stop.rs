@@ -1,6 +1,5 @@
 //! Stopping many cooperating futures to verified quiet, against a bare tracker with a token for each.
 
-#![expect(missing_docs, reason = "made by criterion's macros")]
 #![expect(clippy::disallowed_methods, reason = "the baseline spawns barely")]
 
 use allstop_core::receipt::ItemKind;

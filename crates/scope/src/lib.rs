@@ -46,5 +46,5 @@ pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions};
 pub use gate::NotStarted;
 pub use scope::{Deadline, EngineGuard, Scope, ScopeOptions};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
-pub use stop::{Stop, StopOrder};
+pub use stop::{Account, Stop, StopOrder};
 pub use work::{Details, Ending, Registration, WorkSpec};

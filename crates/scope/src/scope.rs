@@ -15,7 +15,7 @@ use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
 use crate::node::Node;
-use crate::stop::{self, Stop, StopOrder};
+use crate::stop::{self, Account, Stop, StopOrder};
 use crate::work::{Force, Registration, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
@@ -103,7 +103,7 @@ impl Scope {
 
     /// The account of the stop that covers this scope, seen from here alone: what of *this* stopped and what did not.
     /// For an engine that was stopped by a wider stop and owes its own log a receipt. `None` where no stop covers it.
-    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Stop> {
+    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Account> {
         stop::account_of_part(&self.node, extent, bystanders)
     }
 

@@ -146,8 +146,8 @@ impl StopInProgress {
         self.nodes.lock().clear();
         // Done before the answer is readable: whoever has the receipt and stops again gets `already_ended`.
         self.done.store(true, Ordering::Release);
-        let first = self.receipt.set(Arc::new(receipt)).is_ok();
-        debug_assert!(first, "a stop is answered once");
+        // Of two who account for a part at once the first one's answer stands.
+        drop(self.receipt.set(Arc::new(receipt)));
     }
 }
 
@@ -244,16 +244,57 @@ pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
     begin_climb(&env, shared, nodes, order.bystanders)
 }
 
-/// The account of one part of a wider stop that runs or has run: the same stop, seen from `part` alone. `None` where
-/// no stop covers it. A stop of `part` itself is its own account.
+/// What became of one part of a wider stop: the same stop, seen from one scope alone. It climbs no ladder of its own.
+#[derive(Debug)]
+#[must_use = "the receipt says what still runs"]
+pub struct Account(AccountKind);
+
+#[derive(Debug)]
+enum AccountKind {
+    /// The scope was itself what the stop was asked of.
+    Own(Stop),
+    Part {
+        part: Stop,
+        wider: Stop,
+        bystanders: Vec<Scope>,
+    },
+}
+
+impl Account {
+    /// The receipt: when nothing of the part runs any more, or the ladder of the stop has been climbed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: asked again, it goes on waiting, and gives the same receipt once there is one.
+    pub async fn receipt(&self) -> Arc<Receipt> {
+        match &self.0 {
+            AccountKind::Own(stop) => stop.receipt().await,
+            AccountKind::Part {
+                part,
+                wider,
+                bystanders,
+            } => {
+                tokio::select! {
+                    biased;
+                    _answered_before = part.shared.receipt.wait() => {}
+                    () = part.shared.quiet() => account(&part.shared, bystanders),
+                    _ladder_climbed = wider.shared.receipt.wait() => account(&part.shared, bystanders),
+                }
+                part.receipt().await
+            }
+        }
+    }
+}
+
+/// The account of one part of a wider stop that runs or has run. `None` where no stop covers it. A stop of `part`
+/// itself is its own account.
 pub(crate) fn account_of_part(
     part: &Arc<Node>,
     extent: Extent,
     bystanders: Vec<Scope>,
-) -> Option<Stop> {
+) -> Option<Account> {
     let cause = part.cause()?;
     let wider = match part.covering_stop()? {
-        own if own.is_of(part) => return Some(Stop { shared: own }),
+        own if own.is_of(part) => return Some(Account(AccountKind::Own(Stop { shared: own }))),
         wider => wider,
     };
     let request = StopRequest {
@@ -264,8 +305,14 @@ pub(crate) fn account_of_part(
     };
     let shared = StopInProgress::new(part, request, wider.rungs.clone());
     part.accept(&shared, &cause, false);
-    let nodes = walk(part, &shared, &cause);
-    Some(begin_climb(&part.env, shared, nodes, bystanders))
+    *shared.nodes.lock() = walk(part, &shared, &cause);
+    // The walk is over: what remains is what runs.
+    shared.one_less();
+    Some(Account(AccountKind::Part {
+        part: Stop { shared },
+        wider: Stop { shared: wider },
+        bystanders,
+    }))
 }
 
 /// Closes the barrier of everything below `target`, which has accepted already, and lists all nodes.

@@ -9,7 +9,7 @@ use allstop_core::turn::{
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_log::SessionError;
-use allstop_scope::{Scope, Stop, StopOrder};
+use allstop_scope::{Account, Scope, StopOrder};
 
 use super::{Interrupt, Turn, TurnCx};
 use crate::error::{TurnError, TurnErrorKind};
@@ -22,7 +22,7 @@ use crate::outcome::TurnOutcome;
 /// the next start finds the turn open and ends it.
 ///
 /// Well below [`allstop_scope::FORCE_MAX`], so that this is still said where a tool had to be killed before.
-const ENDING_WRITE_MAX: Duration = Duration::from_millis(700);
+const ENDING_WRITE_MAX: Duration = Duration::from_millis(800);
 
 impl Turn<'_> {
     /// Commits the turn, unless a stop is first.
@@ -98,8 +98,8 @@ impl Turn<'_> {
 
     /// Ends the turn by a stop: of the scope, if nobody has yet, and of the draft.
     pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
-        let (cause, reason, error) = self.why(interrupt);
-        let account = self.begin_account(Some(cause.clone()));
+        let (cause, reason, error) = self.why(&interrupt);
+        let account = self.begin_account(cause.clone());
         self.engine.acknowledge();
         let receipt = match account {
             Some(stop) => Some(stop.receipt().await),
@@ -135,11 +135,8 @@ impl Turn<'_> {
 
     /// Stops the turn's scope, or joins the stop that covers it already, and begins the turn's own account of it: once,
     /// and while what it has to account for is still there. Whoever watches hears of the stop now, not after it.
-    pub(super) fn begin_account(&mut self, cause: Option<Cause>) -> Option<Stop> {
+    pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<Account>> {
         if self.account.is_none() {
-            let cause = cause
-                .or_else(|| self.work.cause())
-                .unwrap_or_else(|| Cause::new(CauseKind::Parent));
             self.cx.events.send(|| AgentEvent::StopHeard {
                 cause: cause.clone(),
             });
@@ -150,13 +147,14 @@ impl Turn<'_> {
                 bystanders: bystanders(self.cx),
             };
             let _it_may_be_a_wider_one = self.scope.stop(order);
-            self.account = self.scope.account(Extent::Turn, bystanders(self.cx));
+            let account = self.scope.account(Extent::Turn, bystanders(self.cx));
+            self.account = account.map(Arc::new);
         }
         self.account.clone()
     }
 
     /// The cause, the reason and the failure that an interrupt stands for.
-    fn why(&self, interrupt: Interrupt) -> (Cause, StopReason, Option<TurnError>) {
+    pub(super) fn why(&self, interrupt: &Interrupt) -> (Cause, StopReason, Option<TurnError>) {
         let of = |cause: Cause| {
             let reason = cause.kind.stop_reason().unwrap_or(StopReason::Error);
             (cause, reason, None)
@@ -166,16 +164,18 @@ impl Turn<'_> {
                 let cause = self.scope.cause().or_else(|| self.work.cause());
                 of(cause.unwrap_or_else(|| Cause::new(CauseKind::Parent)))
             }
-            Interrupt::Inactivity(cause) => of(cause),
+            Interrupt::Inactivity(cause) => of(cause.clone()),
             Interrupt::Refused(refusal) => (refusal.cause(), refusal.reason(), None),
             Interrupt::Loop(found) => {
                 let cause = Cause::new(CauseKind::Guardrail).detail(found.to_string());
                 (cause, StopReason::LoopDetected, None)
             }
-            Interrupt::Guardrail(reason) => of(Cause::new(CauseKind::Guardrail).detail(reason)),
+            Interrupt::Guardrail(reason) => {
+                of(Cause::new(CauseKind::Guardrail).detail(reason.clone()))
+            }
             Interrupt::Failed(error) => {
                 let cause = Cause::new(CauseKind::Failure).detail(error.message.clone());
-                (cause, StopReason::Error, Some(error))
+                (cause, StopReason::Error, Some(error.clone()))
             }
         }
     }

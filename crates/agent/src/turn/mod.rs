@@ -13,7 +13,7 @@ use allstop_core::turn::{
     Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Refusal, TurnLimits, TurnStart,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
-use allstop_scope::{Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, Stop};
+use allstop_scope::{Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -52,16 +52,6 @@ pub(crate) enum Interrupt {
     Failed(TurnError),
 }
 
-impl Interrupt {
-    /// The cause of a stop that is still to be made. `None`: one covers the turn already, or the ending says it.
-    fn cause(&self) -> Option<Cause> {
-        match self {
-            Self::Inactivity(cause) => Some(cause.clone()),
-            _ => None,
-        }
-    }
-}
-
 impl From<DraftError> for Interrupt {
     fn from(error: DraftError) -> Self {
         match error {
@@ -95,7 +85,7 @@ pub(crate) struct Turn<'a> {
     /// The receipt of a call that ended and left something running: what is left is named, whatever the turn comes to.
     leftover: Option<Arc<Receipt>>,
     /// The account of the stop that ends the turn, once it has begun.
-    account: Option<Stop>,
+    account: Option<Arc<Account>>,
     /// The last sign of life, where somebody wants to know.
     heard_at: Instant,
 }

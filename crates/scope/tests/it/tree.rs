@@ -212,7 +212,7 @@ async fn a_part_of_a_wider_stop_gives_its_own_account() {
     assert!(turn.account(Extent::Turn, vec![]).is_none());
     let began = Instant::now();
     let wide = scope.stop(by_user());
-    let part = turn.account(Extent::Turn, vec![]).unwrap().await;
+    let part = turn.account(Extent::Turn, vec![]).unwrap().receipt().await;
     assert_eq!(
         began.elapsed(),
         Duration::ZERO,

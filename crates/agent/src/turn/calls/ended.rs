@@ -27,13 +27,17 @@ pub(super) enum End {
     Panicked,
     /// Stopped alone: by its own time, or on request. What the tool still said, if it said anything.
     Cut(Arc<Receipt>, Option<Result<ToolOutput, ToolError>>),
+    /// It ended while its turn was being stopped. What became of it, and whether what it said is a result, is in the
+    /// turn's account.
+    Overtaken(Option<Result<ToolOutput, ToolError>>),
 }
 
 /// Starts a call in its scope. `None`: a stop was first.
 pub(super) fn start(
     admitted: Admitted,
     limit: Option<Duration>,
-) -> Option<impl Future<Output = Ended>> {
+    turn: &Scope,
+) -> Option<impl Future<Output = Ended> + use<>> {
     let Admitted {
         call,
         tool,
@@ -56,38 +60,22 @@ pub(super) fn start(
             async move { tool.call(invocation).await }.instrument(span)
         })
         .ok()?;
-    Some(watch(call, scope, running))
+    Some(watch(call, scope, turn.clone(), running))
 }
 
+/// Waits for a call's end. `turn` is the scope above: a stop of that is the loop's to hear.
 async fn watch(
     call: ToolCall,
     scope: Scope,
+    turn: Scope,
     mut running: WorkHandle<Result<ToolOutput, ToolError>>,
 ) -> Ended {
     let began = Instant::now();
-    let joined = tokio::select! {
+    let end = tokio::select! {
         biased;
-        joined = &mut running => Some(joined),
+        joined = &mut running => ended(joined, &scope, &turn).await,
         // Its own time, or a request to stop it alone. It may never join: then the ladder's account is its end.
-        receipt = account(&scope) => {
-            let end = End::Cut(receipt, None);
-            return Ended { call, scope, began, end };
-        }
-    };
-    let end = match joined {
-        Some(Ok(output)) if scope.is_stopped() => {
-            let receipt = account(&scope).await;
-            let by_itself = |item: &ReceiptItem| matches!(item.state, ItemState::Finished { .. });
-            if receipt.items().iter().all(by_itself) {
-                // It never heard, and was done before the force: that is a result like any other.
-                End::Returned(output)
-            } else {
-                End::Cut(receipt, Some(output))
-            }
-        }
-        Some(Ok(output)) => End::Returned(output),
-        Some(Err(WorkLost::Dropped)) => End::Cut(account(&scope).await, None),
-        Some(Err(WorkLost::Panicked)) | None => End::Panicked,
+        receipt = account(&scope, &turn) => End::Cut(receipt, None),
     };
     Ended {
         call,
@@ -95,6 +83,33 @@ async fn watch(
         began,
         end,
     }
+}
+
+async fn ended(
+    joined: Result<Result<ToolOutput, ToolError>, WorkLost>,
+    scope: &Scope,
+    turn: &Scope,
+) -> End {
+    match joined {
+        Err(WorkLost::Panicked) => End::Panicked,
+        joined if turn.is_stopped() => End::Overtaken(joined.ok()),
+        Ok(output) if scope.is_stopped() => {
+            let receipt = account(scope, turn).await;
+            if receipt.items().iter().all(ended_by_itself) {
+                // It never heard, and was done before the force: that is a result like any other.
+                End::Returned(output)
+            } else {
+                End::Cut(receipt, Some(output))
+            }
+        }
+        Ok(output) => End::Returned(output),
+        Err(WorkLost::Dropped) => End::Cut(account(scope, turn).await, None),
+    }
+}
+
+/// Whether an item says that its work was done before the stop reached it.
+pub(super) fn ended_by_itself(item: &ReceiptItem) -> bool {
+    matches!(item.state, ItemState::Finished { .. })
 }
 
 /// Stops what a call left behind in its scope when it returned. The receipt, if that did not work.
@@ -110,13 +125,12 @@ pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     (!receipt.quiet()).then_some(receipt)
 }
 
-/// The account of the stop that covers a call's scope, once there is one.
-async fn account(scope: &Scope) -> Arc<Receipt> {
+/// The account of a stop of this call alone, once there is one. One of its turn is none.
+async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
     scope.stopped().await;
     match scope.account(Extent::Call, Vec::new()) {
-        Some(stop) => stop.receipt().await,
-        // A token fires only after a stop was accepted.
-        None => std::future::pending().await,
+        Some(account) if !turn.is_stopped() => account.receipt().await,
+        _ => std::future::pending().await,
     }
 }
 
@@ -126,6 +140,8 @@ pub(super) fn describe(end: End) -> (CallOutcome, Arc<str>, bool) {
         End::Returned(Ok(output)) => (CallOutcome::Succeeded, output.content, false),
         End::Returned(Err(error)) => (CallOutcome::Failed, error.message.into(), true),
         End::Panicked => (CallOutcome::Failed, "the tool panicked".into(), true),
+        // Only a result is ever asked for: see the turn's harvest.
+        End::Overtaken(_) => (CallOutcome::Unknown, "its turn was stopped".into(), true),
         End::Cut(receipt, said) => {
             let timed_out = receipt.cause().kind == CauseKind::Deadline;
             let unknown = receipt

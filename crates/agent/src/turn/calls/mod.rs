@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::record::CallOutcome;
-use allstop_core::{Cause, ToolCall, ToolResult};
+use allstop_core::{ToolCall, ToolResult};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 
@@ -72,51 +72,77 @@ impl Turn<'_> {
                 .spec()
                 .timeout
                 .or(self.parts().settings.deadlines.tool);
-            running.push(ended::start(admitted, limit).ok_or_else(|| {
-                self.engine.acknowledge();
-                Interrupt::Stopped
-            })?);
+            match ended::start(admitted, limit, &self.work) {
+                Some(call) => running.push(call),
+                None => return self.stopped_among(running, None, Interrupt::Stopped).await,
+            }
         }
         loop {
             let ended = tokio::select! {
                 biased;
                 interrupt = self.interrupted() => {
-                    self.harvest(interrupt.cause(), running).await?;
-                    return Err(interrupt);
+                    return self.stopped_among(running, None, interrupt).await;
                 }
                 ended = running.next() => ended,
             };
             let Some(ended) = ended else { return Ok(()) };
+            if matches!(ended.end, End::Overtaken(_)) {
+                return self
+                    .stopped_among(running, Some(ended), Interrupt::Stopped)
+                    .await;
+            }
             self.heard();
             self.finish(ended).await?;
-            if !running.is_empty() {
+            if !running.is_empty()
+                && let Err(interrupt) = self.flush().await
+            {
                 // The siblings may take long: what has ended is known even after a crash.
-                self.flush().await?;
+                return self.stopped_among(running, None, interrupt).await;
             }
         }
     }
 
-    /// Takes the results of calls that return while the ladder is climbed: what was done is known, to the log and,
-    /// under the policy `keep`, to the model.
-    async fn harvest(
+    /// A stop came while calls run. Those that return while the ladder is climbed, and had not heard it, have done
+    /// what they were asked: their results are kept, for the log and, under the policy `keep`, for the model.
+    async fn stopped_among(
         &mut self,
-        cause: Option<Cause>,
         mut running: FuturesUnordered<impl Future<Output = Ended>>,
+        overtaken: Option<Ended>,
+        interrupt: Interrupt,
     ) -> Result<(), Interrupt> {
-        let Some(stop) = self.begin_account(cause) else {
-            return Ok(());
+        self.engine.acknowledge();
+        let (cause, ..) = self.why(&interrupt);
+        let Some(account) = self.begin_account(cause) else {
+            return Err(interrupt);
         };
-        loop {
-            let ended = tokio::select! {
+        let mut late: Vec<Ended> = overtaken.into_iter().collect();
+        let receipt = loop {
+            tokio::select! {
                 biased;
-                ended = running.next() => ended,
-                _receipt = stop.receipt() => running.next().now_or_never().flatten(),
-            };
-            let Some(ended) = ended else { return Ok(()) };
-            if let End::Returned(_) = ended.end {
-                self.take_result(ended)?;
+                Some(ended) = running.next() => late.push(ended),
+                receipt = account.receipt() => break receipt,
+            }
+        };
+        while let Some(Some(ended)) = running.next().now_or_never() {
+            late.push(ended);
+        }
+        for ended in late {
+            let id = ended.call.id.as_str();
+            let item = receipt.items().iter().find(|item| &*item.id == id);
+            if let (End::Overtaken(Some(said)), Some(item)) = (ended.end, item)
+                && ended::ended_by_itself(item)
+            {
+                let end = End::Returned(said);
+                let (call, scope, began) = (ended.call, ended.scope, ended.began);
+                self.take_result(Ended {
+                    call,
+                    scope,
+                    began,
+                    end,
+                })?;
             }
         }
+        Err(interrupt)
     }
 
     async fn finish(&mut self, ended: Ended) -> Result<(), Interrupt> {
