@@ -1,7 +1,6 @@
 //! How a record is written: JSON with the version of the format in front, `{"v":1,"type":"turn_started",…}`.
 
 use allstop_core::record::SessionRecord;
-use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 
 use crate::RecordBytes;
@@ -24,19 +23,35 @@ pub enum DecodeError {
     Malformed(#[source] serde_json::Error),
 }
 
-/// Writes a record behind what `buffer` holds and splits it off. The records that one buffer made share its memory,
-/// so most cost no allocation of their own.
-pub fn encode(record: &SessionRecord, buffer: &mut BytesMut) -> RecordBytes {
-    debug_assert!(buffer.is_empty());
+/// Writes a record behind what `out` holds.
+pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
+    let comma_at = out.len() + PREFIX.len() - 1;
+    out.extend_from_slice(PREFIX);
     // The object's own opening bracket lands on the prefix's last byte, which is then put back: no second pass.
-    buffer.put_slice(PREFIX.split_last().expect("the prefix is not empty").1);
-    let comma_at = buffer.len();
-    serde_json::to_writer((&mut *buffer).writer(), record)
+    out.truncate(comma_at);
+    serde_json::to_writer(&mut *out, record)
         .expect("a record is plain data with text keys, and a buffer in memory takes it");
-    if let Some(bracket) = buffer.get_mut(comma_at) {
+    if let Some(bracket) = out.get_mut(comma_at) {
         *bracket = b',';
     }
-    buffer.split().freeze()
+}
+
+/// Writes the records of one append. They share one allocation; `scratch` is reused from one append to the next.
+pub(super) fn encode_all(records: &[SessionRecord], scratch: &mut Vec<u8>) -> Vec<RecordBytes> {
+    scratch.clear();
+    let ends: Vec<usize> = records
+        .iter()
+        .map(|record| {
+            encode(record, scratch);
+            scratch.len()
+        })
+        .collect();
+    let mut rest = RecordBytes::copy_from_slice(scratch);
+    // The lengths of the records are the differences of their ends.
+    let mut begin = 0;
+    ends.into_iter()
+        .map(|end| rest.split_to(end - std::mem::replace(&mut begin, end)))
+        .collect()
 }
 
 /// Reads a record; `None` for one of an unknown type whose writer marked it `"optional": true`.
@@ -81,14 +96,17 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_and_is_json_with_its_version() {
-        let mut buffer = BytesMut::new();
-        let bytes = encode(&record(), &mut buffer);
+        let mut bytes = Vec::new();
+        encode(&record(), &mut bytes);
         assert_eq!(
             std::str::from_utf8(&bytes).unwrap(),
             r#"{"v":1,"type":"call_finished","turn":7,"id":"call_1","outcome":"succeeded"}"#
         );
         assert_eq!(decode(&bytes).unwrap(), Some(record()));
-        assert!(buffer.is_empty(), "the buffer is ready for the next");
+        let mut scratch = b"from before".to_vec();
+        let all = encode_all(&[record(), record(), record()], &mut scratch);
+        assert_eq!(all, vec![RecordBytes::from(bytes); 3]);
+        assert!(encode_all(&[], &mut scratch).is_empty());
     }
 
     #[test]

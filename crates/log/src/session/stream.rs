@@ -11,7 +11,6 @@ use std::sync::Arc;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 use allstop_core::{SessionId, Timestamp};
-use bytes::BytesMut;
 
 use super::error::SessionError;
 use super::list::fold;
@@ -25,6 +24,10 @@ use crate::{
 /// twice more for a store that is coming back. A store that stays silent is the caller's to wait for, not ours.
 const SETTLE_TRIES_MAX: u32 = 3;
 
+/// Room in which an append is encoded that a session keeps: the records of most appends. One that took more gives it
+/// back, so that ten thousand idle sessions stay small.
+const SCRATCH_BYTES: usize = 1_024;
+
 /// One session, open for writing under its lock.
 #[derive(Debug)]
 #[must_use = "dropping it gives the session's lock back"]
@@ -36,7 +39,7 @@ pub struct SessionStream {
     version: Version,
     state: SessionState,
     ids: AppendIds,
-    buffer: BytesMut,
+    scratch: Vec<u8>,
     unsettled: Option<Unsettled>,
     recovered: Vec<SessionRecord>,
 }
@@ -115,7 +118,7 @@ impl SessionStream {
             version,
             state,
             ids: AppendIds::new(),
-            buffer: BytesMut::new(),
+            scratch: Vec::with_capacity(SCRATCH_BYTES),
             unsettled: None,
             recovered: Vec::new(),
         })
@@ -132,10 +135,9 @@ impl SessionStream {
     pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         self.settle().await?;
         self.state.check(&records)?;
-        let encoded = records
-            .iter()
-            .map(|r| codec::encode(r, &mut self.buffer))
-            .collect();
+        let encoded = codec::encode_all(&records, &mut self.scratch);
+        self.scratch.clear();
+        self.scratch.shrink_to(SCRATCH_BYTES);
         self.unsettled = Some(Unsettled {
             id: self.ids.next_id(),
             encoded,

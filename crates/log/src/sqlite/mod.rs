@@ -3,6 +3,8 @@
 mod chain;
 mod classify;
 mod connection;
+#[cfg(test)]
+mod full;
 mod growth;
 mod lock_folder;
 mod reader;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::chain;
 use super::writer::Append;
@@ -24,21 +24,17 @@ pub(super) struct StreamEnd {
 /// The ends of the streams that were written lately.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    known: HashMap<StreamName, Known>,
+    known: HashMap<StreamName, StreamEnd>,
+    /// Those that the table does not have yet; a stream that a group appends to twice is there twice, in order.
+    changed: Vec<StreamEnd>,
     /// What SQLite counts up when another connection has written.
     data_version: i64,
-}
-
-#[derive(Debug)]
-struct Known {
-    end: StreamEnd,
-    /// Whether the table has an older version.
-    changed: bool,
 }
 
 impl Streams {
     pub(super) fn forget(&mut self) {
         self.known.clear();
+        self.changed.clear();
     }
 
     /// To be called in a write transaction, in which no other connection writes.
@@ -62,7 +58,7 @@ impl Streams {
         connection: &Connection,
         append: &Append,
     ) -> rusqlite::Result<Result<Version, AppendError>> {
-        let known = if let Some(known) = self.known.get_mut(&append.stream) {
+        let end = if let Some(known) = self.known.get_mut(&append.stream) {
             known
         } else {
             let end = match find(connection, &append.stream)? {
@@ -72,13 +68,8 @@ impl Streams {
                 }
                 None => create(connection, &append.stream)?,
             };
-            let stream = append.stream.clone();
-            self.known.entry(stream).or_insert(Known {
-                end,
-                changed: false,
-            })
+            self.known.entry(append.stream.clone()).or_insert(end)
         };
-        let end = &mut known.end;
         if append.expected != end.version {
             return Ok(match already_written(connection, *end, append)? {
                 Some(version) => Ok(version),
@@ -90,29 +81,29 @@ impl Streams {
         let mut insert = connection.prepare_cached(
             "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
+        let id = append.id.0.to_be_bytes();
         for record in &append.records {
             let number = end.version.next();
-            let id = append.id.0.to_be_bytes();
-            end.last_record = insert.insert(params![
+            let row = (
                 end.id,
                 number.0.cast_signed(),
                 end.last_record,
                 id,
-                &record[..]
-            ])?;
+                &record[..],
+            );
+            end.last_record = insert.insert(row)?;
             end.version = number;
-            known.changed = true;
         }
+        self.changed.push(*end);
         Ok(Ok(end.version))
     }
 
-    /// Writes the new ends, each once however many appends there were.
+    /// Writes the new ends.
     pub(super) fn write_versions(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut update = connection
             .prepare_cached("UPDATE streams SET version = ?2, last_record = ?3 WHERE id = ?1")?;
-        for Known { end, changed } in self.known.values_mut().filter(|known| known.changed) {
+        for end in self.changed.drain(..) {
             update.execute((end.id, end.version.0.cast_signed(), end.last_record))?;
-            *changed = false;
         }
         Ok(())
     }

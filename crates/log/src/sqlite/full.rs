@@ -1,0 +1,102 @@
+//! A full disk, as SQLite itself simulates it: a limit on the pages of the file.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
+
+use super::connection;
+use super::growth::Growth;
+use super::writer::{Append, WriteCommand, Writer};
+use crate::{AppendError, AppendId, LogErrorKind, StreamName, Version};
+
+type Answer = oneshot::Receiver<Result<Version, AppendError>>;
+
+fn append(stream: &str, expected: u64, bytes: usize) -> (WriteCommand, Answer) {
+    let (reply, answer) = oneshot::channel();
+    let append = Append {
+        stream: StreamName::new(stream),
+        expected: Version(expected),
+        id: AppendId(u128::from(expected)),
+        records: vec![vec![b'x'; bytes].into()],
+        reply,
+    };
+    (WriteCommand::Append(append), answer)
+}
+
+/// Has a writer serve these, which all wait when it starts and so are one group, on a store of at most so many pages.
+fn serve(
+    folder: &TempDir,
+    pages: u32,
+    commands: Vec<(WriteCommand, Answer)>,
+) -> Vec<Result<Version, AppendError>> {
+    let path: Arc<_> = folder.path().join("store.db").into();
+    let connection = connection::open(&path).expect("the folder is there");
+    connection
+        .pragma_update(None, "max_page_count", pages)
+        .expect("SQLite knows it");
+    let (writes, waiting) = mpsc::channel(commands.len());
+    let answers: Vec<_> = commands
+        .into_iter()
+        .map(|(command, answer)| {
+            writes.try_send(command).expect("there is room for all");
+            answer
+        })
+        .collect();
+    drop(writes);
+    Writer::new(connection, path, Arc::new(Growth::default())).run(waiting);
+    answers
+        .into_iter()
+        .map(|mut answer| answer.try_recv().expect("each is answered once"))
+        .collect()
+}
+
+#[test]
+fn what_does_not_fit_fails_alone_and_what_was_acknowledged_stays() {
+    const SMALL: usize = 100;
+    const LARGE: usize = 400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let group = vec![
+        append("a", 0, SMALL),
+        append("b", 0, LARGE),
+        append("b", 1, SMALL),
+        append("a", 1, SMALL),
+        append("a", 9, SMALL),
+    ];
+    let answers = serve(&folder, 20, group);
+    assert!(matches!(answers[0], Ok(Version(1))), "{answers:?}");
+    assert!(
+        matches!(&answers[1], Err(AppendError::Log(e)) if e.kind() == LogErrorKind::Full),
+        "{answers:?}"
+    );
+    // It stands on the one that did not fit.
+    assert!(
+        matches!(
+            answers[2],
+            Err(AppendError::Conflict { actual: Version(0) })
+        ),
+        "{answers:?}"
+    );
+    assert!(matches!(answers[3], Ok(Version(2))), "{answers:?}");
+    assert!(
+        matches!(
+            answers[4],
+            Err(AppendError::Conflict { actual: Version(2) })
+        ),
+        "{answers:?}"
+    );
+
+    // With more room the same appends go on from there; those that were written are not written again.
+    let again = vec![
+        append("a", 0, SMALL),
+        append("a", 1, SMALL),
+        append("b", 0, LARGE),
+        append("b", 1, SMALL),
+    ];
+    let answers = serve(&folder, 1_000, again);
+    let versions: Vec<u64> = answers
+        .into_iter()
+        .map(|answer| answer.unwrap().0)
+        .collect();
+    assert_eq!(versions, [1, 2, 1, 2]);
+}
