@@ -12,6 +12,9 @@ use allstop_scope::FORCE_MAX;
 /// A second Ctrl-C is answered within this: a tenth of a second for the force and its account, the rest for output.
 const AT_ONCE: Duration = Duration::from_millis(150);
 
+/// What is left of the last second for output and for the exit itself.
+const EXIT_MAX: Duration = Duration::from_millis(150);
+
 /// A signal that ends runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -66,7 +69,7 @@ impl Control {
         match self.first {
             None => {
                 self.first = Some(signal);
-                self.end_by(now + self.grace + FORCE_MAX);
+                self.stopping(now);
                 Effect::Stop(signal.cause())
             }
             Some(_) => {
@@ -78,7 +81,7 @@ impl Control {
 
     /// A stop that nobody asked for by a signal begins, such as of background work at the end: it is bounded too.
     pub(crate) fn stopping(&mut self, now: Instant) {
-        self.end_by(now + self.grace + FORCE_MAX);
+        self.end_by(now + self.grace + FORCE_MAX - EXIT_MAX);
     }
 
     fn end_by(&mut self, at: Instant) {
@@ -126,7 +129,10 @@ mod tests {
             panic!("the first signal stops");
         };
         assert_eq!(cause.to_string(), "user (ctrl-c)");
-        assert_eq!(control.last_moment(), Some(now + GRACE + FORCE_MAX));
+        assert_eq!(
+            control.last_moment(),
+            Some(now + GRACE + FORCE_MAX - EXIT_MAX)
+        );
         assert_eq!(control.signal(Signal::Terminate, now), Effect::Force);
         assert_eq!(control.last_moment(), Some(now + AT_ONCE));
     }
@@ -152,10 +158,16 @@ mod tests {
         let mut control = Control::new(GRACE);
         let now = Instant::now();
         control.signal(Signal::Interrupt, now);
-        let later = now + GRACE + FORCE_MAX - Duration::from_millis(10);
+        let later = now + GRACE + FORCE_MAX - EXIT_MAX - Duration::from_millis(10);
         control.signal(Signal::Interrupt, later);
-        assert_eq!(control.last_moment(), Some(now + GRACE + FORCE_MAX));
+        assert_eq!(
+            control.last_moment(),
+            Some(now + GRACE + FORCE_MAX - EXIT_MAX)
+        );
         control.stopping(later);
-        assert_eq!(control.last_moment(), Some(now + GRACE + FORCE_MAX));
+        assert_eq!(
+            control.last_moment(),
+            Some(now + GRACE + FORCE_MAX - EXIT_MAX)
+        );
     }
 }

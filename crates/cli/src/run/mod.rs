@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::{EventSink, History, RunOutcome, TurnError, TurnErrorKind};
-use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason};
-use allstop_runtime::{Envelope, OpenSession, System};
 use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason};
+use allstop_runtime::{Envelope, OpenSession, StartError, System, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, Stop, StopOrder, WorkSpec};
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{Answer, Prompter};
@@ -27,7 +27,7 @@ use crate::signals::Signals;
 use show::Show;
 use supervise::{Cut, Supervisor};
 
-/// How long the store may take to close when nothing has bounded the exit yet.
+/// How long the store may take to close: what it has acknowledged is safe without.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What output still gets when the last moment has come.
@@ -35,17 +35,24 @@ const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
+    // First of all: from here on a signal is answered with an envelope.
+    let signals = Signals::install()?;
     let config = options::config(&args)?;
-    let prompts = options::prompts(&args)?;
     let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
-    let mut supervisor = Supervisor::new(Signals::install()?, Control::new(grace));
+    let mut supervisor = Supervisor::new(signals, Control::new(grace));
     let mut show = Show::new(host, &args.output);
     let prompter = prompter(host, &args.permissions, &show);
-    let system = options::system(&args, host, config, prompter)?;
+    let limit = config.deadlines.run.map(Duration::from);
 
-    let opening = open(system, args.session.session.clone());
-    let envelope = match supervisor.race(opening, |_| ControlFlow::Break(())).await {
-        Ok(Ok((system, session, history))) => {
+    let starting = async {
+        let options = options::system(&args, host, config, prompter).map_err(NotStarted::store)?;
+        let prompts = options::prompts(&args).await.map_err(NotStarted::input)?;
+        let opened = open(options, args.session.session.clone(), limit).await?;
+        Ok((prompts, opened))
+    };
+    let started = supervisor.race(starting, |_| ControlFlow::Break(()));
+    let envelope = match started.await {
+        Ok(Ok((prompts, (system, session, history)))) => {
             tell_found(&show, &session);
             let run = Running {
                 system: &system,
@@ -56,20 +63,13 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
                 stop: None,
             };
             let envelope = run.drive(history, prompts).await;
-            let limit = supervisor
-                .control
-                .last_moment()
-                .map_or(CLOSE_WAIT_MAX, |at| {
-                    at.saturating_duration_since(Instant::now())
-                });
-            save_recording(&system, &show, limit).await;
-            // A store that does not close in time has what it has acknowledged.
-            drop(tokio::time::timeout(limit, system.close()).await);
+            close(&system, &show, &envelope, &mut supervisor).await;
             envelope
         }
-        Ok(Err(error)) if error.kind.is_usage() => return Err(error.into()),
-        Ok(Err(error)) => Envelope::of_no_run(None, StopReason::Error, Some(error.into())),
-        // Nothing ran yet.
+        Ok(Err(NotStarted::Usage(problem))) => return Err(problem),
+        Ok(Err(NotStarted::Failed(reason, error))) => {
+            Envelope::of_no_run(None, reason, Some(error))
+        }
         Err(_cut) => Envelope::of_no_run(None, supervisor.control.stop_reason(), None),
     };
     let control = &supervisor.control;
@@ -88,6 +88,20 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     })
 }
 
+/// Saves the recording and closes the store, unless that has failed: then there is nothing to wait for.
+async fn close(system: &System, show: &Show<'_>, envelope: &Envelope, supervisor: &mut Supervisor) {
+    let has_failed = |error: &TurnError| error.kind == TurnErrorKind::Store;
+    let store_failed = envelope.error.as_ref().is_some_and(has_failed);
+    let closing = async {
+        save_recording(system, show, CLOSE_WAIT_MAX).await;
+        if !store_failed {
+            drop(tokio::time::timeout(CLOSE_WAIT_MAX, system.close()).await);
+        }
+    };
+    let closed = supervisor.race(closing, |_| ControlFlow::Continue(()));
+    drop(closed.await);
+}
+
 fn prompter(host: &Host, args: &PermissionArgs, show: &Show<'_>) -> Arc<dyn Prompter> {
     let fixed = |answer| -> Arc<dyn Prompter> { Arc::new(FixedAnswer(answer)) };
     match (args.yes, args.deny) {
@@ -100,16 +114,73 @@ fn prompter(host: &Host, args: &PermissionArgs, show: &Show<'_>) -> Arc<dyn Prom
     }
 }
 
+/// Why nothing runs.
+enum NotStarted {
+    /// No envelope: the caller did not ask for anything that could have one.
+    Usage(Problem),
+    Failed(StopReason, TurnError),
+}
+
+impl NotStarted {
+    fn of(problem: Problem, kind: TurnErrorKind) -> Self {
+        if problem.code == 2 {
+            return Self::Usage(problem);
+        }
+        let Problem { message, hint, .. } = problem;
+        let error = TurnError {
+            kind,
+            message,
+            hint,
+        };
+        Self::Failed(StopReason::Error, error)
+    }
+
+    fn store(problem: Problem) -> Self {
+        Self::of(problem, TurnErrorKind::Store)
+    }
+
+    fn input(problem: Problem) -> Self {
+        Self::of(problem, TurnErrorKind::Invalid)
+    }
+}
+
+impl From<StartError> for NotStarted {
+    fn from(error: StartError) -> Self {
+        if error.kind.is_usage() {
+            return Self::Usage(error.into());
+        }
+        Self::Failed(StopReason::Error, error.into())
+    }
+}
+
+/// Opens the store and the session. The deadline of the run bounds this too: a store may hang.
 async fn open(
-    options: allstop_runtime::SystemOptions,
+    options: SystemOptions,
     id: Option<String>,
-) -> Result<(System, OpenSession, History), allstop_runtime::StartError> {
-    let system = System::open(options).await?;
-    let (session, history) = match id {
-        Some(id) => system.resume_session(SessionId::from(id)).await?,
-        None => system.new_session(None).await?,
+    limit: Option<Duration>,
+) -> Result<(System, OpenSession, History), NotStarted> {
+    let opening = async {
+        let system = System::open(options).await?;
+        let (session, history) = match id {
+            Some(id) => system.resume_session(SessionId::from(id)).await?,
+            None => system.new_session(None).await?,
+        };
+        Ok((system, session, history))
     };
-    Ok((system, session, history))
+    let Some(limit) = limit else {
+        return opening.await;
+    };
+    let late = |_elapsed| {
+        let error = TurnError {
+            kind: TurnErrorKind::Store,
+            message: "the store was not open when the run's deadline came".to_owned(),
+            hint: Some("another process may hold it, or its disk hangs".to_owned()),
+        };
+        Err(NotStarted::Failed(StopReason::Timeout, error))
+    };
+    tokio::time::timeout(limit, opening)
+        .await
+        .unwrap_or_else(late)
 }
 
 /// Names what an earlier process left.

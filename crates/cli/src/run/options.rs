@@ -1,11 +1,11 @@
 //! From flags and files to what a system is made of.
 
-use std::io::Read as _;
 use std::sync::Arc;
 
 use allstop_runtime::config::OnStop;
 use allstop_runtime::{Config, SystemOptions, WrittenDuration};
 use allstop_tools::Prompter;
+use tokio::io::AsyncReadExt as _;
 
 use crate::args::{LimitArgs, ModelArgs, OnStopArg, RunArgs};
 use crate::host::Host;
@@ -76,26 +76,28 @@ fn limits(config: &mut Config, args: &LimitArgs) {
 }
 
 /// The prompts, as text.
-pub(super) fn prompts(args: &RunArgs) -> Result<Vec<Arc<str>>, Problem> {
-    args.prompts
-        .iter()
-        .map(|prompt| {
-            let bytes = if prompt == "-" {
-                read_stdin()?
-            } else {
-                std::os::unix::ffi::OsStringExt::into_vec(prompt.clone())
-            };
-            prompt_text(bytes)
-        })
-        .collect()
+///
+/// # Cancel safety
+/// Dropping it loses what was read of standard input.
+pub(super) async fn prompts(args: &RunArgs) -> Result<Vec<Arc<str>>, Problem> {
+    let mut prompts = Vec::new();
+    for prompt in &args.prompts {
+        let bytes = if prompt == "-" {
+            read_stdin().await?
+        } else {
+            std::os::unix::ffi::OsStringExt::into_vec(prompt.clone())
+        };
+        prompts.push(prompt_text(bytes)?);
+    }
+    Ok(prompts)
 }
 
-fn read_stdin() -> Result<Vec<u8>, Problem> {
+async fn read_stdin() -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
+    tokio::io::stdin()
         .take(PROMPT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
+        .await
         .map_err(|error| Problem::failure(format!("standard input cannot be read: {error}")))?;
     Ok(bytes)
 }

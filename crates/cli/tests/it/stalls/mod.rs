@@ -1,0 +1,4 @@
+//! A run that hangs, wherever it can hang, and every way to end it.
+
+mod alone;
+mod places;

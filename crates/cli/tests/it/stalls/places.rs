@@ -1,0 +1,299 @@
+//! The places where a run can hang.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use allstop_testkit::openai_server::{Answer, OpenAiServer};
+
+use crate::support::fault::Fault;
+use crate::support::terminal::Terminal;
+use crate::support::{Allstop, FACT_MAX, Place, Running, eventually};
+
+/// A run that hangs.
+#[derive(Debug)]
+pub(super) struct Hanging {
+    pub(super) running: Running,
+    /// What it hangs on, where that is to be looked at afterwards.
+    pub(super) server: Option<OpenAiServer>,
+    /// Kept until the end.
+    _held: Held,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    _terminal: Option<Terminal>,
+    _sockets: Vec<TcpStream>,
+    _listener: Option<TcpListener>,
+}
+
+/// A place where a run can hang.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spot {
+    pub(super) name: &'static str,
+    /// Starts a run, with these further arguments, and waits until it hangs there.
+    pub(super) begin: fn(&Place, &str) -> Hanging,
+    /// What the receipt says of what hung: kind, how, verified.
+    pub(super) item: Option<[&'static str; 3]>,
+    pub(super) heeds: Heeds,
+}
+
+/// What happens there when the first stop comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heeds {
+    /// It ends.
+    Yes,
+    /// Nothing for as long as the grace lasts, but for a file `asked`.
+    No,
+}
+
+pub(super) const SPOTS: [Spot; 12] = [
+    Spot {
+        name: "the provider, before its answer",
+        begin: |place, args| provider(place, args, Answer::stream().stall_before_headers()),
+        item: Some(["model_call", "connection_closed", "socket_closed"]),
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "the provider, in mid-stream",
+        begin: |place, args| {
+            let answer = Answer::text("Half an ans").stall();
+            let hanging = streaming(place, &format!("--stream-json {args}"), answer);
+            hanging.running.wait_stdout("\"ans\"");
+            hanging
+        },
+        item: Some(["model_call", "connection_closed", "socket_closed"]),
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "the connect",
+        begin: connect,
+        item: Some(["model_call", "dropped", "future_dropped"]),
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "the resolver",
+        begin: resolver,
+        item: Some(["model_call", "dropped", "future_dropped"]),
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "the back-off after a 503",
+        begin: |place, args| {
+            let answer = Answer::status(503).header("retry-after", "50");
+            let hanging = streaming(place, &format!("--stream-json {args}"), answer);
+            hanging.running.wait_stdout("retry_scheduled");
+            hanging
+        },
+        item: None,
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "a tool",
+        begin: tool,
+        item: Some(["tool_call", "sigkill", "process_tree_empty"]),
+        heeds: Heeds::No,
+    },
+    Spot {
+        name: "a question",
+        begin: question,
+        item: Some(["tool_call", "acknowledged", "task_ended"]),
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "a hook",
+        begin: |place, args| command_of_config(place, args, "[[hooks]]\non = \"turn_start\""),
+        item: Some(["process", "sigkill", "process_tree_empty"]),
+        heeds: Heeds::No,
+    },
+    Spot {
+        name: "a hook of a tool call",
+        begin: |place, args| command_of_config(place, args, "[[hooks]]\non = \"tool_start\""),
+        item: Some(["tool_call", "sigkill", "process_tree_empty"]),
+        heeds: Heeds::No,
+    },
+    Spot {
+        name: "a guardrail",
+        begin: |place, args| command_of_config(place, args, "[[guardrails]]\non = \"input\""),
+        item: Some(["process", "sigkill", "process_tree_empty"]),
+        heeds: Heeds::No,
+    },
+    Spot {
+        name: "a read of the store",
+        begin: |place, args| store(place, args, Fault::new(place, "read_hangs")),
+        item: None,
+        heeds: Heeds::Yes,
+    },
+    Spot {
+        name: "a write to the store",
+        begin: |place, args| {
+            let fault = Fault::new(place, "sync_hangs").when(place.path("ready"));
+            store(place, args, fault)
+        },
+        item: None,
+        heeds: Heeds::Yes,
+    },
+];
+
+fn hanging(running: Running) -> Hanging {
+    Hanging {
+        running,
+        server: None,
+        _held: Held::default(),
+    }
+}
+
+fn against<'a>(place: &'a Place, url: &str) -> Allstop<'a> {
+    place.run().args("--model any --base-url").arg(url)
+}
+
+fn provider(place: &Place, args: &str, answer: Answer) -> Hanging {
+    streaming(place, &format!("--json {args}"), answer)
+}
+
+fn streaming(place: &Place, args: &str, answer: Answer) -> Hanging {
+    let server = OpenAiServer::start([answer]);
+    let running = against(place, &server.url())
+        .args(args)
+        .arg("hello")
+        .start();
+    let asked = server.wait_until_blocking(FACT_MAX, |seen| !seen.requests.is_empty());
+    assert!(asked.is_ok(), "no request: {running:#?}");
+    Hanging {
+        server: Some(server),
+        ..hanging(running)
+    }
+}
+
+/// A listener whose queue is full: the kernel answers nobody.
+fn connect(place: &Place, args: &str) -> Hanging {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    rustix::net::listen(&listener, 0).expect("a shorter queue");
+    let address = listener.local_addr().expect("it is bound");
+    let mut sockets = Vec::new();
+    while let Ok(socket) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        sockets.push(socket);
+    }
+    let running = against(place, &format!("http://{address}"))
+        .arg("--json")
+        .args(args)
+        .arg("hello")
+        .start();
+    let pid = running.pid();
+    eventually("a connection under way", || {
+        is_connecting(pid, address).then_some(())
+    });
+    Hanging {
+        _held: Held {
+            _sockets: sockets,
+            _listener: Some(listener),
+            ..Held::default()
+        },
+        ..hanging(running)
+    }
+}
+
+/// Whether there is a socket to the address that has sent its SYN and heard nothing.
+fn is_connecting(pid: i32, address: SocketAddr) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let to = format!("0100007F:{:04X} 02 ", address.port());
+    table.lines().any(|line| line.contains(&to))
+}
+
+fn resolver(place: &Place, args: &str) -> Hanging {
+    let fault = Fault::new(place, "resolver_hangs");
+    let command = against(place, "http://models.example:1/v1");
+    let running = fault
+        .below(command.arg("--json").args(args).arg("hello"))
+        .start();
+    fault.wait_seen();
+    hanging(running)
+}
+
+/// What ignores SIGTERM, and says that it got one; with a grandchild in a session of its own.
+fn stubborn(place: &Place) -> String {
+    format!(
+        "trap 'touch {asked}' TERM; setsid sleep 600 & sleep 600 & touch {ready}; \
+         while :; do wait; done",
+        asked = place.path("asked").display(),
+        ready = place.path("ready").display()
+    )
+}
+
+fn tool(place: &Place, args: &str) -> Hanging {
+    let yaml = format!(
+        "replies:\n  - calls: [{{tool: shell, arguments: {{command: \"{}\"}}}}]\n",
+        stubborn(place)
+    );
+    let running = place
+        .run_script(&yaml)
+        .arg("--json")
+        .args(args)
+        .arg("hello")
+        .start();
+    wait_ready(place);
+    hanging(running)
+}
+
+fn question(place: &Place, args: &str) -> Hanging {
+    let terminal = Terminal::new();
+    let yaml = "replies:\n  - calls: [{tool: shell, arguments: {command: 'true'}}]\n";
+    let running = place
+        .allstop()
+        .args("run --json --store")
+        .arg(place.store())
+        .arg("--model")
+        .arg(place.script(yaml))
+        .args(args)
+        .arg("hello")
+        .on_terminal(terminal.line())
+        .start();
+    terminal.wait("[y]es");
+    Hanging {
+        _held: Held {
+            _terminal: Some(terminal),
+            ..Held::default()
+        },
+        ..hanging(running)
+    }
+}
+
+fn command_of_config(place: &Place, args: &str, section: &str) -> Hanging {
+    let config = place.file(
+        "allstop.toml",
+        format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place)),
+    );
+    let yaml = "replies:\n  - calls: [{tool: shell, arguments: {command: 'true'}}]\n";
+    let running = place
+        .run_script(yaml)
+        .args("--json --config")
+        .arg(config)
+        .args(args)
+        .arg("hello")
+        .start();
+    wait_ready(place);
+    hanging(running)
+}
+
+fn store(place: &Place, args: &str, fault: Fault) -> Hanging {
+    let yaml = format!(
+        "replies:\n  - calls: [{{tool: shell, arguments: {{command: 'touch {}'}}}}]\n  - text: done\n",
+        place.path("ready").display()
+    );
+    let running = fault
+        .below(
+            place
+                .run_script(&yaml)
+                .arg("--json")
+                .args(args)
+                .arg("hello"),
+        )
+        .start();
+    fault.wait_seen();
+    hanging(running)
+}
+
+fn wait_ready(place: &Place) {
+    eventually("what hangs is there", || {
+        place.path("ready").exists().then_some(())
+    });
+}

@@ -1,0 +1,122 @@
+//! The command before it runs.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::processes::MARK;
+use super::running::{Ended, Running};
+use super::{FACT_MAX, Place};
+
+/// The command before it runs, with an environment that is the test's own.
+#[derive(Debug)]
+#[must_use = "it does not run yet"]
+pub(crate) struct Allstop<'a> {
+    place: &'a Place,
+    program: Vec<OsString>,
+    args: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    stdin: Stdio,
+    stdout: Option<Stdio>,
+    stderr: Option<Stdio>,
+    uid: Option<u32>,
+}
+
+impl<'a> Allstop<'a> {
+    pub(crate) fn new(place: &'a Place) -> Self {
+        Self {
+            place,
+            program: vec![env!("CARGO_BIN_EXE_allstop").into()],
+            args: Vec::new(),
+            environment: Vec::new(),
+            stdin: Stdio::null(),
+            stdout: None,
+            stderr: None,
+            uid: None,
+        }
+    }
+
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Several, separated by blanks.
+    pub(crate) fn args(mut self, args: &str) -> Self {
+        self.args.extend(args.split_whitespace().map(Into::into));
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment
+            .push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs it by another program, which must become it (`exec`), so that the pid is the command's.
+    pub(crate) fn by(mut self, program: &str) -> Self {
+        let words = program.split_whitespace().map(OsString::from);
+        self.program.splice(0..0, words);
+        self
+    }
+
+    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = stdin.into();
+        self
+    }
+
+    /// What it prints goes there, and is not seen by the test.
+    pub(crate) fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
+        self.stdout = Some(stdout.into());
+        self
+    }
+
+    /// What it complains about goes there, and is not seen by the test.
+    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.stderr = Some(stderr.into());
+        self
+    }
+
+    /// Gives it a controlling terminal: its standard input and standard error.
+    pub(crate) fn on_terminal(self, terminal: &OwnedFd) -> Self {
+        let copy = || terminal.try_clone().expect("a terminal can be duplicated");
+        self.by("setsid --ctty").stdin(copy()).stderr(copy())
+    }
+
+    /// As a user who may do nothing, where the test runs as one who may do everything.
+    pub(crate) fn unprivileged(mut self) -> Self {
+        self.uid = rustix::process::geteuid().is_root().then_some(65_534);
+        self
+    }
+
+    /// Starts it.
+    pub(crate) fn start(self) -> Running {
+        let (program, first_args) = self.program.split_first().expect("there is a program");
+        let mut command = Command::new(program);
+        command
+            .args(first_args)
+            .args(&self.args)
+            .current_dir(self.place.work())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.place.path("home"))
+            .env(MARK, self.place.mark())
+            .envs(self.environment)
+            .stdin(self.stdin)
+            .stdout(self.stdout.unwrap_or_else(Stdio::piped))
+            .stderr(self.stderr.unwrap_or_else(Stdio::piped));
+        if let Some(uid) = self.uid {
+            std::os::unix::process::CommandExt::uid(&mut command, uid);
+        }
+        let begin = Instant::now();
+        let child = command.spawn().expect("the command starts");
+        Running::new(child, begin)
+    }
+
+    /// Runs it to its end.
+    #[track_caller]
+    pub(crate) fn end(self) -> Ended {
+        self.start().end(FACT_MAX)
+    }
+}

@@ -1,0 +1,60 @@
+//! What a model was sent.
+
+use serde_json::Value;
+
+/// Every call has exactly one result, behind it and before the next message of another role; every result a call.
+#[track_caller]
+pub(crate) fn assert_valid(messages: &[Value]) {
+    let mut open: Vec<&str> = Vec::new();
+    for message in messages {
+        match message["role"].as_str() {
+            Some("tool") => {
+                let id = message["tool_call_id"]
+                    .as_str()
+                    .expect("a result names its call");
+                let at = open.iter().position(|call| *call == id);
+                let at = at.unwrap_or_else(|| {
+                    panic!("{id} was not asked for, or twice answered: {messages:#?}")
+                });
+                open.remove(at);
+            }
+            role => {
+                assert!(
+                    open.is_empty(),
+                    "{open:?} unanswered before {role:?}: {messages:#?}"
+                );
+                let calls = message["tool_calls"].as_array();
+                for call in calls.into_iter().flatten() {
+                    open.push(call["id"].as_str().expect("a call has an id"));
+                    let arguments = call["function"]["arguments"].as_str().expect("text");
+                    serde_json::from_str::<Value>(arguments).expect("arguments are JSON");
+                }
+            }
+        }
+    }
+    assert!(
+        open.is_empty(),
+        "{open:?} unanswered at the end: {messages:#?}"
+    );
+}
+
+/// The texts of the user's messages.
+pub(crate) fn prompts(messages: &[Value]) -> Vec<String> {
+    messages
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .map(|message| text_of(message))
+        .collect()
+}
+
+/// A message's text, in whichever form.
+pub(crate) fn text_of(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect(),
+        _ => String::new(),
+    }
+}

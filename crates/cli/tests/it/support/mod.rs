@@ -1,0 +1,19 @@
+//! What all tests use: a place of their own, the command in it, and looks at what it leaves.
+
+pub(crate) mod command;
+pub(crate) mod fault;
+pub(crate) mod history;
+pub(crate) mod place;
+pub(crate) mod processes;
+pub(crate) mod running;
+pub(crate) mod schema;
+pub(crate) mod terminal;
+pub(crate) mod wait;
+
+pub(crate) use command::Allstop;
+pub(crate) use place::Place;
+pub(crate) use running::{Ended, Running};
+pub(crate) use wait::{FACT_MAX, eventually};
+
+/// The signals that the tests send.
+pub(crate) use rustix::process::Signal;

@@ -1,0 +1,129 @@
+//! A place of a test's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use super::Allstop;
+use super::processes::{self, Process};
+
+/// A place of a test's own: a home, a working directory, a store, and a mark by which every process that comes of it is
+/// known. Dropping it kills what is left of those.
+#[derive(Debug)]
+pub(crate) struct Place {
+    folder: TempDir,
+    mark: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let folder = tempfile::Builder::new()
+            .prefix("allstop-test-")
+            .tempdir_in(base())
+            .expect("a temporary folder");
+        for below in ["home", "work"] {
+            fs::create_dir(folder.path().join(below)).expect("a folder below it");
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("place-{}-{number}-{:?}", std::process::id(), folder.path());
+        Self { folder, mark }
+    }
+
+    /// A path in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Where the command runs.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.path("store.db")
+    }
+
+    /// The value of [`processes::MARK`] of all its processes.
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Writes a file.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).expect("a file in the place");
+        path
+    }
+
+    /// Writes a script; answers the name of its model.
+    pub(crate) fn script(&self, yaml: &str) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = self.file(&format!("script-{number}.yaml"), yaml);
+        format!("script:{}", path.display())
+    }
+
+    /// The command, without an argument yet.
+    pub(crate) fn allstop(&self) -> Allstop<'_> {
+        Allstop::new(self)
+    }
+
+    /// `allstop run` on the place's store, with everything allowed.
+    pub(crate) fn run(&self) -> Allstop<'_> {
+        self.allstop()
+            .arg("run")
+            .arg("--store")
+            .arg(self.store())
+            .arg("--yes")
+    }
+
+    /// `allstop run` with a script.
+    pub(crate) fn run_script(&self, yaml: &str) -> Allstop<'_> {
+        self.run().arg("--model").arg(self.script(yaml))
+    }
+
+    /// `allstop sessions`, on the place's store.
+    pub(crate) fn sessions(&self) -> Allstop<'_> {
+        self.allstop()
+            .arg("sessions")
+            .arg("--store")
+            .arg(self.store())
+    }
+
+    /// Every process that came of it and lives.
+    pub(crate) fn leftovers(&self) -> Vec<Process> {
+        processes::marked(&self.mark)
+    }
+
+    /// Nothing of it runs: looked for at once, without patience.
+    #[track_caller]
+    pub(crate) fn assert_nothing_runs(&self) {
+        let left = self.leftovers();
+        assert!(left.is_empty(), "still there: {left:#?}");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for process in self.leftovers() {
+            process.kill();
+        }
+    }
+}
+
+/// Where places are: in memory, if that can be had. How long a disk takes that others use too is not what is measured.
+fn base() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        return memory.to_owned();
+    }
+    std::env::temp_dir()
+}
+
+/// The root of the repository.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

@@ -1,0 +1,69 @@
+//! What runs, as `/proc` says.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The variable that marks every process that a test starts, and whatever that starts.
+pub(crate) const MARK: &str = "ALLSTOP_TEST_MARK";
+
+/// A process as it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) command: String,
+}
+
+impl Process {
+    pub(crate) fn kill(&self) {
+        // It may have ended since it was seen.
+        let _gone = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
+    }
+}
+
+/// Every living process with this mark in its environment. A zombie has none any more.
+pub(crate) fn marked(mark: &str) -> Vec<Process> {
+    let wanted = format!("{MARK}={mark}");
+    let has_mark = |pid: i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == wanted.as_bytes())
+    };
+    pids()
+        .filter(|pid| has_mark(*pid))
+        .map(|pid| Process {
+            pid,
+            command: command_of(pid),
+        })
+        .collect()
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc")
+        .expect("/proc is there")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn command_of(pid: i32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes)
+        .trim_end_matches('\0')
+        .replace('\0', " ")
+}
+
+/// Whether a process of this pid is there and no zombie.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// A field of `/proc/PID/status` in kB, such as `VmHWM`.
+pub(crate) fn memory_kb(pid: i32, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}

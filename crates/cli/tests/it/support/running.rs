@@ -1,0 +1,271 @@
+//! The command while it runs, and what it came to.
+
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+
+use super::FACT_MAX;
+
+/// How long an output may stay open behind the process: what holds it then is something that was left.
+const OUTPUT_OPEN_MAX: Duration = Duration::from_secs(2);
+
+/// The command while it runs. Dropping it kills it.
+#[derive(Debug)]
+#[must_use = "dropping it kills it"]
+pub(crate) struct Running {
+    child: Child,
+    pidfd: OwnedFd,
+    begin: Instant,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+    signalled: Option<Instant>,
+}
+
+/// What it came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    /// Its exit code; 128 and the number of the signal if one killed it.
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// From its start.
+    pub(crate) after: Duration,
+    /// From the last signal that it was sent.
+    pub(crate) after_signal: Option<Duration>,
+}
+
+impl Running {
+    pub(super) fn new(mut child: Child, begin: Instant) -> Self {
+        let pid = Pid::from_child(&child);
+        let stdout = child.stdout.take().map(Output::of);
+        let stderr = child.stderr.take().map(Output::of);
+        Self {
+            pidfd: pidfd_open(pid, PidfdFlags::empty()).expect("the child is not waited for yet"),
+            child,
+            begin,
+            stdout,
+            stderr,
+            signalled: None,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        Pid::from_child(&self.child).as_raw_nonzero().get()
+    }
+
+    /// Its standard input, where that is a pipe.
+    pub(crate) fn take_stdin(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
+        kill_process(Pid::from_child(&self.child), signal).expect("it has not been waited for");
+        self.signalled = Some(Instant::now());
+        self
+    }
+
+    /// Waits until this is on standard output.
+    #[track_caller]
+    pub(crate) fn wait_stdout(&self, text: &str) -> &Self {
+        self.wait_output(self.stdout.as_ref(), "standard output", text)
+    }
+
+    /// Waits until this is on standard error.
+    #[track_caller]
+    pub(crate) fn wait_stderr(&self, text: &str) -> &Self {
+        self.wait_output(self.stderr.as_ref(), "standard error", text)
+    }
+
+    #[track_caller]
+    fn wait_output(&self, output: Option<&Output>, name: &str, text: &str) -> &Self {
+        let output = output.expect("it is read by the test");
+        assert!(
+            output.wait(|so_far| String::from_utf8_lossy(so_far).contains(text)),
+            "{text:?} never came to {name}: {:?}; standard error: {:?}",
+            output.text(),
+            self.stderr.as_ref().map(Output::text)
+        );
+        self
+    }
+
+    /// What is on standard output so far.
+    pub(crate) fn stdout_so_far(&self) -> String {
+        self.stdout.as_ref().map(Output::text).unwrap_or_default()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If it does not come within the limit, or something holds its output open behind it.
+    #[track_caller]
+    pub(crate) fn end(mut self, limit: Duration) -> Ended {
+        let ended = has_ended(&self.pidfd, limit);
+        let now = Instant::now();
+        assert!(
+            ended,
+            "it has not ended after {limit:?}; standard error: {:?}",
+            self.stderr.as_ref().map(Output::text)
+        );
+        let status = self.child.wait().expect("it is our child");
+        let mut text = |output: Option<Output>| output.map(Output::finish).unwrap_or_default();
+        Ended {
+            code: code_of(status),
+            stdout: text(self.stdout.take()),
+            stderr: text(self.stderr.take()),
+            after: now - self.begin,
+            after_signal: self.signalled.map(|at| now.saturating_duration_since(at)),
+        }
+    }
+
+    /// Sends it a signal, and waits for its end.
+    #[track_caller]
+    pub(crate) fn end_by(mut self, signal: Signal) -> Ended {
+        self.signal(signal);
+        self.end(FACT_MAX)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only where it has ended and been waited for.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Ended {
+    /// The one line of JSON on standard output, which `--json` promises.
+    #[track_caller]
+    pub(crate) fn envelope(&self) -> Value {
+        let lines: Vec<&str> = self.stdout.lines().collect();
+        let [line] = lines[..] else {
+            panic!("not one line: {self:#?}");
+        };
+        let envelope = serde_json::from_str(line).expect("JSON");
+        super::schema::assert_valid("envelope", &envelope);
+        assert_eq!(envelope["exit_code"], self.code, "{self:#?}");
+        envelope
+    }
+
+    /// The lines of `--stream-json`; the last one is the envelope.
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let lines: Vec<Value> = self
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        assert!(!lines.is_empty(), "{self:#?}");
+        for line in &lines {
+            super::schema::assert_valid("events", line);
+        }
+        lines
+    }
+
+    /// The session that the envelope names.
+    #[track_caller]
+    pub(crate) fn session(&self) -> String {
+        let line = self.stdout.lines().last().expect("an envelope");
+        let envelope: Value = serde_json::from_str(line).expect("JSON");
+        envelope["session_id"].as_str().expect("a session").into()
+    }
+
+    /// That it went well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:#?}");
+        self
+    }
+
+    /// Since the signal.
+    #[track_caller]
+    pub(crate) fn since_signal(&self) -> Duration {
+        self.after_signal.expect("it was sent a signal")
+    }
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(by_signal).expect("one of the two")
+}
+
+/// Waits until the process has ended; whether it did within the limit.
+fn has_ended(pidfd: &OwnedFd, limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit).expect("a limit of seconds");
+    let mut waited = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut waited, Some(&limit)).expect("a pidfd can be polled") > 0
+}
+
+/// What comes out of a pipe, read all along.
+#[derive(Debug)]
+struct Output {
+    shared: Arc<Shared>,
+    ended: Receiver<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    bytes: Mutex<Vec<u8>>,
+    more: Condvar,
+}
+
+impl Output {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test reads pipes without a runtime"
+    )]
+    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+        let shared = Arc::new(Shared::default());
+        let (ended_tx, ended) = mpsc::channel();
+        let to = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 64 * 1024];
+            while let Ok(len @ 1..) = pipe.read(&mut buffer) {
+                let mut bytes = to.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                bytes.extend_from_slice(&buffer[..len]);
+                to.more.notify_all();
+            }
+            drop(ended_tx);
+        });
+        Self { shared, ended }
+    }
+
+    /// Waits until what was read fulfils the condition; whether it did.
+    fn wait(&self, mut condition: impl FnMut(&[u8]) -> bool) -> bool {
+        let bytes = self
+            .shared
+            .bytes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (_bytes, waited) = self
+            .shared
+            .more
+            .wait_timeout_while(bytes, FACT_MAX, |bytes| !condition(bytes))
+            .unwrap_or_else(PoisonError::into_inner);
+        !waited.timed_out()
+    }
+
+    fn text(&self) -> String {
+        let bytes = self
+            .shared
+            .bytes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[track_caller]
+    fn finish(self) -> String {
+        let open = self.ended.recv_timeout(OUTPUT_OPEN_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
+        assert!(!open, "something holds the output open: {:?}", self.text());
+        self.text()
+    }
+}

@@ -1,0 +1,75 @@
+//! A terminal, with the test as the person at it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::eventually;
+
+/// A terminal, with the test as the person at it.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    keyboard: File,
+    line: OwnedFd,
+    screen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test reads a terminal without a runtime"
+    )]
+    pub(crate) fn new() -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&person).expect("it can be used");
+        unlockpt(&person).expect("it can be opened");
+        let name = ptsname(&person, Vec::new()).expect("it has a name");
+        let line = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other end");
+        let mut shown = File::from(person.try_clone().expect("it can be duplicated"));
+        let screen = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // It ends with an error when all have closed the other end.
+            while let Ok(len @ 1..) = shown.read(&mut buffer) {
+                let mut screen = to.lock().unwrap_or_else(PoisonError::into_inner);
+                screen.extend_from_slice(&buffer[..len]);
+            }
+        });
+        Self {
+            keyboard: person.into(),
+            line,
+            screen,
+        }
+    }
+
+    /// The end for the command.
+    pub(crate) fn line(&self) -> &OwnedFd {
+        &self.line
+    }
+
+    /// Types.
+    pub(crate) fn type_keys(&self, keys: &str) {
+        (&self.keyboard)
+            .write_all(keys.as_bytes())
+            .expect("the terminal is open");
+    }
+
+    /// All that was shown so far, with its control characters.
+    pub(crate) fn shown(&self) -> String {
+        let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&screen).into_owned()
+    }
+
+    /// Waits until this was shown.
+    #[track_caller]
+    pub(crate) fn wait(&self, text: &str) {
+        eventually(&format!("{text:?} on the terminal"), || {
+            self.shown().contains(text).then_some(())
+        });
+    }
+}
