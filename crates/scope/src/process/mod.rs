@@ -14,8 +14,8 @@
 //! **Group and marker** (Linux). For use inside somebody else's program: no helper program, and no attribute of that
 //! process is changed. The command gets a process group and a marker in its environment; members are found by a sweep of
 //! `/proc`. `Verified::ProcessGroupEmpty` says that the group has no member and that the sweep found nothing; a process
-//! that left group, session, environment and parent behind is not found. It does not outlive-proof the owner: after
-//! SIGKILL of the owner the tree runs on.
+//! that left group, session, environment and parent behind is not found. Nobody ends such a tree when its owner is killed
+//! with SIGKILL.
 //!
 //! **Group** (elsewhere). The process group alone.
 //!

@@ -157,10 +157,14 @@ async fn endless_background_output(level: Containment) {
 
 async fn leftovers_can_be_read(level: Containment) {
     let token = token();
-    // A background child that prints once it sees that the shell is gone.
-    let script = "(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo later TOKEN) & echo now";
-    let mut call = run(shell(script, &token, level));
-    let first = call.read_all().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    // A background child that prints once the shell is gone, and not left as a zombie either, and it is told to.
+    let script = "(while kill -0 $$ 2>/dev/null || [ ! -e GO ]; do sleep 0.01; done; echo later TOKEN) & echo now";
+    let script = script.replace("GO", go.to_str().expect("text"));
+    let mut call = run(shell(&script, &token, level));
+    assert_eq!(call.read_all().await, "now\n");
+    std::fs::write(&go, "").expect("a file");
     let mut buffer = [0; 4096];
     let mut rest = String::new();
     loop {
@@ -174,7 +178,6 @@ async fn leftovers_can_be_read(level: Containment) {
             len => rest.push_str(&String::from_utf8_lossy(&buffer[..len])),
         }
     }
-    assert_eq!(first, "now\n");
     assert_eq!(rest, format!("later {token}\n"));
     assert_eq!(
         call.handle.wait_empty().await.expect("watched"),
