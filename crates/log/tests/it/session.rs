@@ -9,8 +9,8 @@ use allstop_core::{CauseKind, Message, StopReason, Timestamp, TurnNumber, Usage}
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
-    RecordBytes, SessionError, SessionStream, StreamLock, StreamName, Version, list_sessions,
-    read_session, remove_session,
+    RecordBytes, SessionError, SessionStream, SqliteLog, StreamLock, StreamName, Version,
+    list_sessions, read_session, remove_session,
 };
 use parking_lot::Mutex;
 
@@ -149,6 +149,40 @@ async fn a_turn_that_a_crash_left_open_is_ended_when_the_session_is_resumed() {
 
     let session = SessionStream::resume(log, "s".into(), at()).await.unwrap();
     assert_eq!(session.recovered(), [], "recovery is written once");
+}
+
+#[tokio::test]
+async fn a_session_in_a_file_goes_on_after_the_store_was_dropped_in_the_middle_of_a_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || SqliteLog::open(folder.path().join("store.db"));
+    let log = Arc::new(open().await.unwrap());
+    let mut session = SessionStream::create(log, "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    run_turn(&mut session, 1).await;
+    session.append(vec![turn_started(2)]).await.unwrap();
+    let (before, version) = (session.state().clone(), session.version());
+    // Not closed: as when the process ends, but for the lock, which the system would give back.
+    drop(session);
+
+    let log = Arc::new(open().await.unwrap());
+    let (read, _) = read_session(&*log, &"s".into()).await.unwrap();
+    assert_eq!(read, before);
+    let mut session = resume_when_free(log).await;
+    assert_eq!(session.recovered().len(), 1);
+    assert_eq!(session.version().0, version.0 + 1);
+    assert_eq!(session.state().conversation(), before.conversation());
+    run_turn(&mut session, 3).await;
+}
+
+/// The dropped store's thread gives the lock back in its own time.
+async fn resume_when_free(log: Arc<dyn Log>) -> SessionStream {
+    loop {
+        match SessionStream::resume(log.clone(), "s".into(), at()).await {
+            Err(SessionError::InUse { .. }) => tokio::task::yield_now().await,
+            other => return other.unwrap(),
+        }
+    }
 }
 
 #[tokio::test]
