@@ -30,98 +30,84 @@ struct Held {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     pub(super) name: &'static str,
-    /// Starts a run, with these further arguments, and waits until it hangs there.
+    /// Starts a run with these arguments, and waits until it hangs there.
     pub(super) begin: fn(&Place, &str) -> Hanging,
     /// What the receipt says of what hung: kind, how, verified.
     pub(super) item: Option<[&'static str; 3]>,
-    pub(super) heeds: Heeds,
+    /// A first stop does not end it before the grace is over.
+    pub(super) resists: bool,
 }
 
-/// What happens there when the first stop comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heeds {
-    /// It ends.
-    Yes,
-    /// Nothing for as long as the grace lasts, but for a file `asked`.
-    No,
-}
+const CONNECTION: Option<[&str; 3]> = Some(["model_call", "connection_closed", "socket_closed"]);
+const NO_CONNECTION: Option<[&str; 3]> = Some(["model_call", "dropped", "future_dropped"]);
+const PROCESS: Option<[&str; 3]> = Some(["process", "sigkill", "process_tree_empty"]);
+const TOOL: Option<[&str; 3]> = Some(["tool_call", "sigkill", "process_tree_empty"]);
 
 pub(super) const SPOTS: [Spot; 12] = [
     Spot {
         name: "the provider, before its answer",
         begin: |place, args| provider(place, args, Answer::stream().stall_before_headers()),
-        item: Some(["model_call", "connection_closed", "socket_closed"]),
-        heeds: Heeds::Yes,
+        item: CONNECTION,
+        resists: false,
     },
     Spot {
         name: "the provider, in mid-stream",
         begin: |place, args| {
-            let answer = Answer::text("Half an ans").stall();
-            let hanging = streaming(place, &format!("--stream-json {args}"), answer);
+            let hanging = provider(place, &streaming(args), Answer::text("Half an ans").stall());
             hanging.running.wait_stdout("\"ans\"");
             hanging
         },
-        item: Some(["model_call", "connection_closed", "socket_closed"]),
-        heeds: Heeds::Yes,
+        item: CONNECTION,
+        resists: false,
     },
     Spot {
         name: "the connect",
         begin: connect,
-        item: Some(["model_call", "dropped", "future_dropped"]),
-        heeds: Heeds::Yes,
+        item: NO_CONNECTION,
+        resists: false,
     },
     Spot {
         name: "the resolver",
         begin: resolver,
-        item: Some(["model_call", "dropped", "future_dropped"]),
-        heeds: Heeds::Yes,
+        item: NO_CONNECTION,
+        resists: false,
     },
-    Spot {
-        name: "the back-off after a 503",
-        begin: |place, args| {
-            let answer = Answer::status(503).header("retry-after", "50");
-            let hanging = streaming(place, &format!("--stream-json {args}"), answer);
-            hanging.running.wait_stdout("retry_scheduled");
-            hanging
-        },
-        item: None,
-        heeds: Heeds::Yes,
-    },
+    BACK_OFF,
     Spot {
         name: "a tool",
         begin: tool,
-        item: Some(["tool_call", "sigkill", "process_tree_empty"]),
-        heeds: Heeds::No,
+        item: TOOL,
+        resists: true,
     },
     Spot {
         name: "a question",
         begin: question,
         item: Some(["tool_call", "acknowledged", "task_ended"]),
-        heeds: Heeds::Yes,
+        resists: false,
     },
     Spot {
         name: "a hook",
         begin: |place, args| command_of_config(place, args, "[[hooks]]\non = \"turn_start\""),
-        item: Some(["process", "sigkill", "process_tree_empty"]),
-        heeds: Heeds::No,
+        item: PROCESS,
+        resists: true,
     },
     Spot {
         name: "a hook of a tool call",
         begin: |place, args| command_of_config(place, args, "[[hooks]]\non = \"tool_start\""),
-        item: Some(["tool_call", "sigkill", "process_tree_empty"]),
-        heeds: Heeds::No,
+        item: TOOL,
+        resists: true,
     },
     Spot {
         name: "a guardrail",
         begin: |place, args| command_of_config(place, args, "[[guardrails]]\non = \"input\""),
-        item: Some(["process", "sigkill", "process_tree_empty"]),
-        heeds: Heeds::No,
+        item: PROCESS,
+        resists: true,
     },
     Spot {
         name: "a read of the store",
         begin: |place, args| store(place, args, Fault::new(place, "read_hangs")),
         item: None,
-        heeds: Heeds::Yes,
+        resists: false,
     },
     Spot {
         name: "a write to the store",
@@ -130,9 +116,27 @@ pub(super) const SPOTS: [Spot; 12] = [
             store(place, args, fault)
         },
         item: None,
-        heeds: Heeds::Yes,
+        resists: true,
     },
 ];
+
+/// The wait before a call is repeated. Nothing runs meanwhile.
+pub(super) const BACK_OFF: Spot = Spot {
+    name: "the back-off after a 503",
+    begin: |place, args| {
+        let answer = Answer::status(503).header("retry-after", "50");
+        let hanging = provider(place, &streaming(args), answer);
+        hanging.running.wait_stdout("retry_scheduled");
+        hanging
+    },
+    item: None,
+    resists: false,
+};
+
+/// The same arguments, with the events on standard output.
+fn streaming(args: &str) -> String {
+    args.replace("--json", "--stream-json")
+}
 
 fn hanging(running: Running) -> Hanging {
     Hanging {
@@ -142,20 +146,14 @@ fn hanging(running: Running) -> Hanging {
     }
 }
 
-fn against<'a>(place: &'a Place, url: &str) -> Allstop<'a> {
-    place.run().args("--model any --base-url").arg(url)
+fn against<'a>(place: &'a Place, url: &str, args: &str) -> Allstop<'a> {
+    let run = place.run().args("--model any --base-url").arg(url);
+    run.args(args).arg("hello")
 }
 
 fn provider(place: &Place, args: &str, answer: Answer) -> Hanging {
-    streaming(place, &format!("--json {args}"), answer)
-}
-
-fn streaming(place: &Place, args: &str, answer: Answer) -> Hanging {
     let server = OpenAiServer::start([answer]);
-    let running = against(place, &server.url())
-        .args(args)
-        .arg("hello")
-        .start();
+    let running = against(place, &server.url(), args).start();
     let asked = server.wait_until_blocking(FACT_MAX, |seen| !seen.requests.is_empty());
     assert!(asked.is_ok(), "no request: {running:#?}");
     Hanging {
@@ -173,11 +171,7 @@ fn connect(place: &Place, args: &str) -> Hanging {
     while let Ok(socket) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
         sockets.push(socket);
     }
-    let running = against(place, &format!("http://{address}"))
-        .arg("--json")
-        .args(args)
-        .arg("hello")
-        .start();
+    let running = against(place, &format!("http://{address}"), args).start();
     let pid = running.pid();
     eventually("a connection under way", || {
         is_connecting(pid, address).then_some(())
@@ -201,48 +195,39 @@ fn is_connecting(pid: i32, address: SocketAddr) -> bool {
 
 fn resolver(place: &Place, args: &str) -> Hanging {
     let fault = Fault::new(place, "resolver_hangs");
-    let command = against(place, "http://models.example:1/v1");
-    let running = fault
-        .below(command.arg("--json").args(args).arg("hello"))
-        .start();
+    let command = against(place, "http://models.example:1/v1", args);
+    let running = fault.below(command).start();
     fault.wait_seen();
     hanging(running)
 }
 
-/// What ignores SIGTERM, and says that it got one; with a grandchild in a session of its own.
+/// What ignores SIGTERM, with a grandchild in a session of its own.
 fn stubborn(place: &Place) -> String {
     format!(
-        "trap 'touch {asked}' TERM; setsid sleep 600 & sleep 600 & touch {ready}; \
-         while :; do wait; done",
-        asked = place.path("asked").display(),
-        ready = place.path("ready").display()
+        "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
+        place.path("ready").display()
     )
 }
 
 fn tool(place: &Place, args: &str) -> Hanging {
     let yaml = format!(
-        "replies:\n  - calls: [{{tool: shell, arguments: {{command: \"{}\"}}}}]\n",
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: \"{}\"}}}}]}}]",
         stubborn(place)
     );
-    let running = place
-        .run_script(&yaml)
-        .arg("--json")
-        .args(args)
-        .arg("hello")
-        .start();
+    let running = place.run_script(&yaml).args(args).arg("hello").start();
     wait_ready(place);
     hanging(running)
 }
 
+/// A model that asks for something harmless.
+const ASKS: &str = "replies: [{calls: [{tool: shell, arguments: {command: 'true'}}]}]";
+
 fn question(place: &Place, args: &str) -> Hanging {
     let terminal = Terminal::new();
-    let yaml = "replies:\n  - calls: [{tool: shell, arguments: {command: 'true'}}]\n";
     let running = place
-        .allstop()
-        .args("run --json --store")
-        .arg(place.store())
+        .run_unasked()
         .arg("--model")
-        .arg(place.script(yaml))
+        .arg(place.script(ASKS))
         .args(args)
         .arg("hello")
         .on_terminal(terminal.line())
@@ -258,36 +243,21 @@ fn question(place: &Place, args: &str) -> Hanging {
 }
 
 fn command_of_config(place: &Place, args: &str, section: &str) -> Hanging {
-    let config = place.file(
-        "allstop.toml",
-        format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place)),
-    );
-    let yaml = "replies:\n  - calls: [{tool: shell, arguments: {command: 'true'}}]\n";
-    let running = place
-        .run_script(yaml)
-        .args("--json --config")
-        .arg(config)
-        .args(args)
-        .arg("hello")
-        .start();
+    let config = format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place));
+    let config = place.file("allstop.toml", config);
+    let run = place.run_script(ASKS).arg("--config").arg(config);
+    let running = run.args(args).arg("hello").start();
     wait_ready(place);
     hanging(running)
 }
 
 fn store(place: &Place, args: &str, fault: Fault) -> Hanging {
     let yaml = format!(
-        "replies:\n  - calls: [{{tool: shell, arguments: {{command: 'touch {}'}}}}]\n  - text: done\n",
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: 'touch {}'}}}}]}}, {{text: done}}]",
         place.path("ready").display()
     );
-    let running = fault
-        .below(
-            place
-                .run_script(&yaml)
-                .arg("--json")
-                .args(args)
-                .arg("hello"),
-        )
-        .start();
+    let run = place.run_script(&yaml).args(args).arg("hello");
+    let running = fault.below(run).start();
     fault.wait_seen();
     hanging(running)
 }

@@ -71,13 +71,14 @@ impl Place {
         Allstop::new(self)
     }
 
-    /// `allstop run` on the place's store, with everything allowed.
+    /// `allstop run` on the place's store.
+    pub(crate) fn run_unasked(&self) -> Allstop<'_> {
+        self.allstop().args("run --store").arg(self.store())
+    }
+
+    /// The same, with everything allowed.
     pub(crate) fn run(&self) -> Allstop<'_> {
-        self.allstop()
-            .arg("run")
-            .arg("--store")
-            .arg(self.store())
-            .arg("--yes")
+        self.run_unasked().arg("--yes")
     }
 
     /// `allstop run` with a script.
@@ -87,10 +88,7 @@ impl Place {
 
     /// `allstop sessions`, on the place's store.
     pub(crate) fn sessions(&self) -> Allstop<'_> {
-        self.allstop()
-            .arg("sessions")
-            .arg("--store")
-            .arg(self.store())
+        self.allstop().args("sessions --store").arg(self.store())
     }
 
     /// Every process that came of it and lives.
