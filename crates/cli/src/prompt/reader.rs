@@ -155,7 +155,8 @@ impl Shared {
     /// Reads what is there, if somebody still waits for it.
     fn read(&self) {
         let mut state = self.state.lock();
-        if state.waiting.is_none() {
+        // It may have been sent to the background since: then what is typed is the shell's.
+        if state.waiting.is_none() || !self.tty.is_foreground() {
             return;
         }
         let mut bytes = [0; LINE_BYTES_MAX];

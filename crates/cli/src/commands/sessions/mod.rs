@@ -12,7 +12,7 @@ mod view;
 
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use allstop_core::Timestamp;
 use allstop_log::{Log, MemoryLog};
@@ -20,7 +20,7 @@ use allstop_runtime::{Config, StoreChoice, open_store};
 
 use self::error::SessionsError;
 use crate::args::{SessionsArgs, SessionsCommand, StoreArgs};
-use crate::display::{RECEIPT_WIDTH_DEFAULT, Style};
+use crate::display::{Flush, RECEIPT_WIDTH_DEFAULT, Style};
 use crate::host::Host;
 use crate::problem::Problem;
 
@@ -37,7 +37,13 @@ pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Prob
         now: SystemTime::now().into(),
     };
     on_log(&args.command, &*log, view, &mut stdout.writer()).await?;
-    Ok(0)
+    // Nothing runs that would have to end: whoever pages through it may read as slowly as they like.
+    match host.output.flush(Duration::MAX).stdout {
+        Flush::Closed(kind) if kind != io::ErrorKind::BrokenPipe => {
+            Err(SessionsError::Output(kind.into()).into())
+        }
+        _ => Ok(0),
+    }
 }
 
 /// Opens the store, if it is there: looking into one makes none.

@@ -140,7 +140,7 @@ impl Live {
         if text.is_empty() {
             return true;
         }
-        let safe = if self.stdout.is_terminal() {
+        let safe = if self.streams {
             escape::text(text).into_owned()
         } else {
             text.to_owned()

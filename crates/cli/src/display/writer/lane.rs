@@ -164,7 +164,8 @@ impl Lane {
             Keep::Must => ROOM_BYTES_MAX,
             Keep::Last => usize::MAX,
         };
-        if state.queued_bytes.saturating_add(text.len()) > room {
+        // One piece alone is held by whoever pushes it anyway, however long it is.
+        if !state.queue.is_empty() && state.queued_bytes.saturating_add(text.len()) > room {
             return false;
         }
         state.queued_bytes += text.len();

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 pub(crate) use lane::{Flush, Keep, Lane};
 pub(super) use region::Running;
 
+/// What stands for a limit that no clock can tell.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
 /// Standard output and standard error of the process.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
@@ -90,7 +93,8 @@ impl Output {
     /// Waits until everything that was pushed is written, but no longer than the limit for both together. It blocks
     /// the calling thread: it is the last thing before the exit.
     pub(crate) fn flush(&self, limit: Duration) -> Flushed {
-        let deadline = Instant::now() + limit;
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or(now + FOREVER);
         // Both first, so that the second has its time too while the first is waited for.
         self.stdout.begin_flush();
         self.stderr.begin_flush();
