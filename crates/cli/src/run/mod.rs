@@ -98,8 +98,9 @@ async fn close(system: &System, show: &Show<'_>, envelope: &Envelope, supervisor
             drop(tokio::time::timeout(CLOSE_WAIT_MAX, system.close()).await);
         }
     };
-    let closed = supervisor.race(closing, |_| ControlFlow::Continue(()));
-    drop(closed.await);
+    let _closed_or_last_moment = supervisor
+        .race(closing, |_| ControlFlow::Continue(()))
+        .await;
 }
 
 fn prompter(host: &Host, args: &PermissionArgs, show: &Show<'_>) -> Arc<dyn Prompter> {
@@ -221,8 +222,8 @@ async fn save_recording(system: &System, show: &Show<'_>, limit: Duration) {
     };
     match tokio::time::timeout(limit, saving).await {
         Ok(Ok(Ok(()))) => show.note(&format!("recorded: allstop run --model script:{path} …")),
-        Ok(Ok(Err(error))) => show.note(&format!("the recording {path} is not written: {error}")),
-        Ok(Err(_)) | Err(_) => show.note(&format!("the recording {path} is not written")),
+        Ok(Ok(Err(error))) => show.warn(&format!("the recording {path} is not written: {error}")),
+        Ok(Err(_)) | Err(_) => show.warn(&format!("the recording {path} is not written")),
     }
 }
 
@@ -262,7 +263,7 @@ impl Running<'_, '_> {
                 envelope = envelope.with_receipt(Arc::new(receipt));
             }
             Ok(None) => {}
-            Err(message) => self.show.note(&message),
+            Err(message) => self.show.warn(&message),
         }
         envelope
     }
@@ -411,7 +412,7 @@ impl Running<'_, '_> {
             }
         };
         for work in &kept.kept {
-            self.show.note(&format!(
+            self.show.warn(&format!(
                 "{} runs on: {} · end it: kill {} · output: {}",
                 work.id,
                 work.name,
@@ -420,7 +421,7 @@ impl Running<'_, '_> {
             ));
         }
         for work in &kept.not_kept {
-            self.show.note(&format!(
+            self.show.warn(&format!(
                 "{} ends with this process: {} · {}",
                 work.id, work.name, work.why
             ));

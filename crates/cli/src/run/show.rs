@@ -54,11 +54,16 @@ impl<'a> Show<'a> {
 
     /// A line for people, beside everything else.
     pub(super) fn note(&self, text: &str) {
-        let stderr = self.host.output.stderr();
-        if self.mode == Mode::People || stderr.is_terminal() {
-            let style = self.host.terminal.style(stderr.is_terminal());
-            stderr.lines(format!("{}\n", style.paint(Role::Dim, text)), Keep::Must);
+        if self.mode == Mode::People || self.host.output.stderr().is_terminal() {
+            self.warn(text);
         }
+    }
+
+    /// A line that must be said whoever reads: what lives on after this process, and what is not written.
+    pub(super) fn warn(&self, text: &str) {
+        let stderr = self.host.output.stderr();
+        let style = self.host.terminal.style(stderr.is_terminal());
+        stderr.lines(format!("{}\n", style.paint(Role::Dim, text)), Keep::Must);
     }
 
     /// The end: the envelope, or for people what it says beside the answer.
