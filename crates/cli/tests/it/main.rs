@@ -5,4 +5,5 @@
 
 mod support;
 
+mod shell;
 mod stalls;

@@ -1,0 +1,164 @@
+//! Shells that do not want to end, that print without end, and that leave something behind.
+
+use serde_json::Value;
+
+use crate::support::processes::memory_kb;
+use crate::support::{Place, Signal, eventually};
+
+/// Ignores SIGTERM, and holds a child and a grandchild in a session of its own.
+const STUBBORN: &str = "trap \\\"\\\" TERM; setsid sleep 600 & sleep 600 & touch ready; wait";
+
+fn calls(call: &str) -> String {
+    format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {call}}}]}}, {{text: The end., stall: end}}]"
+    )
+}
+
+fn wait_ready(place: &Place) {
+    eventually("the shell runs", || {
+        place.work().join("ready").exists().then_some(())
+    });
+}
+
+/// The only item of a receipt.
+#[track_caller]
+fn only_item(envelope: &Value) -> &Value {
+    let items = envelope["receipt"]["items"].as_array().expect("items");
+    assert_eq!(items.len(), 1, "{envelope:#}");
+    &items[0]
+}
+
+#[test]
+fn a_stubborn_tree_is_gone_when_the_receipt_of_a_stop_says_so() {
+    let place = Place::new();
+    let script = calls(&format!("{{command: \"{STUBBORN}\"}}"));
+    let run = place
+        .run_script(&script)
+        .args("--json --grace 200ms")
+        .arg("go");
+    let running = run.start();
+    wait_ready(&place);
+    assert!(
+        place.leftovers().len() >= 4,
+        "a keeper, a shell, two sleepers"
+    );
+    let ended = running.end_by(Signal::INT);
+    place.assert_nothing_runs();
+    let envelope = ended.envelope();
+    assert_eq!(only_item(&envelope)["how"], "sigkill", "{envelope:#}");
+    assert_eq!(only_item(&envelope)["verified"], "process_tree_empty");
+    assert_eq!(only_item(&envelope)["containment"], "keeper");
+}
+
+#[test]
+fn a_stubborn_tree_is_gone_when_the_deadline_of_the_run_has_passed() {
+    let place = Place::new();
+    let script = calls(&format!("{{command: \"{STUBBORN}\"}}"));
+    let run = place.run_script(&script);
+    let ended = run
+        .args("--json --grace 200ms --timeout 1s")
+        .arg("go")
+        .end();
+    place.assert_nothing_runs();
+    assert_eq!(ended.code, 124);
+    let envelope = ended.envelope();
+    assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");
+    assert_eq!(only_item(&envelope)["how"], "sigkill", "{envelope:#}");
+}
+
+#[test]
+fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
+    let place = Place::new();
+    let script = calls(&format!("{{command: \"{STUBBORN}\", timeout_s: 1}}"));
+    let run = place.run_script(&script);
+    let running = run.args("--stream-json --grace 200ms").arg("go").start();
+    wait_ready(&place);
+    running.wait_stdout("\"tool_finished\"");
+    // The run itself goes on.
+    let left = place.leftovers();
+    assert_eq!(left.len(), 1, "{left:#?}");
+    assert_eq!(left[0].pid, running.pid());
+    running.wait_stdout("The end.");
+    let ended = running.end_by(Signal::INT);
+    let finished = ended
+        .lines()
+        .into_iter()
+        .find(|line| line["event"] == "tool_finished");
+    let content = finished.expect("it was seen")["content"].to_string();
+    assert!(content.contains("ran longer than 1 s"), "{content}");
+}
+
+#[test]
+fn a_child_that_holds_the_output_delays_no_call_and_is_accounted_for() {
+    let place = Place::new();
+    let script = calls("{command: \"sleep 600 & echo started\"}").replace(", stall: end", "");
+    let ended = place
+        .run_script(&script)
+        .args("--stream-json")
+        .arg("go")
+        .end()
+        .ok();
+    place.assert_nothing_runs();
+    let lines = ended.lines();
+    let finished = lines.iter().find(|line| line["event"] == "tool_finished");
+    let finished = finished.expect("the call ended");
+    assert_eq!(finished["outcome"], "succeeded");
+    let content = finished["content"].as_str().expect("text");
+    assert!(content.starts_with("started\n"), "{content}");
+    assert!(content.contains("bg_1: `sleep 600`"), "{content}");
+    let envelope = lines.last().expect("an envelope");
+    assert_eq!(envelope["stop_reason"], "completed");
+    assert_eq!(envelope["receipt"]["extent"], "process");
+    let item = only_item(envelope);
+    assert_eq!(
+        [&item["kind"], &item["id"], &item["state"]],
+        ["background", "bg_1", "stopped"]
+    );
+    assert_eq!(item["verified"], "process_tree_empty");
+}
+
+mod alone {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What the process may hold beside 200 MB that it has read: it holds 35 MB without.
+    const MEMORY_KB_MAX: u64 = 80 * 1024;
+
+    #[test]
+    fn two_hundred_megabytes_cost_no_memory_and_delay_no_stop() {
+        let place = Place::new();
+        let script = calls(
+            "{command: \"head -c 200000000 /dev/zero | tr '\\\\0' x; touch ready; exec yes\"}",
+        );
+        let running = place.run_script(&script).args("--json").arg("go").start();
+        wait_ready(&place);
+        let peak = memory_kb(running.pid(), "VmHWM").expect("it runs");
+        let ended = running.end_by(Signal::INT);
+        println!("peak {peak} kB, ended after {:?}", ended.since_signal());
+        place.assert_nothing_runs();
+        assert!(peak < MEMORY_KB_MAX, "{peak} kB");
+        let envelope = ended.envelope();
+        assert_eq!(only_item(&envelope)["how"], "sigterm", "{envelope:#}");
+        assert!(
+            ended.since_signal() < Duration::from_millis(500),
+            "{ended:#?}"
+        );
+    }
+
+    #[test]
+    fn a_stop_while_all_of_it_is_being_printed_is_as_quick() {
+        let place = Place::new();
+        let script = calls("{command: \"touch ready; yes & yes & exec yes\"}");
+        let running = place.run_script(&script).args("--json").arg("go").start();
+        wait_ready(&place);
+        let ended = running.end_by(Signal::INT);
+        println!("ended after {:?}", ended.since_signal());
+        place.assert_nothing_runs();
+        assert_eq!(ended.envelope()["receipt"]["quiet"], true);
+        assert!(
+            ended.since_signal() < Duration::from_millis(500),
+            "{ended:#?}"
+        );
+    }
+}
