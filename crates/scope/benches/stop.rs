@@ -1,7 +1,5 @@
 //! Stopping many cooperating futures to verified quiet, against a bare tracker with a token for each.
 
-#![expect(clippy::disallowed_methods, reason = "the baseline spawns barely")]
-
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
@@ -38,7 +36,7 @@ async fn scoped() {
     for _ in 0..FUTURES {
         scope
             .spawn(spec.clone(), |cx| async move {
-                drop(cx.stopped_at("idle").await)
+                drop(cx.stopped_at("idle").await);
             })
             .expect("nothing is stopped yet");
     }
@@ -53,10 +51,10 @@ fn stop(c: &mut Criterion) {
     let mut group = c.benchmark_group("spawn and stop 10,000 futures");
     group.sample_size(30);
     group.bench_function("bare tracker and tokens", |b| {
-        b.to_async(&runtime).iter(bare)
+        b.to_async(&runtime).iter(bare);
     });
     group.bench_function("allstop scope, with receipt", |b| {
-        b.to_async(&runtime).iter(scoped)
+        b.to_async(&runtime).iter(scoped);
     });
     group.finish();
 }

@@ -138,7 +138,8 @@ impl Process {
                 *owner = Some(new);
                 Ok(())
             }
-            Err((old, refused)) => {
+            Err(stopped) => {
+                let (old, refused) = *stopped;
                 new.release();
                 *owner = Some(old);
                 Err(refused)

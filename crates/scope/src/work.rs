@@ -232,13 +232,13 @@ impl Registration {
     }
 
     /// The same, unless a stop covers the work.
-    pub(crate) fn release_unless_stopped(mut self) -> Result<(), (Self, NotStarted)> {
+    pub(crate) fn release_unless_stopped(mut self) -> Result<(), Box<(Self, NotStarted)>> {
         match self.node.release_unless_stopped(self.key) {
             Ok(()) => {
                 self.answered = true;
                 Ok(())
             }
-            Err(refused) => Err((self, refused)),
+            Err(refused) => Err(Box::new((self, refused))),
         }
     }
 

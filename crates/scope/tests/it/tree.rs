@@ -35,13 +35,13 @@ async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
         let started = Arc::new(AtomicUsize::new(0));
         let spawner = {
             let (scope, started) = (scope.clone(), Arc::clone(&started));
-            std::thread::spawn(move || {
+            std::thread::Builder::new().spawn(move || {
                 loop {
                     let Ok(child) = scope.child("c", ScopeOptions::default()) else {
                         break;
                     };
                     let spawned = child.spawn(future("f"), |cx| async move {
-                        drop(cx.stopped_at("idle").await)
+                        drop(cx.stopped_at("idle").await);
                     });
                     if spawned.is_err() {
                         break;
@@ -54,7 +54,7 @@ async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
             std::hint::spin_loop();
         }
         let receipt = scope.stop(by_user()).await;
-        spawner.join().unwrap();
+        spawner.unwrap().join().unwrap();
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), started.load(Ordering::Relaxed));
         assert!(scope.is_quiet());
