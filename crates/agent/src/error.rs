@@ -77,16 +77,26 @@ impl From<ModelError> for TurnError {
 
 impl From<SessionError> for TurnError {
     fn from(error: SessionError) -> Self {
-        let mut message = error.to_string();
+        let hint = match &error {
+            SessionError::Log(error) => error.hint().map(str::to_owned),
+            _ => None,
+        };
+        let mut last = error.to_string();
+        let mut message = last.clone();
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
-            message = format!("{message}: {cause}");
+            let said = cause.to_string();
+            // Some say again what they were caused by.
+            if !said.ends_with(&last) {
+                message = format!("{message}: {said}");
+            }
+            last = said;
             source = cause.source();
         }
         Self {
             kind: TurnErrorKind::Store,
             message,
-            hint: None,
+            hint,
         }
     }
 }

@@ -108,7 +108,7 @@ impl LogError {
             }
             LogErrorKind::NewerVersion => Some("use the newer version, or name another store"),
             LogErrorKind::Closed => Some("open the store again"),
-            LogErrorKind::Io => None,
+            LogErrorKind::Io => Some("see what is wrong with the device, or name another store"),
         }
     }
 }

@@ -167,17 +167,17 @@ impl From<SessionError> for StartError {
     }
 }
 
-/// An error with its causes, in one line. A cause that only says the same once more is left out.
+/// An error with its causes, in one line. Some say again what they were caused by: that is left out.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut last = text.clone();
+    let mut last = error.to_string();
+    let mut text = last.clone();
     let mut source = error.source();
     while let Some(cause) = source {
         let said = cause.to_string();
-        if !said.contains(&last) && !last.contains(&said) {
+        if !said.ends_with(&last) {
             text = format!("{text}: {said}");
-            last = said;
         }
+        last = said;
         source = cause.source();
     }
     text

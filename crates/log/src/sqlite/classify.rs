@@ -17,9 +17,17 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         Some(ErrorCode::DiskFull) => LogErrorKind::Full,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
         Some(ErrorCode::CannotOpen) => why_it_cannot_be_opened(path),
+        // What a full disk is called where the index of the write-ahead log has to grow.
+        _ if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => {
+            LogErrorKind::Full
+        }
         _ => LogErrorKind::Io,
     };
     LogError::new(kind, path.display().to_string()).caused_by(error)
+}
+
+fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 /// A failure of the system on a file at this path.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_agent::AgentEvent;
-use allstop_core::StopReason;
+use allstop_core::{CauseKind, StopReason};
 use tokio::sync::watch;
 
 use self::calls::Calls;
@@ -232,6 +232,8 @@ impl Watcher for Live {
                 let said = format!("{id} runs in the background: {name}");
                 self.note(Role::Dim, Symbol::Running, &said);
             }
+            // The error says it.
+            AgentEvent::StopHeard { cause } if cause.kind == CauseKind::Failure => {}
             AgentEvent::StopHeard { cause } => {
                 self.finish_line();
                 self.note(
