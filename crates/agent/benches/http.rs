@@ -206,7 +206,7 @@ fn http(c: &mut Criterion) {
         auth: AuthData::from_single("key"),
         model: ModelIden::new(AdapterKind::OpenAI, "m"),
     };
-    let client = Client::default();
+    let client = Client::new().expect("a client");
     group.bench_function("bare loop over genai", |b| {
         b.to_async(&runtime)
             .iter(|| many(|_| genai_turn(client.clone(), target.clone())));

@@ -93,7 +93,7 @@ pub(crate) struct SessionArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     /// Where sessions are kept [default: ~/.local/share/allstop/store.db]
-    #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE")]
+    #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
     pub(crate) store: Option<PathBuf>,
 }
 

@@ -96,7 +96,10 @@ impl Host {
             let name = name.to_string_lossy();
             name.ends_with("_API_KEY") || Some(&*name) == configured
         };
-        std::env::vars_os().map(|(name, _)| name).filter(is_key).collect()
+        std::env::vars_os()
+            .map(|(name, _)| name)
+            .filter(is_key)
+            .collect()
     }
 
     /// The configuration file that is read where none is named.
@@ -122,6 +125,8 @@ impl Host {
                 return Err(Problem::usage("a store over NATS is not supported yet")
                     .hint("name a file: --store sessions.db"));
             }
+            // What is recorded of it must still be found from another folder.
+            let path = std::path::absolute(&path).unwrap_or(path);
             return Ok(StoreChoice::Sqlite(path));
         }
         let folder = data_folder()?;

@@ -13,21 +13,23 @@ mod run;
 mod signals;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
+use display::Flush;
 use host::Host;
 use problem::Problem;
 
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 const KEEPER_COMMAND: &str = "__keeper";
 
-/// How long the exit waits for a reader of what was printed: a pager that is slow to start still gets all of it, and
-/// one that has stopped reading delays nothing that anybody notices.
-const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How long the exit waits for a reader of what was printed, where no stop has bounded it: a pager that is slow to start
+/// still gets all of it, and one that has stopped reading is not waited for longer than a stop would take.
+const OUTPUT_WAIT_MAX: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -47,14 +49,20 @@ fn main() -> ExitCode {
             problem.exit()
         }
     };
-    host.output
+    let flushed = host
+        .output
         .flush(exit.output_wait.unwrap_or(OUTPUT_WAIT_MAX));
+    // Who closes a pipe has read enough; a disk that is full has lost the answer.
+    let code = match flushed.stdout {
+        Flush::Closed(kind) if kind != ErrorKind::BrokenPipe => exit.code.max(1),
+        _ => exit.code,
+    };
     #[expect(
         clippy::exit,
         clippy::disallowed_methods,
         reason = "threads that cannot be forced never delay the exit"
     )]
-    std::process::exit(i32::from(exit.code))
+    std::process::exit(i32::from(code))
 }
 
 /// How the process ends.

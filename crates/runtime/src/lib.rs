@@ -18,7 +18,7 @@ pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError, WrittenDuration};
 pub use envelope::{Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
-pub use stream::{EventsMissed, StreamLine};
+pub use stream::{EventLine, EventSchema, EventsMissed, StreamEvent, StreamLine};
 pub use system::{
     FoundWork, Kept, KeptWork, ModelChoice, NotKept, OpenSession, StoreChoice, System,
     SystemOptions, found_work, open_store,

@@ -21,7 +21,7 @@ use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 
 /// A limit that no test that works comes near.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 fn root() -> Scope {
     Scope::root("test", RootOptions::current())

@@ -108,8 +108,9 @@ async fn in_two_tools(
         RunRequest::new(history().await, "go"),
         EventSink::none(),
     );
-    rx.recv().await.unwrap();
-    rx.recv().await.unwrap();
+    for _ in 0..2 {
+        rx.recv().await.expect("both tools run");
+    }
     (run, model, scope)
 }
 

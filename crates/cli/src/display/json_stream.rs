@@ -5,38 +5,12 @@ use std::time::SystemTime;
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
 use allstop_runtime::EventsMissed;
+use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::watch::Watcher;
 use super::writer::{Keep, Lane};
-
-/// The version of the lines' form.
-#[derive(Debug, Clone, Copy, Serialize)]
-enum EventSchema {
-    /// The first.
-    #[serde(rename = "allstop.event/1")]
-    V1,
-}
-
-/// One line of `--stream-json`.
-#[derive(Debug, Serialize)]
-struct EventLine<'a> {
-    /// The version of this form.
-    schema: EventSchema,
-    /// When the line was made.
-    at: Timestamp,
-    /// What happened.
-    #[serde(flatten)]
-    event: LineEvent<'a>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum LineEvent<'a> {
-    Agent(&'a AgentEvent),
-    Missed(EventsMissed),
-}
 
 /// Writes events as lines of JSON.
 #[derive(Debug)]
@@ -63,7 +37,7 @@ impl JsonStream {
         self.lane.text(format!("{envelope}\n"), Keep::Last);
     }
 
-    fn line(&self, event: LineEvent<'_>, keep: Keep) -> bool {
+    fn line(&self, event: StreamEvent<'_>, keep: Keep) -> bool {
         let (schema, at) = (EventSchema::V1, (self.now)());
         let line = serde_json::to_string(&EventLine { schema, at, event });
         // Strings and numbers alone: there is nothing in an event that JSON cannot say.
@@ -87,7 +61,7 @@ impl Watcher for JsonStream {
         };
         // Before the event: the hole is where the count stands.
         self.tell_missed(keep);
-        if !self.line(LineEvent::Agent(event), keep) {
+        if !self.line(StreamEvent::Agent(event), keep) {
             self.missed += 1;
         }
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use allstop_agent::EventSink;
 use allstop_core::Receipt;
 use allstop_model::Reply;
-use allstop_runtime::{Config, Envelope, EventsMissed, StreamLine};
+use allstop_runtime::{
+    Config, Envelope, EventLine, EventSchema, EventsMissed, StreamEvent, StreamLine,
+};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
@@ -113,11 +115,21 @@ async fn the_events_of_a_run_are_valid() {
     let outcome = within(run.finish()).await.unwrap();
     let mut seen = 0;
     while let Ok(event) = events.try_recv() {
-        assert_valid("events", &StreamLine::Event(event));
+        assert_valid("events", &line(StreamEvent::Agent(&event)));
         seen += 1;
     }
     assert!(seen > 15, "{seen} events");
-    assert_valid("events", &StreamLine::Missed(EventsMissed { count: 3 }));
+    let missed = EventsMissed { count: 3 };
+    assert_valid("events", &line(StreamEvent::Missed(missed)));
     let envelope = Envelope::of_run(open.id.clone(), &outcome.turns);
     assert_valid("events", &StreamLine::End(Box::new(envelope)));
+}
+
+fn line(event: StreamEvent<'_>) -> StreamLine<'_> {
+    let at = allstop_core::Timestamp::from_unix_ms(0);
+    StreamLine::Event(EventLine {
+        schema: EventSchema::V1,
+        at,
+        event,
+    })
 }
