@@ -47,8 +47,8 @@ struct NodeState {
     work: Slab<WorkEntry>,
     ended: Vec<EndedWork>,
     children: Slab<Weak<Node>>,
-    /// The stops that cover this node and are still counting: seldom more than one.
-    stops: SmallVec<[Arc<StopInProgress>; 1]>,
+    /// The stops that cover this node and are still counting: seldom more than a wide one and the account of a part.
+    stops: SmallVec<[Arc<StopInProgress>; 2]>,
     deadline_timer: Option<tokio::task::AbortHandle>,
     /// An engine that has to acknowledge a stop, at a named checkpoint.
     engine: Engine,

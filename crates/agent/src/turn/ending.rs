@@ -140,13 +140,15 @@ impl Turn<'_> {
             self.cx.events.send(|| AgentEvent::StopHeard {
                 cause: cause.clone(),
             });
-            let order = StopOrder {
-                extent: Extent::Turn,
-                cause,
-                grace: None,
-                bystanders: bystanders(self.cx),
-            };
-            let _it_may_be_a_wider_one = self.scope.stop(order);
+            if !self.scope.is_stopped() {
+                let order = StopOrder {
+                    extent: Extent::Turn,
+                    cause,
+                    grace: None,
+                    bystanders: bystanders(self.cx),
+                };
+                let _it_is_the_turns_own = self.scope.stop(order);
+            }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
         }

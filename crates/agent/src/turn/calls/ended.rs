@@ -128,9 +128,13 @@ pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
 /// The account of a stop of this call alone, once there is one. One of its turn is none.
 async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
     scope.stopped().await;
+    if turn.is_stopped() {
+        return std::future::pending().await;
+    }
     match scope.account(Extent::Call, Vec::new()) {
-        Some(account) if !turn.is_stopped() => account.receipt().await,
-        _ => std::future::pending().await,
+        Some(account) => account.receipt().await,
+        // A token fires only after a stop was accepted.
+        None => std::future::pending().await,
     }
 }
 
