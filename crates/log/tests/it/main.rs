@@ -5,3 +5,4 @@ mod conformance;
 mod files;
 mod processes;
 mod session;
+mod unsteady;

@@ -1,0 +1,146 @@
+//! A store that loses answers, falls silent or is full, under a session.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
+    RecordBytes, SessionError, SessionStream, StreamLock, StreamName, Version,
+};
+use parking_lot::Mutex;
+
+use crate::session::{at, model_call_started, run_turn, stored, turn_started};
+
+/// A log whose appends go wrong as told, over one in memory.
+#[derive(Debug, Default)]
+struct Unsteady {
+    log: MemoryLog,
+    faults: Mutex<Vec<Fault>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    WrittenButAnswerLost,
+    NotWrittenAndAnswerLost,
+    WrittenAndNeverAnswers,
+    Full,
+}
+
+impl Log for Unsteady {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let fault = self.faults.lock().pop();
+        if matches!(fault, Some(Fault::NotWrittenAndAnswerLost)) {
+            return LogFuture::ready(Err(AppendError::Indeterminate));
+        }
+        if matches!(fault, Some(Fault::Full)) {
+            return LogFuture::ready(Err(LogError::new(LogErrorKind::Full, "disk").into()));
+        }
+        let answer = self.log.append(stream, expected, id, records);
+        match fault {
+            Some(Fault::WrittenButAnswerLost) => LogFuture::ready(Err(AppendError::Indeterminate)),
+            Some(_) => LogFuture::waiting(std::future::pending()),
+            None => answer,
+        }
+    }
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.log.read(stream, from, limit)
+    }
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.log.tail(stream, from, limit)
+    }
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.log.list(prefix)
+    }
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        self.log.try_lock(stream)
+    }
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<allstop_core::process::ProcessIdentity>, LogError>> {
+        self.log.lock_owner(stream)
+    }
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        self.log.delete(lock)
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_and_nothing_is_written_twice() {
+    for faults in [
+        vec![Fault::WrittenButAnswerLost],
+        vec![Fault::NotWrittenAndAnswerLost],
+        vec![Fault::WrittenButAnswerLost, Fault::NotWrittenAndAnswerLost],
+    ] {
+        let log = Arc::new(Unsteady::default());
+        let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+            .await
+            .unwrap();
+        *log.faults.lock() = faults;
+        run_turn(&mut session, 1).await;
+        assert_eq!(stored(&*log, "s").await.len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_stays_silent_is_reported_and_settled_by_the_next_append() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    *log.faults.lock() = vec![Fault::WrittenButAnswerLost; 3];
+    let silent = session.append(vec![turn_started(1)]).await;
+    assert!(matches!(silent, Err(SessionError::Indeterminate)));
+    assert!(
+        session.state().open_turn().is_none(),
+        "what is not known is not shown"
+    );
+    session.append(vec![model_call_started(1)]).await.unwrap();
+    assert_eq!(stored(&*log, "s").await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_dropped_append_is_settled_by_the_next() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    *log.faults.lock() = vec![Fault::WrittenAndNeverAnswers];
+    {
+        let mut append = Box::pin(session.append(vec![turn_started(1)]));
+        assert!(matches!(futures::poll!(&mut append), Poll::Pending));
+    }
+    session.settle().await.unwrap();
+    assert!(session.state().open_turn().is_some());
+    assert_eq!(stored(&*log, "s").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_full_store_leaves_the_state_as_it_was_and_the_session_usable() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    let before = session.state().clone();
+    *log.faults.lock() = vec![Fault::Full];
+    let full = session.append(vec![turn_started(1)]).await;
+    assert!(matches!(full, Err(SessionError::Log(e)) if e.kind() == LogErrorKind::Full));
+    assert_eq!(*session.state(), before);
+    run_turn(&mut session, 1).await;
+}
