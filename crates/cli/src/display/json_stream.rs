@@ -4,9 +4,7 @@ use std::time::SystemTime;
 
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
-use allstop_runtime::EventsMissed;
 use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent};
-use serde::Serialize;
 use serde_json::Value;
 
 use super::watch::Watcher;
@@ -47,7 +45,7 @@ impl JsonStream {
     /// Says how many events were left out, once there is room again.
     fn tell_missed(&mut self, keep: Keep) {
         let count = self.missed;
-        if count > 0 && self.line(LineEvent::Missed(EventsMissed { count }), keep) {
+        if count > 0 && self.line(StreamEvent::Missed(EventsMissed { count }), keep) {
             self.missed = 0;
         }
     }
