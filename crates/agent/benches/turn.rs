@@ -1,6 +1,9 @@
 //! What a turn costs, and what stopping a thousand of them costs, each against a bare tokio loop that does the same.
 
-#![expect(clippy::unused_async, reason = "the baseline awaits what a real one would")]
+#![expect(
+    clippy::unused_async,
+    reason = "the baseline awaits what a real one would"
+)]
 
 use std::sync::Arc;
 
@@ -36,7 +39,10 @@ fn two_threads() -> Runtime {
 
 /// What the bare loop passes around.
 #[derive(Clone)]
-#[expect(dead_code, reason = "a loop of this kind keeps its history, whether or not it reads it")]
+#[expect(
+    dead_code,
+    reason = "a loop of this kind keeps its history, whether or not it reads it"
+)]
 enum Said {
     User(String),
     Model(String, Vec<(String, Value)>),

@@ -15,6 +15,9 @@ const AT_ONCE: Duration = Duration::from_millis(150);
 /// What is left of the last second for output and for the exit itself.
 const EXIT_MAX: Duration = Duration::from_millis(150);
 
+/// How long after the grace a stop may take.
+const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
+
 /// A signal that ends runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -66,22 +69,18 @@ impl Control {
 
     /// A signal came.
     pub(crate) fn signal(&mut self, signal: Signal, now: Instant) -> Effect {
-        match self.first {
-            None => {
-                self.first = Some(signal);
-                self.stopping(now);
-                Effect::Stop(signal.cause())
-            }
-            Some(_) => {
-                self.end_by(now + AT_ONCE);
-                Effect::Force
-            }
+        if self.first.is_some() {
+            self.end_by(now + AT_ONCE);
+            return Effect::Force;
         }
+        self.first = Some(signal);
+        self.stopping(now);
+        Effect::Stop(signal.cause())
     }
 
     /// A stop that nobody asked for by a signal begins, such as of background work at the end: it is bounded too.
     pub(crate) fn stopping(&mut self, now: Instant) {
-        self.end_by(now + self.grace + FORCE_MAX - EXIT_MAX);
+        self.end_by(now + self.grace + STOP_MAX);
     }
 
     fn end_by(&mut self, at: Instant) {
@@ -129,10 +128,7 @@ mod tests {
             panic!("the first signal stops");
         };
         assert_eq!(cause.to_string(), "user (ctrl-c)");
-        assert_eq!(
-            control.last_moment(),
-            Some(now + GRACE + FORCE_MAX - EXIT_MAX)
-        );
+        assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
         assert_eq!(control.signal(Signal::Terminate, now), Effect::Force);
         assert_eq!(control.last_moment(), Some(now + AT_ONCE));
     }
@@ -158,16 +154,10 @@ mod tests {
         let mut control = Control::new(GRACE);
         let now = Instant::now();
         control.signal(Signal::Interrupt, now);
-        let later = now + GRACE + FORCE_MAX - EXIT_MAX - Duration::from_millis(10);
+        let later = now + GRACE + Duration::from_millis(800);
         control.signal(Signal::Interrupt, later);
-        assert_eq!(
-            control.last_moment(),
-            Some(now + GRACE + FORCE_MAX - EXIT_MAX)
-        );
+        assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
         control.stopping(later);
-        assert_eq!(
-            control.last_moment(),
-            Some(now + GRACE + FORCE_MAX - EXIT_MAX)
-        );
+        assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
+use allstop_model::provider::KeyLookup;
 use allstop_runtime::StoreChoice;
 use allstop_scope::RootOptions;
 use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of};
@@ -82,7 +83,7 @@ impl Host {
     }
 
     /// Finds keys by the name of the variable in which people keep them.
-    pub(crate) fn keys() -> Arc<dyn Fn(&str) -> Option<String> + Send + Sync> {
+    pub(crate) fn keys() -> KeyLookup {
         #[expect(
             clippy::disallowed_methods,
             reason = "the binary reads the environment"
@@ -154,7 +155,10 @@ impl Host {
         let style = self.terminal.style(stderr.is_terminal());
         let mut text = format!("{} {}\n", style.paint(Role::Bad, "error:"), problem.message);
         for line in problem.hint.iter().flat_map(|hint| hint.lines()) {
-            text.push_str(&format!("{} {line}\n", style.paint(Role::Dim, "hint:")));
+            text.push_str(&style.paint(Role::Dim, "hint:"));
+            text.push(' ');
+            text.push_str(line);
+            text.push('\n');
         }
         stderr.lines(text, Keep::Must);
     }

@@ -58,7 +58,6 @@ fn main() -> ExitCode {
         _ => exit.code,
     };
     #[expect(
-        clippy::exit,
         clippy::disallowed_methods,
         reason = "threads that cannot be forced never delay the exit"
     )]

@@ -1,5 +1,7 @@
 //! What a run shows: live for people, or JSON for programs.
 
+use std::fmt::Write as _;
+
 use allstop_agent::AgentEvent;
 use allstop_core::{Receipt, StopReason};
 use allstop_runtime::Envelope;
@@ -87,11 +89,12 @@ impl<'a> Show<'a> {
     fn end_for_people(&self, envelope: &Envelope) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
+        // Writing to a string cannot fail.
         let mut text = String::new();
         if let Some(error) = &envelope.error {
-            text.push_str(&format!("{} {error}\n", style.paint(Role::Bad, "error:")));
+            let _ = writeln!(text, "{} {error}", style.paint(Role::Bad, "error:"));
             if let Some(hint) = &error.hint {
-                text.push_str(&format!("{} {hint}\n", style.paint(Role::Dim, "hint:")));
+                let _ = writeln!(text, "{} {hint}", style.paint(Role::Dim, "hint:"));
             }
         }
         if envelope.stop_reason != StopReason::Completed && envelope.error.is_none() {
@@ -100,7 +103,7 @@ impl<'a> Show<'a> {
                 .as_ref()
                 .map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
             let reason = envelope.stop_reason.as_str().replace('_', " ");
-            text.push_str(&format!("{}{why}\n", style.paint(Role::Warning, &reason)));
+            let _ = writeln!(text, "{}{why}", style.paint(Role::Warning, &reason));
         }
         if let Some(receipt) = envelope
             .receipt

@@ -30,7 +30,7 @@ async fn nothing_starts_behind_the_barrier() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
-    for _ in 0..200 {
+    for _ in 0..100 {
         let scope = root();
         let started = Arc::new(AtomicUsize::new(0));
         let spawner = {
