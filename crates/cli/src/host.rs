@@ -29,7 +29,10 @@ pub(crate) struct Host {
     pub(crate) terminal: Environment,
     /// The working directory.
     pub(crate) folder: PathBuf,
-    /// Engines, ladders, signals.
+    /// Signals, the last moment, what is shown: on the main thread, with a clock of its own, so that nothing that keeps
+    /// the other threads busy can hold up the exit.
+    main: Runtime,
+    /// Engines and ladders: two threads, so that an engine that computes does not hold up a ladder.
     control: Runtime,
     /// Tools, hooks: whatever may block its thread.
     work: Runtime,
@@ -52,14 +55,18 @@ impl Host {
             output,
             terminal: Environment::read(|name| std::env::var_os(name)),
             folder,
-            control: runtime(1, "allstop-control")?,
+            main: Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .context("cannot start the main loop")?,
+            control: runtime(2, "allstop-control")?,
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
         })
     }
 
-    /// Runs a command on the control runtime.
+    /// Runs a command on the main thread.
     pub(crate) fn block_on<T>(&self, command: impl Future<Output = T>) -> T {
-        self.control.block_on(command)
+        self.main.block_on(command)
     }
 
     /// Runtimes, clocks and containment for a tree of scopes: a keeper for each shell, which is this very program.

@@ -6,6 +6,10 @@ use allstop_core::{ToolCall, Usage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The most calls that one answer may ask for. Models ask for a handful; an answer with more is broken or hostile, and
+/// each call costs a scope and a record.
+pub const CALLS_MAX: usize = 256;
+
 /// One event of a model's stream. Tool calls arrive whole: a half-streamed call is dropped, never answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {

@@ -23,7 +23,7 @@ pub mod retry;
 pub mod scripted;
 
 pub use error::{ModelError, ModelErrorKind};
-pub use event::{FinishReason, ModelEvent};
+pub use event::{CALLS_MAX, FinishReason, ModelEvent};
 pub use limits::{TokenLimits, stream_within};
 pub use probe::{ConnectionProbe, ConnectionState};
 pub use provider::{ProviderModel, ProviderOptions};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Evidence, How};
+use allstop_core::receipt::{Containment, Evidence, How, Verified};
 
 use crate::gate::NotStarted;
 use crate::process::{
@@ -41,46 +41,42 @@ impl Scope {
         work: WorkSpec,
         spec: ProcessSpec,
     ) -> Result<(Process, OutputReader), SpawnProcessError> {
-        // The barrier is asked before the launch and again with it: a process that a stop overtook between the two is
-        // killed unregistered, and never seen by the caller.
-        self.check()?;
-        let (handle, driver, output) = process::launch(spec)?;
-        let registration = match self.node().register(work, Force::Process(handle.clone())) {
-            Ok(registration) => registration,
-            Err(refused) => {
-                handle.force();
-                self.drive(driver, None, handle);
-                return Err(refused.into());
+        // Registered before it is launched: what starts is in the extent of every stop that comes later, and what a
+        // stop has overtaken does not start.
+        let registration = self.node().register(work, Force::AbortSoon)?;
+        let (handle, driver, output) = match process::launch(spec) {
+            Ok(launched) => launched,
+            Err(error) => {
+                registration.finish(Ending::Returned);
+                return Err(error.into());
             }
         };
+        let meanwhile = self
+            .node()
+            .set_force(registration.key(), Force::Process(handle.clone()));
+        if meanwhile.stopped {
+            handle.ask();
+        }
+        if meanwhile.forced {
+            handle.force();
+        }
         let owner = Arc::new(parking_lot::Mutex::new(Some(registration)));
-        self.drive(driver, Some(Arc::clone(&owner)), handle.clone());
+        self.drive(driver, Arc::clone(&owner), handle.clone());
         Ok((Process { handle, owner }, output))
     }
 
     fn drive(
         &self,
         driver: process::ProcessDriver,
-        owner: Option<Arc<parking_lot::Mutex<Option<Registration>>>>,
+        owner: Arc<parking_lot::Mutex<Option<Registration>>>,
         handle: ProcessHandle,
     ) {
         let drive = async move {
             driver.await;
-            let Some(mut registration) = owner.and_then(|owner| owner.lock().take()) else {
-                return;
-            };
-            registration.details_mut().containment = Some(handle.containment());
-            let status = handle.status();
-            let status = status.borrow();
-            registration.finish(match (status.empty, handle.strongest_signal()) {
-                (Some(verified), Some(signal)) => Ending::Stopped {
-                    how: signal,
-                    evidence: Evidence::verified(verified),
-                },
-                (Some(_), None) => Ending::Returned,
-                (None, _) if status.failed.is_some() => Ending::Returned,
-                (None, _) => Ending::WatcherGone,
-            });
+            let registration = owner.lock().take();
+            if let Some(registration) = registration {
+                account(registration, &handle);
+            }
         };
         #[expect(
             clippy::disallowed_methods,
@@ -88,6 +84,34 @@ impl Scope {
         )]
         drop(self.env().options.control.spawn(drive));
     }
+}
+
+/// Says how a process ended.
+fn account(mut registration: Registration, handle: &ProcessHandle) {
+    let status = handle.status();
+    let status = status.borrow();
+    let details = registration.details_mut();
+    details.containment = Some(handle.containment());
+    let mut how = handle.strongest_signal();
+    if handle.containment() == Containment::Keeper
+        && status.empty == Some(Verified::ProcessGroupEmpty)
+    {
+        // The stronger level is no longer what the claim rests on, and the sweep uses no weaker signal.
+        details.containment = Some(Containment::GroupAndMarker);
+        details.note = Some(
+            "its keeper was killed: what was left was found by group and marker, and killed".into(),
+        );
+        how = how.and(Some(How::Sigkill));
+    }
+    registration.finish(match (status.empty, how) {
+        (Some(verified), Some(how)) => Ending::Stopped {
+            how,
+            evidence: Evidence::verified(verified),
+        },
+        (Some(_), None) => Ending::Returned,
+        (None, _) if status.failed.is_some() => Ending::Returned,
+        (None, _) => Ending::WatcherGone,
+    });
 }
 
 impl Process {

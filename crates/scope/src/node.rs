@@ -87,6 +87,13 @@ enum Engine {
     Done,
 }
 
+/// What came over a piece of work while it was being made.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Meanwhile {
+    pub(crate) stopped: bool,
+    pub(crate) forced: bool,
+}
+
 /// How a node stands to a stop that was asked of it.
 pub(crate) enum Accepted {
     /// It is covered now.
@@ -164,15 +171,18 @@ impl Node {
     }
 
     /// Says how a registered piece of work is forced, once its task exists.
-    pub(crate) fn set_force(&self, key: WorkKey, force: Force) {
+    pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> Meanwhile {
         let mut state = self.state.lock();
+        let stopped = state.gate.cause().is_some();
         let Some(entry) = state.entry_mut(key) else {
-            return;
+            return Meanwhile::default();
         };
         if let (true, Force::Abort(handle)) = (entry.forced, &force) {
             handle.abort();
         }
+        let forced = entry.forced;
         entry.force = force;
+        Meanwhile { stopped, forced }
     }
 
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) {

@@ -8,8 +8,8 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::StepStart;
 use allstop_core::{ToolCall, Usage};
 use allstop_model::{
-    ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelRequest, TokenLimits, stream_within,
+    CALLS_MAX, ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind,
+    ModelEvent, ModelRequest, TokenLimits, stream_within,
 };
 use allstop_scope::{Ending, Registration, WorkSpec};
 use futures::StreamExt as _;
@@ -260,6 +260,9 @@ fn receive<'a>(
                         }
                         None
                     }
+                    Some(Ok(ModelEvent::ToolCall(_))) if partial.calls.len() >= CALLS_MAX => {
+                        Some((Err(too_many_calls()), State::Over))
+                    }
                     Some(Ok(event)) => {
                         partial.checkpoint = "stream_chunk";
                         take(event, partial, events);
@@ -295,6 +298,13 @@ fn cut() -> ModelError {
     ModelError::new(
         ModelErrorKind::Disconnected,
         "the answer ended without its end".to_owned(),
+    )
+}
+
+fn too_many_calls() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Protocol,
+        format!("the model asked for more than {CALLS_MAX} calls at once"),
     )
 }
 

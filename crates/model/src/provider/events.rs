@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::client::Lease;
 use super::failure::FailureCx;
-use crate::{FinishReason, ModelError, ModelErrorKind, ModelEvent};
+use crate::{CALLS_MAX, FinishReason, ModelError, ModelErrorKind, ModelEvent};
 
 /// What was seen on the wire, which genai's events do not tell.
 #[derive(Debug, Default)]
@@ -170,7 +170,18 @@ impl ProviderEvents {
         let wants_tools = matches!(&end.captured_stop_reason, Some(StopReason::ToolCall(_)));
         let usage = end.captured_usage.as_ref().and_then(usage_of);
         let mut calls = Vec::new();
-        for call in end.captured_into_tool_calls().unwrap_or_default() {
+        let captured = end.captured_into_tool_calls().unwrap_or_default();
+        // genai fills the gaps that a wild index leaves: a million calls from a line of text.
+        if captured.len() > CALLS_MAX {
+            return Err(ModelError::new(
+                ModelErrorKind::Protocol,
+                format!(
+                    "the model asked for {} calls at once; at most {CALLS_MAX} are taken",
+                    captured.len()
+                ),
+            ));
+        }
+        for call in captured {
             let arguments = arguments_of(call.fn_arguments, self.raw.remove(&call.call_id));
             // The limit fell into this call: it is half a call, and half a call never leaves here.
             if finish == FinishReason::Length && matches!(arguments, Arguments::Malformed(_)) {

@@ -1,6 +1,7 @@
 //! Scopes through their public face, on paused time where time matters.
 
 mod ladder;
+mod launches;
 mod receipts;
 mod tree;
 
