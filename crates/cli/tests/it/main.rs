@@ -5,5 +5,7 @@
 
 mod support;
 
+mod bad_input;
+mod crash;
 mod shell;
 mod stalls;

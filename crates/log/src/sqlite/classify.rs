@@ -23,7 +23,12 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         }
         _ => LogErrorKind::Io,
     };
-    LogError::new(kind, path.display().to_string()).caused_by(error)
+    let found = LogError::new(kind, path.display().to_string());
+    // What was found out above says more than SQLite, which names the path again, and twice.
+    if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && kind != LogErrorKind::Io {
+        return found;
+    }
+    found.caused_by(error)
 }
 
 fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {

@@ -101,6 +101,11 @@ impl Running {
         self.stdout.as_ref().map(Output::text).unwrap_or_default()
     }
 
+    /// Whether it ends by itself within this time.
+    pub(crate) fn ends_within(&self, time: Duration) -> bool {
+        has_ended(&self.pidfd, time)
+    }
+
     /// Waits for its end.
     ///
     /// # Panics
@@ -115,7 +120,7 @@ impl Running {
             self.stderr.as_ref().map(Output::text)
         );
         let status = self.child.wait().expect("it is our child");
-        let mut text = |output: Option<Output>| output.map(Output::finish).unwrap_or_default();
+        let text = |output: Option<Output>| output.map(Output::finish).unwrap_or_default();
         Ended {
             code: code_of(status),
             stdout: text(self.stdout.take()),

@@ -1,0 +1,394 @@
+//! `kill -9` at random moments, again and again, on one store: every session is always its last committed turn, what was
+//! interrupted is told, and nothing of it runs on.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use serde_json::Value;
+
+use crate::support::processes::{Process, is_alive};
+use crate::support::wait::within;
+use crate::support::{FACT_MAX, Place, Signal, history};
+
+/// How often the command is killed, unless `ALLSTOP_TEST_KILLS` says otherwise.
+const KILLS: u32 = 40;
+
+/// Sessions that live and die at the same time on the one store.
+const SESSIONS: u32 = 4;
+
+/// How long a process may outlive the one that started it.
+const OUTLIVES_MAX: Duration = Duration::from_secs(2);
+
+/// A turn of three calls: one that takes its time and leaves a file at its end, one of the file system, one that runs
+/// in the background.
+const SCRIPT: &str = "
+turns:
+  - when: go
+    replies:
+      - chunks: [{text: 'Let me '}, {text: see., after: 5ms}]
+        calls:
+          - {tool: shell, arguments: {command: 'sleep 0.1; echo ended >> trail'}}
+          - {tool: write, arguments: {path: notes.txt, content: x}}
+          - {tool: shell, arguments: {command: sleep 600, background: true}}
+      - chunks: [{text: 'Done '}, {text: with it., after: 20ms}]
+";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "switches for people who run the tests"
+)]
+fn number_from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Numbers that look random, the same for the same seed.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        // Vigna's splitmix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+#[test]
+fn a_killed_run_is_never_more_than_its_last_committed_turn() {
+    let kills = number_from_environment("ALLSTOP_TEST_KILLS").map_or(KILLS, |kills| kills as u32);
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .expect("it is later")
+    };
+    let seed =
+        number_from_environment("ALLSTOP_TEST_SEED").unwrap_or_else(|| now().as_nanos() as u64);
+    println!("{kills} kills, ALLSTOP_TEST_SEED={seed}");
+    let store = Place::new();
+    let tallies: Vec<Tally> = std::thread::scope(|threads| {
+        let start = |number| {
+            let random = Random(seed.wrapping_add(u64::from(number)));
+            let store = &store;
+            threads.spawn(move || Victim::new(store, random).live(kills / SESSIONS))
+        };
+        let running: Vec<_> = (0..SESSIONS).map(start).collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("its assertions hold"))
+            .collect()
+    });
+    println!("{tallies:#?}");
+    let sum = |count: fn(&Tally) -> u32| tallies.iter().map(count).sum::<u32>();
+    assert!(
+        sum(|tally| tally.interrupted_turns) >= kills / 10,
+        "the moments were badly chosen"
+    );
+}
+
+/// What was seen, for the reader of the output.
+#[derive(Debug, Default)]
+struct Tally {
+    killed: u32,
+    ended_before: u32,
+    interrupted_turns: u32,
+    unknown_calls: u32,
+    kept_running: u32,
+    committed_turns: usize,
+}
+
+/// One session that is killed again and again. Its processes carry the mark of a place of its own; the store is shared.
+struct Victim<'a> {
+    store: &'a Place,
+    place: Place,
+    random: Random,
+    model: String,
+    session: String,
+    /// How long a run takes that nobody kills.
+    whole: Duration,
+    /// The prompts of the committed turns.
+    committed: Vec<String>,
+    tally: Tally,
+}
+
+impl<'a> Victim<'a> {
+    fn new(store: &'a Place, random: Random) -> Self {
+        let place = Place::new();
+        let model = place.script(SCRIPT);
+        let mut victim = Self {
+            store,
+            place,
+            random,
+            model,
+            session: String::new(),
+            whole: Duration::ZERO,
+            committed: Vec::new(),
+            tally: Tally::default(),
+        };
+        let first = victim
+            .run()
+            .args("--json")
+            .arg("go 0.0")
+            .arg("go 0.1")
+            .end()
+            .ok();
+        victim.session = first.session();
+        victim.whole = first.after;
+        victim.committed = vec!["go 0.0".into(), "go 0.1".into()];
+        victim
+    }
+
+    fn run(&self) -> crate::support::Allstop<'_> {
+        let run = self
+            .place
+            .allstop()
+            .args("run --yes --store")
+            .arg(self.store.store());
+        run.arg("--model").arg(&self.model)
+    }
+
+    fn live(mut self, kills: u32) -> Tally {
+        for round in 1..=kills {
+            self.kill_once(round);
+        }
+        self.tally.committed_turns = self.committed.len();
+        self.tally
+    }
+
+    fn kill_once(&mut self, round: u32) {
+        let keeps = self.random.below(3) == 0;
+        let prompts: Vec<String> = (0..3).map(|turn| format!("go {round}.{turn}")).collect();
+        let span = self.whole.as_micros() as u64 * 2;
+        let moment = Duration::from_micros(self.random.below(span));
+        let mut run = self
+            .run()
+            .args("--stream-json --session")
+            .arg(&self.session);
+        if keeps {
+            run = run.arg("--keep-background");
+        }
+        for prompt in &prompts {
+            run = run.arg(prompt);
+        }
+        let mut running = run.start();
+        if running.ends_within(moment) {
+            self.tally.ended_before += 1;
+        } else {
+            self.tally.killed += 1;
+            running.signal(Signal::KILL);
+        }
+        // A detached process may hold the pipes of nobody: the output ends with the process.
+        let killed = running.end(FACT_MAX);
+        let events: Vec<Value> = killed
+            .stdout
+            .lines()
+            // The last line may be half a line.
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+
+        let left = self.what_outlives();
+        if !keeps {
+            assert!(left.is_empty(), "round {round}: {left:#?}");
+        }
+        self.check_next_run(round, &prompts, &events, &left);
+        self.end_what_was_kept(&left);
+    }
+
+    /// What still runs when nothing may any more.
+    fn what_outlives(&self) -> Vec<Process> {
+        let gone = within(OUTLIVES_MAX, || {
+            self.place.leftovers().is_empty().then_some(())
+        });
+        gone.map_or_else(|| self.place.leftovers(), |()| Vec::new())
+    }
+
+    /// The next run works, is sent what was committed and nothing else, and names what runs on.
+    fn check_next_run(
+        &mut self,
+        round: u32,
+        prompts: &[String],
+        events: &[Value],
+        left: &[Process],
+    ) {
+        let server = OpenAiServer::start([Answer::text("Yes.")]);
+        let check = format!("check {round}");
+        let run = self
+            .place
+            .allstop()
+            .args("run --store")
+            .arg(self.store.store());
+        let run = run
+            .args("--model any --base-url")
+            .arg(server.url())
+            .arg("--session")
+            .arg(&self.session);
+        let next = run.args("--keep-background").arg(&check).end().ok();
+        assert_eq!(next.stdout, "Yes.\n");
+        let requests = server.requests();
+        let messages = requests[0].messages();
+        history::assert_valid(messages);
+
+        let completed = events
+            .iter()
+            .filter(|event| event["event"] == "turn_ended" && event["stop_reason"] == "completed");
+        let seen = completed.count();
+        let sent = history::prompts(messages);
+        let (last, before) = sent.split_last().expect("the message itself");
+        assert_eq!(*last, check);
+        assert!(
+            before.starts_with(&self.committed),
+            "round {round}: {before:?}"
+        );
+        let new = &before[self.committed.len()..];
+        // A turn may be committed before anybody was told.
+        assert!(
+            new.len() == seen || new.len() == seen + 1,
+            "round {round}: {new:?}, {seen} told"
+        );
+        assert_eq!(new, &prompts[..new.len()], "round {round}");
+        for prompt in new {
+            self.committed.push(prompt.clone());
+        }
+        assert_each_turn_is_whole(messages);
+        self.committed.push(check);
+        self.check_shown(round, events, new.len());
+
+        for process in left {
+            let said = next
+                .stderr
+                .contains("of an earlier run still runs: sleep 600");
+            assert!(
+                said,
+                "round {round}: {process:?} runs on, and is not named: {}",
+                next.stderr
+            );
+        }
+    }
+
+    /// The turn that was interrupted has its cause, and its calls are unknown.
+    fn check_shown(&mut self, round: u32, events: &[Value], committed: usize) {
+        let shown = self
+            .place
+            .allstop()
+            .args("sessions --store")
+            .arg(self.store.store());
+        let shown = shown.args("show --json").arg(&self.session).end().ok();
+        let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+        let turns = shown["turns"].as_array().expect("turns");
+        let completed = turns
+            .iter()
+            .filter(|turn| turn["stop_reason"] == "completed");
+        assert_eq!(completed.count(), self.committed.len(), "round {round}");
+        // The last is the check's.
+        let before = &turns[turns.len() - 2];
+        let started = events
+            .iter()
+            .filter(|event| event["event"] == "turn_started")
+            .count();
+        let interrupted = before["stop_reason"] == "error";
+        assert!(
+            interrupted || started <= committed,
+            "round {round}: {before:#}"
+        );
+        if !interrupted {
+            return;
+        }
+        self.tally.interrupted_turns += 1;
+        assert_eq!(
+            before["cause"]["kind"], "failure",
+            "round {round}: {before:#}"
+        );
+        assert_eq!(
+            before["cause"]["detail"], "crash",
+            "round {round}: {before:#}"
+        );
+        let unknown: BTreeSet<&str> = before["unknown_calls"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|call| call["id"].as_str().expect("an id"))
+            .collect();
+        self.tally.unknown_calls += unknown.len() as u32;
+        let slow = slow_calls(events);
+        let is_start = |event: &&Value| event["event"] == "tool_started";
+        let started = events
+            .iter()
+            .filter(is_start)
+            .filter(|event| slow.contains(&&event["call_id"]));
+        let trail = std::fs::read_to_string(self.place.work().join("trail")).unwrap_or_default();
+        if started.count() > trail.lines().count() {
+            let id = slow.last().and_then(|id| id.as_str()).expect("an id");
+            assert!(
+                unknown.contains(id),
+                "round {round}: {id} never ended: {before:#}"
+            );
+        }
+    }
+
+    /// Ends what was let go as a person would, by what the session says.
+    fn end_what_was_kept(&mut self, left: &[Process]) {
+        if left.is_empty() {
+            return;
+        }
+        let shown = self
+            .place
+            .allstop()
+            .args("sessions --store")
+            .arg(self.store.store());
+        let shown = shown.args("show --json").arg(&self.session).end().ok();
+        let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+        let background = shown["background"].as_array().expect("a list");
+        for work in background.iter().filter(|work| work["alive"] == true) {
+            assert_eq!(work["attachment"], "detached", "{work:#}");
+            self.tally.kept_running += 1;
+            let pid = work["stop_pid"].as_i64().expect("a pid") as i32;
+            assert!(is_alive(pid), "{work:#}");
+            let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+            rustix::process::kill_process(pid, Signal::TERM).expect("it is there");
+        }
+        let left = self.what_outlives();
+        assert!(
+            left.is_empty(),
+            "not ended by what the session names: {left:#?}"
+        );
+    }
+}
+
+/// The ids of the calls that take their time.
+fn slow_calls(events: &[Value]) -> Vec<&Value> {
+    let is_slow = |event: &&Value| {
+        let command = event["arguments"]["json"]["command"].as_str();
+        event["event"] == "tool_requested" && command.is_some_and(|it| it.starts_with("sleep 0.1"))
+    };
+    let requests = events.iter().filter(is_slow);
+    requests.map(|event| &event["call_id"]).collect()
+}
+
+/// Each turn that the script answered is there from its question to its answer.
+#[track_caller]
+fn assert_each_turn_is_whole(messages: &[Value]) {
+    let starts = messages
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| history::text_of(message).starts_with("go "));
+    for (at, _) in starts {
+        let roles: Vec<&str> = messages[at..]
+            .iter()
+            .take(6)
+            .map(|message| message["role"].as_str().expect("a role"))
+            .collect();
+        assert_eq!(
+            roles,
+            ["user", "assistant", "tool", "tool", "tool", "assistant"],
+            "{messages:#?}"
+        );
+        assert_eq!(
+            history::text_of(&messages[at + 5]),
+            "Done with it.",
+            "{messages:#?}"
+        );
+    }
+}
