@@ -40,9 +40,15 @@ impl Signal {
     }
 }
 
+/// Signals so close together are one: `timeout` and a closing terminal signal the process and then its group. Nobody
+/// presses a key twice in a tenth of a second.
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
+
 /// What the run does next.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
+    /// Nothing new.
+    Nothing,
     /// Stop, with this cause.
     Stop(Cause),
     /// Force what is being stopped.
@@ -54,6 +60,7 @@ pub(crate) enum Effect {
 pub(crate) struct Control {
     grace: Duration,
     first: Option<Signal>,
+    first_at: Option<Instant>,
     last_moment: Option<Instant>,
 }
 
@@ -63,17 +70,22 @@ impl Control {
         Self {
             grace,
             first: None,
+            first_at: None,
             last_moment: None,
         }
     }
 
     /// A signal came.
     pub(crate) fn signal(&mut self, signal: Signal, now: Instant) -> Effect {
+        if self.first_at.is_some_and(|first| now < first + ONE_SIGNAL) {
+            return Effect::Nothing;
+        }
         if self.first.is_some() {
             self.end_by(now + AT_ONCE);
             return Effect::Force;
         }
         self.first = Some(signal);
+        self.first_at = Some(now);
         self.stopping(now);
         Effect::Stop(signal.cause())
     }
@@ -100,11 +112,6 @@ impl Control {
         }
     }
 
-    /// Whether a signal stopped the run.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.first.is_some()
-    }
-
     /// The exit code for this reason. SIGHUP shares its reason with SIGTERM, and has a code of its own.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.first, reason) {
@@ -129,8 +136,10 @@ mod tests {
         };
         assert_eq!(cause.to_string(), "user (ctrl-c)");
         assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
-        assert_eq!(control.signal(Signal::Terminate, now), Effect::Force);
-        assert_eq!(control.last_moment(), Some(now + AT_ONCE));
+        assert_eq!(control.signal(Signal::Interrupt, now), Effect::Nothing);
+        let later = now + ONE_SIGNAL;
+        assert_eq!(control.signal(Signal::Terminate, later), Effect::Force);
+        assert_eq!(control.last_moment(), Some(later + AT_ONCE));
     }
 
     #[test]
@@ -143,7 +152,7 @@ mod tests {
         ] {
             let mut control = Control::new(GRACE);
             control.signal(first, now);
-            control.signal(second, now);
+            control.signal(second, now + ONE_SIGNAL);
             assert_eq!(control.exit_code(control.stop_reason()), code);
         }
         assert_eq!(Control::new(GRACE).exit_code(StopReason::Timeout), 124);

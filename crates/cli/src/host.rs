@@ -98,15 +98,20 @@ impl Host {
         Arc::new(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))
     }
 
-    /// The variables that hold keys: commands that a model runs do not inherit them.
-    pub(crate) fn key_variables(configured: Option<&str>) -> Vec<OsString> {
-        let is_key = |name: &OsString| {
+    /// The variables that hold secrets by their names: commands that a model runs do not inherit them. A URL can hold a
+    /// password.
+    pub(crate) fn secret_variables(configured: Option<&str>) -> Vec<OsString> {
+        let is_secret = |name: &OsString| {
             let name = name.to_string_lossy();
-            name.ends_with("_API_KEY") || Some(&*name) == configured
+            let upper = name.to_ascii_uppercase();
+            let parts = ["API_KEY", "AUTH_TOKEN", "SECRET", "PASSWORD"];
+            parts.iter().any(|part| upper.contains(part))
+                || upper == "ALLSTOP_BASE_URL"
+                || Some(&*name) == configured
         };
         std::env::vars_os()
             .map(|(name, _)| name)
-            .filter(is_key)
+            .filter(is_secret)
             .collect()
     }
 

@@ -15,21 +15,26 @@ mod signals;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
-use display::Flush;
+use display::{Flush, Flushed, Output};
+use futures::FutureExt as _;
 use host::Host;
 use problem::Problem;
+use signals::Signals;
 
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 const KEEPER_COMMAND: &str = "__keeper";
 
-/// How long the exit waits for a reader of what was printed, where no stop has bounded it: a pager that is slow to start
-/// still gets all of it, and one that has stopped reading is not waited for longer than a stop would take.
-const OUTPUT_WAIT_MAX: Duration = Duration::from_secs(3);
+/// How long the exit waits for a reader that takes nothing, where no stop has bounded it. One that goes on reading, such
+/// as a pager, gets all of it.
+const READER_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether the reader reads, and whether a signal came.
+const READER_LOOK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -49,9 +54,10 @@ fn main() -> ExitCode {
             problem.exit()
         }
     };
-    let flushed = host
-        .output
-        .flush(exit.output_wait.unwrap_or(OUTPUT_WAIT_MAX));
+    let flushed = match exit.output_wait {
+        Some(limit) => host.output.flush(limit),
+        None => host.block_on(flush_to_reader(&host.output)),
+    };
     // Who closes a pipe has read enough; a disk that is full has lost the answer.
     let code = match flushed.stdout {
         Flush::Closed(kind) if kind != ErrorKind::BrokenPipe => exit.code.max(1),
@@ -62,6 +68,30 @@ fn main() -> ExitCode {
         reason = "threads that cannot be forced never delay the exit"
     )]
     std::process::exit(i32::from(code))
+}
+
+/// Waits until all output is read: as long as its readers read, and no signal comes.
+async fn flush_to_reader(output: &Output) -> Flushed {
+    let mut signals = Signals::install().ok();
+    let mut patience = Instant::now() + READER_WAIT_MAX;
+    let mut written = output.written();
+    loop {
+        let flushed = output.flush(READER_LOOK);
+        let blocked = [flushed.stdout, flushed.stderr].contains(&Flush::Blocked);
+        let now = output.written();
+        if now > written {
+            written = now;
+            patience = Instant::now() + READER_WAIT_MAX;
+        }
+        let signalled = signals
+            .as_mut()
+            .is_some_and(|signals| signals.next().now_or_never().is_some());
+        if !blocked || signalled || Instant::now() >= patience {
+            return flushed;
+        }
+        // Lets the signals in.
+        tokio::task::yield_now().await;
+    }
 }
 
 /// How the process ends.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
 use allstop_core::record::CallOutcome;
-use allstop_core::turn::StepStart;
+use allstop_core::turn::{Budget, BudgetExceeded, Reservation, StepStart};
 use allstop_core::{ToolCall, Usage};
 use allstop_model::{
     CALLS_MAX, ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind,
@@ -15,6 +15,7 @@ use allstop_scope::{Ending, Registration, WorkSpec};
 use futures::StreamExt as _;
 use tracing::Instrument as _;
 
+use super::steps::{ANSWER_TOKENS_RESERVED, argument_bytes};
 use super::{Interrupt, Turn};
 use crate::event::{AgentEvent, EventSink};
 
@@ -33,6 +34,8 @@ struct Partial {
     reported: Option<Usage>,
     /// Bytes of answer of any kind, for an estimate.
     bytes: usize,
+    /// Of those, bytes of tool calls that have not arrived whole.
+    half_call_bytes: usize,
     /// Where a stop would find the call.
     checkpoint: &'static str,
 }
@@ -44,6 +47,7 @@ impl Partial {
             calls: Vec::new(),
             reported: None,
             bytes: 0,
+            half_call_bytes: 0,
             checkpoint: "connect",
         }
     }
@@ -69,6 +73,28 @@ impl Partial {
                 .max(Usage::estimate_tokens(self.bytes)),
             estimated: true,
         }
+    }
+}
+
+/// What an answer may cost: what its step has set aside, and more as long as the budget has more. It is set aside before
+/// it is received, so that an answer that does not end cannot overdraw.
+struct Allowance {
+    budget: Option<Arc<Budget>>,
+    tokens: u64,
+    /// Given back when the call is settled with what it used.
+    more: Vec<Reservation>,
+}
+
+impl Allowance {
+    fn cover(&mut self, output_tokens: u64) -> Result<(), BudgetExceeded> {
+        let Some(budget) = &self.budget else {
+            return Ok(());
+        };
+        while output_tokens > self.tokens {
+            self.more.push(budget.reserve(ANSWER_TOKENS_RESERVED)?);
+            self.tokens += ANSWER_TOKENS_RESERVED;
+        }
+        Ok(())
     }
 }
 
@@ -161,6 +187,7 @@ impl Turn<'_> {
         let model = Arc::clone(&self.cx.parts.model);
         let events = self.cx.events;
         let mut partial = Partial::new();
+        let mut allowance = self.allowance();
         let ended = {
             let mut receiving =
                 std::pin::pin!(receive(&*model, request, limits, &mut partial, events));
@@ -173,7 +200,11 @@ impl Turn<'_> {
                 };
                 self.heard();
                 match progressed {
-                    Some(Ok(())) => {}
+                    Some(Ok(bytes)) => {
+                        if let Err(exceeded) = allowance.cover(Usage::estimate_tokens(bytes)) {
+                            break Err(Interrupt::Refused(exceeded.into()));
+                        }
+                    }
                     Some(Err(error)) => break Ok(Some(error)),
                     None => break Ok(None),
                 }
@@ -209,6 +240,16 @@ impl Turn<'_> {
         }
     }
 
+    /// What the step has set aside for the answer.
+    fn allowance(&self) -> Allowance {
+        let settings = &self.parts().settings;
+        Allowance {
+            budget: settings.budget.clone(),
+            tokens: settings.output_tokens_max.unwrap_or(ANSWER_TOKENS_RESERVED),
+            more: Vec::new(),
+        }
+    }
+
     fn request(&self, probe: ConnectionProbe) -> ModelRequest {
         let settings = &self.parts().settings;
         let system = match (&settings.system, self.cx.context) {
@@ -225,14 +266,15 @@ impl Turn<'_> {
     }
 }
 
-/// Receives an answer into `partial`. Each item is a sign of life; the end of the stream is the end of the answer.
+/// Receives an answer into `partial`. Each item is a sign of life, with the bytes so far; the end of the stream is the
+/// end of the answer.
 fn receive<'a>(
     model: &'a dyn Model,
     request: ModelRequest,
     limits: TokenLimits,
     partial: &'a mut Partial,
     events: &'a EventSink,
-) -> impl futures::Stream<Item = Result<(), ModelError>> + 'a {
+) -> impl futures::Stream<Item = Result<usize, ModelError>> + 'a {
     enum State<'a> {
         Connecting(ModelRequest, &'a mut Partial),
         Receiving(allstop_model::ModelStream, &'a mut Partial),
@@ -246,7 +288,7 @@ fn receive<'a>(
                     match stream_within(model, request, limits).await {
                         Ok(stream) => {
                             partial.checkpoint = "first_token";
-                            Some((Ok(()), State::Receiving(stream, partial)))
+                            Some((Ok(0), State::Receiving(stream, partial)))
                         }
                         Err(error) => Some((Err(error), State::Over)),
                     }
@@ -266,7 +308,7 @@ fn receive<'a>(
                     Some(Ok(event)) => {
                         partial.checkpoint = "stream_chunk";
                         take(event, partial, events);
-                        Some((Ok(()), State::Receiving(stream, partial)))
+                        Some((Ok(partial.bytes), State::Receiving(stream, partial)))
                     }
                 },
                 State::Over => None,
@@ -286,8 +328,17 @@ fn take(event: ModelEvent, partial: &mut Partial, events: &EventSink) {
             partial.bytes += text.len();
             events.send(|| AgentEvent::ReasoningDelta { text });
         }
-        ModelEvent::ToolCallProgress { bytes } => partial.bytes += bytes,
-        ModelEvent::ToolCall(call) => partial.calls.push(call),
+        ModelEvent::ToolCallProgress { bytes } => {
+            partial.bytes += bytes;
+            partial.half_call_bytes += bytes;
+        }
+        ModelEvent::ToolCall(call) => {
+            // What was counted while it came is not counted again.
+            let bytes = argument_bytes(&call.arguments);
+            partial.bytes += bytes.saturating_sub(partial.half_call_bytes);
+            partial.half_call_bytes = partial.half_call_bytes.saturating_sub(bytes);
+            partial.calls.push(call);
+        }
         ModelEvent::Usage(usage) => partial.reported = Some(usage),
         // Handled by the caller: nothing follows it.
         ModelEvent::End(_) => {}

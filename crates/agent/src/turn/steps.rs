@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::Next;
 use allstop_core::{Cause, CauseKind, Extent, Message, Usage};
@@ -18,7 +19,7 @@ use crate::hook::HookEvent;
 
 /// What a call reserves of a budget for its answer where no limit of output tokens says it: about a page, which most
 /// answers do not exceed.
-const ANSWER_TOKENS_RESERVED: u64 = 1024;
+pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
 impl Turn<'_> {
     /// Runs steps until there is a final answer that may be committed.
@@ -190,8 +191,34 @@ fn message_bytes(message: &Message) -> usize {
         Message::User { text } | Message::StopMarker { text } => text.len(),
         Message::Tool(result) => result.content.len(),
         Message::Assistant { text, tool_calls } => {
-            // Arguments are small beside texts and results; their exact length is not worth writing them out.
-            text.len() + tool_calls.len() * 64
+            let calls = tool_calls
+                .iter()
+                .map(|call| argument_bytes(&call.arguments));
+            text.len() + calls.sum::<usize>()
+        }
+    }
+}
+
+/// How long arguments are, written out.
+pub(super) fn argument_bytes(arguments: &Arguments) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    match arguments {
+        Arguments::Malformed(text) => text.len(),
+        Arguments::Json(value) => {
+            let mut counter = Counter(0);
+            // Counting cannot fail, and a value is always JSON.
+            drop(serde_json::to_writer(&mut counter, value));
+            counter.0
         }
     }
 }

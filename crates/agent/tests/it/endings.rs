@@ -142,3 +142,21 @@ async fn the_turn_number_of_a_refused_turn_is_not_used_again() {
     let (second, _) = run(agent(&model).build(), &scope, history, "b").await;
     assert_eq!((first.turn.0, second.turn.0), (1, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_end_cannot_overdraw_the_budget() {
+    let endless = (0..1000).fold(Reply::text(""), |reply, _| reply.and_text("x".repeat(400)));
+    let model = model(vec![endless]);
+    let budget = Budget::of_tokens(5_000);
+    let settings = Settings {
+        budget: Some(std::sync::Arc::clone(&budget)),
+        ..settings()
+    };
+    let agent = agent(&model).settings(settings).build();
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::MaxBudgetReached);
+    assert!(turn.usage.total_tokens() > 4_000, "most of it was used");
+    assert!(turn.usage.total_tokens() <= 5_000 + 100, "{:?}", turn.usage);
+    assert_eq!(budget.spent_tokens(), turn.usage.total_tokens());
+    assert_eq!(budget.reserved_tokens(), 0);
+}

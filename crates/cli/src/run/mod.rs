@@ -61,6 +61,8 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
                 show: &mut show,
                 supervisor: &mut supervisor,
                 stop: None,
+                deadline: limit.map(|limit| (Instant::now() + limit, limit)),
+                wait_cut: None,
             };
             let envelope = run.drive(history, prompts).await;
             close(&system, &show, &envelope, &mut supervisor).await;
@@ -74,8 +76,8 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     };
     let control = &supervisor.control;
     let code = match envelope.stop_reason {
-        // The turn stands; but who pressed Ctrl-C while background work was waited for does not want what follows.
-        StopReason::Completed if control.is_stopped() => control.exit_code(control.stop_reason()),
+        // A stop that came after the commit found nothing to do: the turn stands.
+        StopReason::Completed => envelope.exit_code,
         reason => control.exit_code(reason),
     };
     show.end(&envelope.with_exit_code(code));
@@ -236,6 +238,10 @@ struct Running<'a, 'b> {
     supervisor: &'a mut Supervisor,
     /// The stop that a signal has begun.
     stop: Option<Stop>,
+    /// The deadline of the run: it bounds the wait for background work too.
+    deadline: Option<(Instant, Duration)>,
+    /// The exit code, where the turns completed and the wait for background work was cut.
+    wait_cut: Option<u8>,
 }
 
 impl Running<'_, '_> {
@@ -265,7 +271,10 @@ impl Running<'_, '_> {
             Ok(None) => {}
             Err(message) => self.show.warn(&message),
         }
-        envelope
+        match self.wait_cut {
+            Some(code) => envelope.with_exit_code(code),
+            None => envelope,
+        }
     }
 
     /// Runs the turns. `Err`: the last moment came, or the engine was lost.
@@ -287,7 +296,7 @@ impl Running<'_, '_> {
                         *stop = Some(begin_stop(system, session, &run_scope, keeps, cause));
                     }
                     (Effect::Force, Some(stop)) => stop.force(),
-                    (Effect::Force, None) => {}
+                    (Effect::Force, None) | (Effect::Nothing, _) => {}
                 }
                 ControlFlow::Continue(())
             };
@@ -362,11 +371,31 @@ impl Running<'_, '_> {
             }
             ControlFlow::Break(())
         };
+        let deadline = self.deadline;
+        let session = self.session;
+        let idle_in_time = async {
+            tokio::select! {
+                () = session.wait_idle() => true,
+                () = past(deadline) => false,
+            }
+        };
         // Cut or not: what still runs is stopped next.
-        let _cut_or_idle = self
-            .supervisor
-            .race(self.session.wait_idle(), carry_out)
-            .await;
+        match self.supervisor.race(idle_in_time, carry_out).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let limit = deadline.map(|(_, limit)| limit).unwrap_or_default();
+                let cause =
+                    Cause::new(CauseKind::Deadline).detail(format!("run deadline of {limit:?}"));
+                self.supervisor.control.stopping(Instant::now());
+                let order = StopOrder::new(Extent::Process, cause);
+                self.stop = Some(self.system.scope().stop(order));
+                self.wait_cut = Some(StopReason::Timeout.exit_code());
+            }
+            Err(_) => {
+                let control = &self.supervisor.control;
+                self.wait_cut = Some(control.exit_code(control.stop_reason()));
+            }
+        }
     }
 
     /// Stops what still runs. The receipt, if anything did.
@@ -388,8 +417,10 @@ impl Running<'_, '_> {
                     .stop(StopOrder::new(Extent::Process, cause))
             }
         };
-        let force = |_: Effect| {
-            stop.force();
+        let force = |effect: Effect| {
+            if effect != Effect::Nothing {
+                stop.force();
+            }
             ControlFlow::Continue(())
         };
         match self.supervisor.race(stop.receipt(), force).await {
@@ -427,6 +458,13 @@ impl Running<'_, '_> {
             ));
         }
         Ok(())
+    }
+}
+
+async fn past(deadline: Option<(Instant, Duration)>) {
+    match deadline {
+        Some((at, _)) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

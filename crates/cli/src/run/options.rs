@@ -141,7 +141,7 @@ pub(super) fn system(
         spill_folder,
         scopes: host.scopes(),
         prompter,
-        hidden_variables: Host::key_variables(key_variable.as_deref()),
+        hidden_variables: Host::secret_variables(key_variable.as_deref()),
         owner: Host::owner(),
     })
 }

@@ -43,6 +43,9 @@ impl Supervisor {
                 () = until(last_moment) => return Err(Cut::LastMoment),
             };
             let effect = self.control.signal(signal, Instant::now());
+            if effect == Effect::Nothing {
+                continue;
+            }
             if carry_out(effect).is_break() {
                 return Err(Cut::Stopped);
             }

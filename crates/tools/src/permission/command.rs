@@ -33,10 +33,13 @@ pub(super) enum Match {
 
 /// First words that run what follows them, or that are syntax: the program behind them is not looked for.
 const RUNS_ANOTHER: &[&str] = &[
-    "!", "[[", "bash", "builtin", "case", "command", "coproc", "dash", "do", "doas", "elif",
-    "else", "env", "eval", "exec", "find", "for", "function", "if", "nice", "nohup", "parallel",
-    "select", "setsid", "sh", "source", "stdbuf", "sudo", "then", "time", "timeout", "trap",
-    "until", "watch", "while", "xargs", "zsh", ".",
+    "!", ".", "[[", "alias", "awk", "bash", "builtin", "busybox", "case", "chroot", "chrt",
+    "command", "coproc", "dash", "do", "doas", "elif", "else", "env", "eval", "exec", "expect",
+    "fakeroot", "find", "flock", "for", "function", "gawk", "if", "ionice", "ksh", "lua", "make",
+    "mawk", "nice", "node", "nohup", "nsenter", "parallel", "perl", "php", "prlimit", "python",
+    "python3", "ruby", "runuser", "script", "select", "setarch", "setpriv", "setsid", "sh",
+    "source", "ssh", "stdbuf", "strace", "su", "sudo", "taskset", "then", "time", "timeout",
+    "trap", "unbuffer", "unshare", "until", "watch", "while", "xargs", "zsh",
 ];
 
 impl Command {

@@ -52,12 +52,7 @@ impl Turn<'_> {
             return Ok(None);
         }
         let event = HookEvent::ToolStart { call: call.clone() };
-        let denied = match hook::tell(
-            &self.parts().hooks,
-            &self.hook_cx(&invocation.scope),
-            &event,
-        )
-        .await
+        let denied = match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await
         {
             Told::Continue => None,
             Told::Denied(reason) => Some(reason),
@@ -127,7 +122,7 @@ impl Turn<'_> {
             call_id: question.call_id.clone(),
             text: question.text.clone(),
         });
-        let Some(answer) = self.ask(&invocation.scope, question.clone()).await else {
+        let Some(answer) = self.ask(question.clone()).await else {
             return self.stopped_before_its_start().map(Some);
         };
         self.cx.events.send(|| AgentEvent::PermissionAnswered {
@@ -145,12 +140,12 @@ impl Turn<'_> {
     }
 
     /// Asks a person. `None`: a stop was first.
-    async fn ask(&self, scope: &Scope, question: Question) -> Option<Answer> {
+    async fn ask(&self, question: Question) -> Option<Answer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
         let asking = async move { prompter.ask(question).await };
         let name = "permission question";
         match foreign::run(
-            scope,
+            &self.work,
             ItemKind::Permission,
             name,
             "permission_question",

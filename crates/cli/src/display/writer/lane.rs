@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -87,6 +88,8 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// The thread has done something.
     pub(super) done: Condvar,
+    /// Bytes that the stream has taken so far: whether its reader reads.
+    pub(super) written: AtomicU64,
 }
 
 /// A stream to write to. Pushing never waits; clones are the same stream.
@@ -221,6 +224,11 @@ impl Lane {
         state.running_changed = state.running_on.is_some();
         state.running.clear();
         self.handle.shared.work.notify_one();
+    }
+
+    /// Bytes that the stream has taken so far.
+    pub(super) fn written(&self) -> u64 {
+        self.handle.shared.written.load(Ordering::Relaxed)
     }
 
     pub(super) fn flush(&self, deadline: Instant) -> Flush {

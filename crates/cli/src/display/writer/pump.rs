@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
@@ -47,7 +48,7 @@ impl Pump {
         let mut state = shared.state.lock();
         while let Some(batch) = self.next(shared, &mut state) {
             state.busy = true;
-            let written = MutexGuard::unlocked(&mut state, || self.write(&batch));
+            let written = MutexGuard::unlocked(&mut state, || self.write(&batch, &shared.written));
             state.busy = false;
             if let Err(error) = written {
                 state.failed = Some(error.kind());
@@ -96,7 +97,7 @@ impl Pump {
         }
     }
 
-    fn write(&mut self, batch: &Batch) -> io::Result<()> {
+    fn write(&mut self, batch: &Batch, written: &AtomicU64) -> io::Result<()> {
         let mut text = String::new();
         self.region.erase(&mut text);
         for piece in &batch.pieces {
@@ -114,7 +115,7 @@ impl Pump {
             self.region.draw(&batch.running, now, size, &mut text);
             self.drawn_at = Some(now);
         }
-        sink::write_all(&batch.file, text.as_bytes())
+        sink::write_all(&batch.file, text.as_bytes(), written)
     }
 }
 
