@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Statement, TransactionBehavior};
 
 use super::chain;
 use super::writer::Append;
@@ -11,6 +11,10 @@ use crate::{AppendError, StreamName, Version};
 /// Streams that are remembered: all that are in use at a time, in some megabytes. Beyond it all are forgotten, which
 /// costs one look-up each.
 const KNOWN_LEN_MAX: usize = 16_384;
+
+/// Adds a record.
+pub(super) const INSERT: &str =
+    "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 /// The end of a stream.
 #[derive(Debug, Clone, Copy)]
@@ -52,10 +56,11 @@ impl Streams {
         Ok(())
     }
 
-    /// Appends in the transaction that is under way.
+    /// Appends in the transaction that is under way, with the statement [`INSERT`].
     pub(super) fn append(
         &mut self,
         connection: &Connection,
+        insert: &mut Statement<'_>,
         append: &Append,
     ) -> rusqlite::Result<Result<Version, AppendError>> {
         let end = if let Some(known) = self.known.get_mut(&append.stream) {
@@ -78,9 +83,6 @@ impl Streams {
                 }),
             });
         }
-        let mut insert = connection.prepare_cached(
-            "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
         let id = append.id.0.to_be_bytes();
         for record in &append.records {
             let number = end.version.next();
