@@ -7,6 +7,18 @@ use crate::files::{Workspace, file_tools};
 use crate::shell::{ShellConfig, ShellTool};
 use crate::tool::Tool;
 
+/// The names of all of them.
+pub const BUILTIN_TOOLS: [&str; 8] = [
+    "shell",
+    "read",
+    "write",
+    "edit",
+    "list",
+    "glob",
+    "grep",
+    "background",
+];
+
 /// `shell`, `read`, `write`, `edit`, `list`, `glob`, `grep` and `background`, for one session.
 pub fn builtin_tools(
     workspace: &Arc<Workspace>,

@@ -43,7 +43,7 @@ pub mod shell;
 pub mod tool;
 
 pub use background::{BackgroundHost, BackgroundRegistry, BackgroundTool, BackgroundWork};
-pub use builtin::builtin_tools;
+pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use files::{FolderAccess, Workspace, file_tools};
 pub use output::{BoundedOutput, OutputFolder, OutputLimits};
 pub use permission::{Answer, Decision, PermissionPolicy, Permissions, Prompter, Question};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use allstop_agent::{EventSink, History, RunOutcome, TurnError, TurnErrorKind};
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_runtime::{Envelope, OpenSession, StartError, System, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, Stop, StopOrder, WorkSpec};
 use allstop_tools::permission::FixedAnswer;
@@ -18,6 +18,7 @@ use allstop_tools::{Answer, Prompter};
 
 use crate::Exit;
 use crate::args::{BackgroundArgs, PermissionArgs, RunArgs};
+use crate::commands::sessions::resolve;
 use crate::control::{Control, Effect};
 use crate::display::watch;
 use crate::host::Host;
@@ -165,7 +166,12 @@ async fn open(
     let opening = async {
         let system = System::open(options).await?;
         let (session, history) = match id {
-            Some(id) => system.resume_session(SessionId::from(id)).await?,
+            Some(id) => {
+                let id = resolve(&**system.log(), &id)
+                    .await
+                    .map_err(NotStarted::store)?;
+                system.resume_session(id).await?
+            }
             None => system.new_session(None).await?,
         };
         Ok((system, session, history))

@@ -8,7 +8,8 @@ use allstop_runtime::Envelope;
 
 use crate::args::OutputArgs;
 use crate::display::{
-    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Watcher, render_receipt,
+    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Watcher, plain,
+    render_receipt,
 };
 use crate::host::Host;
 
@@ -104,6 +105,17 @@ impl<'a> Show<'a> {
                 .map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
             let reason = envelope.stop_reason.as_str().replace('_', " ");
             let _ = writeln!(text, "{}{why}", style.paint(Role::Warning, &reason));
+        }
+        for denial in &envelope.denials {
+            let denied = style.paint(Role::Warning, "denied:");
+            let _ = writeln!(text, "{denied} {}: {}", denial.tool, plain(&denial.reason));
+        }
+        if !envelope.denials.is_empty() && !stderr.is_terminal() {
+            let hint = style.paint(Role::Dim, "hint:");
+            let _ = writeln!(
+                text,
+                "{hint} where nobody can be asked, --yes allows, and rules in the configuration do"
+            );
         }
         if let Some(receipt) = envelope
             .receipt

@@ -80,6 +80,7 @@ impl System {
         if let Some(recording) = &recording {
             model = Arc::clone(recording) as _;
         }
+        open::check_rules(&options.config)?;
         open::check_folders(&options)?;
         let store = parts::Store::open(&options.store).await?;
         let SystemOptions {

@@ -10,8 +10,8 @@ use allstop_core::SessionId;
 use allstop_log::SessionStream;
 use allstop_scope::{NotStarted, ScopeOptions};
 use allstop_tools::{
-    BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, ShellConfig, ToolRegistry,
-    Workspace, builtin_tools,
+    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, ShellConfig,
+    ToolRegistry, Workspace, builtin_tools,
 };
 
 use super::options::SystemOptions;
@@ -29,6 +29,23 @@ pub(super) fn policy(config: &Config) -> PermissionPolicy {
         ask: rules(&config.permissions.ask),
         deny: rules(&config.permissions.deny),
     }
+}
+
+/// Says which rule names a tool that there is not: a misspelt `deny` would deny nothing.
+pub(super) fn check_rules(config: &Config) -> Result<(), StartError> {
+    let permissions = &config.permissions;
+    let all = [&permissions.allow, &permissions.ask, &permissions.deny];
+    for rule in all.into_iter().flatten() {
+        if !BUILTIN_TOOLS.contains(&rule.0.tool()) {
+            let message = format!(
+                "the permission rule `{}` names no tool that there is",
+                rule.0
+            );
+            let hint = format!("the tools are {}", BUILTIN_TOOLS.join(", "));
+            return Err(StartError::new(StartErrorKind::Config, message).hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// Says what is wrong with the folders before anything else happens.

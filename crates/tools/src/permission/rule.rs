@@ -18,6 +18,13 @@ pub struct Rule {
     pub(super) prefix: Vec<String>,
 }
 
+impl Rule {
+    /// The tool that it is about.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+}
+
 /// Why a rule could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {

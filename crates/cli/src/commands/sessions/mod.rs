@@ -11,14 +11,16 @@ mod show;
 mod view;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use allstop_core::Timestamp;
+use allstop_core::{SessionId, Timestamp};
 use allstop_log::{Log, MemoryLog};
 use allstop_runtime::{Config, StoreChoice, open_store};
 
 use self::error::SessionsError;
+use self::find::find;
 use crate::args::{SessionsArgs, SessionsCommand, StoreArgs};
 use crate::display::{Flush, RECEIPT_WIDTH_DEFAULT, Style};
 use crate::host::Host;
@@ -29,7 +31,13 @@ use crate::problem::Problem;
 /// # Cancel safety
 /// Dropping it leaves nothing half done: a session is removed or it is not.
 pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Problem> {
-    let log = open(&args.store).await?;
+    let (log, output_folder) = open(&args.store).await?;
+    let mut outputs = Vec::new();
+    if let SessionsCommand::Rm { ids } = &args.command {
+        for id in ids {
+            outputs.push(output_folder.join(find(&*log, id).await?.as_str()));
+        }
+    }
     let stdout = host.output.stdout();
     let view = View {
         style: host.terminal.style(stdout.is_terminal()),
@@ -37,6 +45,10 @@ pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Prob
         now: SystemTime::now().into(),
     };
     on_log(&args.command, &*log, view, &mut stdout.writer()).await?;
+    for output in outputs {
+        // Most sessions have none.
+        drop(std::fs::remove_dir_all(output));
+    }
     // Nothing runs that would have to end: whoever pages through it may read as slowly as they like.
     match host.output.flush(Duration::MAX).stdout {
         Flush::Closed(kind) if kind != io::ErrorKind::BrokenPipe => {
@@ -46,11 +58,20 @@ pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Prob
     }
 }
 
-/// Opens the store, if it is there: looking into one makes none.
-async fn open(args: &StoreArgs) -> Result<Arc<dyn Log>, Problem> {
+/// The session with this id, or the only one that begins with it.
+///
+/// # Cancel safety
+/// Dropping it leaves nothing behind.
+pub(crate) async fn resolve(log: &dyn Log, given: &str) -> Result<SessionId, Problem> {
+    Ok(find(log, given).await?)
+}
+
+/// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.
+async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), Problem> {
     let config = Host::config_file().map(|file| Config::load(&file));
     let configured = config.transpose()?.and_then(|config| config.store.path);
     let choice = Host::store(args, configured)?;
+    let output_folder = Host::spill_folder(&choice);
     if let StoreChoice::Sqlite(path) = &choice
         && !path.exists()
     {
@@ -59,10 +80,10 @@ async fn open(args: &StoreArgs) -> Result<Arc<dyn Log>, Problem> {
                 let message = format!("there is no store {}", given.display());
                 Err(Problem::usage(message).hint("name the one that the run used"))
             }
-            None => Ok(Arc::new(MemoryLog::new())),
+            None => Ok((Arc::new(MemoryLog::new()), output_folder)),
         };
     }
-    Ok(open_store(&choice).await?)
+    Ok((open_store(&choice).await?, output_folder))
 }
 
 /// How to print, and when it is.
