@@ -161,7 +161,7 @@ impl<'a> Victim<'a> {
     fn kill_once(&mut self, round: u32) {
         let keeps = self.random.below(3) == 0;
         let prompts: Vec<String> = (0..3).map(|turn| format!("go {round}.{turn}")).collect();
-        let span = self.whole.as_micros() as u64 * 2;
+        let span = self.whole.as_micros() as u64 * 3 / 2;
         let moment = Duration::from_micros(self.random.below(span));
         let mut run = self
             .run()

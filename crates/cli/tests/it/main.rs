@@ -5,7 +5,13 @@
 
 mod support;
 
+mod background;
 mod bad_input;
+mod conversation;
 mod crash;
+mod endings;
+mod odd_times;
+mod real_model;
 mod shell;
 mod stalls;
+mod surface;

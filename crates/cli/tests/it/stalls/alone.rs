@@ -17,6 +17,9 @@ const BEYOND_GRACE: Duration = Duration::from_secs(1);
 /// What the command promises after a second Ctrl-C.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
+/// Signals closer together than this are taken for one.
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
+
 /// How often what measures a few milliseconds is tried: one scheduling of somebody else's can take as long.
 const TRIES: u32 = 3;
 
@@ -132,6 +135,7 @@ fn a_second_ctrl_c_ends_it_at_once() {
             hanging.running.signal(Signal::INT);
             if spot.resists {
                 hanging.running.wait_stdout("stop_heard");
+                assert!(!hanging.running.ends_within(2 * ONE_SIGNAL), "it resists");
                 hanging.running.signal(Signal::INT);
             }
             let ended = hanging.running.end(FACT_MAX);

@@ -82,7 +82,7 @@ pub(super) const SPOTS: [Spot; 12] = [
     Spot {
         name: "a question",
         begin: question,
-        item: Some(["tool_call", "acknowledged", "task_ended"]),
+        item: Some(["permission", "acknowledged", "task_ended"]),
         resists: false,
     },
     Spot {
@@ -94,7 +94,7 @@ pub(super) const SPOTS: [Spot; 12] = [
     Spot {
         name: "a hook of a tool call",
         begin: |place, args| command_of_config(place, args, "[[hooks]]\non = \"tool_start\""),
-        item: TOOL,
+        item: PROCESS,
         resists: true,
     },
     Spot {

@@ -61,6 +61,14 @@ impl<'a> Allstop<'a> {
         self
     }
 
+    /// Redirects its streams as a shell does, `2>&-`.
+    pub(crate) fn redirected(mut self, redirection: &str) -> Self {
+        let script = format!("exec \"$0\" \"$@\" {redirection}");
+        self.program
+            .splice(0..0, ["sh".into(), "-c".into(), script.into()]);
+        self
+    }
+
     pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdin = stdin.into();
         self

@@ -1,0 +1,208 @@
+//! Work that outlives its turn, and several commands on one store.
+
+use serde_json::Value;
+
+use crate::support::processes::is_alive;
+use crate::support::{Place, Signal, eventually};
+
+/// A turn that leaves a shell running.
+fn leaves(command: &str) -> String {
+    format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: {command:?}, background: true}}}}]}}, {{text: Started.}}, {{text: Again.}}]"
+    )
+}
+
+#[track_caller]
+fn shown(place: &Place, session: &str) -> Value {
+    let shown = place.sessions().args("show --json").arg(session).end().ok();
+    serde_json::from_str(&shown.stdout).expect("JSON")
+}
+
+#[test]
+fn it_is_stopped_when_the_run_ends() {
+    let place = Place::new();
+    let ended = place
+        .run_script(&leaves("sleep 600"))
+        .arg("hello")
+        .end()
+        .ok();
+    place.assert_nothing_runs();
+    assert_eq!(ended.stdout, "Started.\n");
+    assert!(ended.stderr.contains("background  sleep 600"), "{ended:#?}");
+    let json = place
+        .run_script(&leaves("sleep 600"))
+        .args("--json hello")
+        .end()
+        .ok();
+    let envelope = json.envelope();
+    assert_eq!(envelope["receipt"]["extent"], "process", "{envelope:#}");
+    assert_eq!(
+        envelope["receipt"]["items"][0]["state"], "stopped",
+        "{envelope:#}"
+    );
+    let shown = shown(&place, &json.session());
+    assert_eq!(shown["background"][0]["alive"], false, "{shown:#}");
+    assert_eq!(
+        shown["background"][0]["ended"]["state"], "stopped",
+        "{shown:#}"
+    );
+}
+
+#[test]
+fn it_is_waited_for_on_request() {
+    let place = Place::new();
+    let run = place.run_script(&leaves("sleep 0.3; echo x > ended"));
+    let ended = run.args("--json --wait-background hello").end().ok();
+    assert!(place.work().join("ended").exists());
+    let envelope = ended.envelope();
+    assert!(envelope["receipt"].is_null(), "{envelope:#}");
+    let shown = shown(&place, &ended.session());
+    assert_eq!(
+        shown["background"][0]["ended"]["state"], "finished",
+        "{shown:#}"
+    );
+    assert_eq!(shown["background"][0]["exit_code"], 0, "{shown:#}");
+}
+
+#[test]
+fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
+    let place = Place::new();
+    let model = place.script(&leaves("echo here; sleep 600"));
+    let run = || place.run().arg("--model").arg(&model);
+    let kept = run().args("--keep-background hello").end().ok();
+    assert_eq!(kept.stdout, "Started.\n");
+    assert!(
+        kept.stderr.contains("bg_1 runs on: echo here; sleep 600"),
+        "{kept:#?}"
+    );
+    assert!(!place.leftovers().is_empty());
+
+    let list = place.sessions().args("list --json").end().ok();
+    let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
+    let session = list["sessions"][0]["session_id"].as_str().expect("an id");
+    let before = shown(&place, session);
+    let work = &before["background"][0];
+    assert_eq!(work["alive"], true, "{work:#}");
+    assert_eq!(work["attachment"], "detached", "{work:#}");
+    let output = work["output"].as_str().expect("a file");
+    eventually("its output", || {
+        let output = std::fs::read_to_string(output).ok()?;
+        output.contains("here").then_some(())
+    });
+    let people = place.sessions().arg("show").arg(session).end().ok();
+    assert!(
+        people.stdout.contains("echo here; sleep 600"),
+        "{people:#?}"
+    );
+
+    let next = run().arg("--session").arg(session).arg("hello").end().ok();
+    let pid = work["stop_pid"].as_i64().expect("a pid") as i32;
+    let note =
+        format!("bg_1 of an earlier run still runs: echo here; sleep 600 · end it: kill {pid}");
+    assert!(next.stderr.contains(&note), "{next:#?}");
+    assert!(is_alive(pid), "a later run stops nothing that was let go");
+
+    let raw = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(raw, Signal::TERM).expect("it is there");
+    eventually("its end", || place.leftovers().is_empty().then_some(()));
+    let after = run()
+        .args("--json --session")
+        .arg(session)
+        .arg("hello")
+        .end();
+    assert_eq!(after.code, 1, "the script has run out: {after:#?}");
+    let work = &shown(&place, session)["background"][0];
+    assert_eq!(work["ended"]["state"], "unknown", "{work:#}");
+}
+
+/// A run that waits for a file.
+fn waiting(place: &Place, go: &str) -> String {
+    let go = place.work().join(go);
+    format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: 'touch {go}.asked; until test -e {go}; do sleep 0.01; done'}}}}]}}, {{text: Done.}}]",
+        go = go.display()
+    )
+}
+
+#[test]
+fn two_runs_at_once_share_a_store_and_can_be_listed_meanwhile() {
+    let place = Place::new();
+    let one = place
+        .run_script(&waiting(&place, "one"))
+        .args("--json one")
+        .start();
+    let two = place
+        .run_script(&waiting(&place, "two"))
+        .args("--json two")
+        .start();
+    for go in ["one.asked", "two.asked"] {
+        let path = place.work().join(go);
+        eventually(go, || path.exists().then_some(()));
+    }
+    let list = place.sessions().args("list --json").end().ok();
+    let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
+    let sessions = list["sessions"].as_array().expect("a list");
+    assert_eq!(sessions.len(), 2, "{list:#}");
+    for session in sessions {
+        assert_eq!(session["turn_open"], true, "{session:#}");
+        let owner = session["owner"]["pid"].as_i64().expect("a pid") as i32;
+        assert!([one.pid(), two.pid()].contains(&owner), "{session:#}");
+        // Somebody who reads it does not take it for a crash.
+        let id = session["session_id"].as_str().expect("an id");
+        assert!(shown(&place, id)["turns"][0]["stop_reason"].is_null());
+    }
+    for go in ["one", "two"] {
+        std::fs::write(place.work().join(go), "").expect("a file");
+    }
+    for running in [one, two] {
+        let ended = running.end(crate::support::FACT_MAX).ok();
+        assert_eq!(ended.envelope()["stop_reason"], "completed");
+    }
+}
+
+#[test]
+fn a_session_in_use_is_not_taken_over_nor_removed() {
+    let place = Place::new();
+    let first = place
+        .run_script("replies: [{text: Hello.}]")
+        .args("--json hello")
+        .end()
+        .ok();
+    let session = first.session();
+    // The main line counts the answer that is there.
+    let script = waiting(&place, "go").replace("replies: [", "replies: [{text: Hello.}, ");
+    let owner = place
+        .run_script(&script)
+        .arg("--json")
+        .arg("--session")
+        .arg(&session);
+    let owner = owner.arg("hello").start();
+    let asked = place.work().join("go.asked");
+    eventually("the call", || asked.exists().then_some(()));
+
+    let second = place
+        .run_script("replies: [{text: Hello.}]")
+        .arg("--session")
+        .arg(&session);
+    let second = second.args("--json hello").end();
+    assert_eq!(second.code, 1, "{second:#?}");
+    let envelope = second.envelope();
+    let message = envelope["error"]["message"].as_str().expect("a message");
+    assert!(
+        message.contains(&format!("{}", owner.pid())),
+        "who has it: {message}"
+    );
+    assert!(envelope["error"]["hint"].is_string(), "{envelope:#}");
+    let removed = place.sessions().arg("rm").arg(&session).end();
+    assert_eq!(removed.code, 1, "{removed:#?}");
+
+    std::fs::write(place.work().join("go"), "").expect("a file");
+    owner.end(crate::support::FACT_MAX).ok();
+    assert_eq!(
+        shown(&place, &session)["turns"].as_array().map(Vec::len),
+        Some(2)
+    );
+    place.sessions().arg("rm").arg(&session).end().ok();
+    let gone = place.sessions().arg("show").arg(&session).end();
+    assert_eq!(gone.code, 2, "{gone:#?}");
+}

@@ -1,0 +1,199 @@
+//! What the model is sent after a stop, wherever that came: each call has its one result, and the policy decides what is
+//! left of the turn.
+
+use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use serde_json::Value;
+
+use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, history};
+
+/// A place in a turn of two steps.
+struct Point {
+    name: &'static str,
+    /// The answers of the turn that is stopped; the last one hangs.
+    answers: fn() -> Vec<Answer>,
+    /// Waits until it hangs.
+    wait: fn(&Place, &OpenAiServer, &Running),
+    /// How many messages `keep` leaves of it, beside the user's and the marker.
+    kept: usize,
+}
+
+/// Two calls: one that is over at once, one that never is.
+fn asks() -> Answer {
+    Answer::text("Let me see.")
+        .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
+        .tool_call("call_b", "shell", r#"{"command":"touch ready; sleep 600"}"#)
+}
+
+fn asks_quickly() -> Answer {
+    Answer::text("Let me see.")
+        .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
+        .tool_call("call_b", "list", "{}")
+}
+
+/// The requests of the turn, after the one of the turn before.
+fn wait_requests(server: &OpenAiServer, count: usize) {
+    let came = server.wait_until_blocking(FACT_MAX, |seen| seen.requests.len() > count);
+    assert!(came.is_ok(), "{came:?}");
+}
+
+const POINTS: [Point; 8] = [
+    Point {
+        name: "before the first answer",
+        answers: || vec![Answer::stream().stall_before_headers()],
+        wait: |_, server, _| wait_requests(server, 1),
+        kept: 0,
+    },
+    Point {
+        name: "in the middle of a text",
+        answers: || vec![Answer::text("Half an").stall()],
+        wait: |_, _, running| drop(running.wait_stdout("Half")),
+        kept: 0,
+    },
+    Point {
+        name: "in the middle of a call",
+        answers: || {
+            let half = Answer::text("Half.").half_tool_call("call_a", "shell", "{\"comm");
+            vec![half.stall()]
+        },
+        wait: |_, _, running| drop(running.wait_stdout("Half.")),
+        kept: 0,
+    },
+    Point {
+        name: "after a call, before the end of the answer",
+        answers: || vec![asks().chunk("More").stall()],
+        wait: |_, _, running| drop(running.wait_stdout("More")),
+        kept: 0,
+    },
+    Point {
+        name: "in two calls, one of which is over",
+        answers: || vec![asks()],
+        wait: |place, _, running| {
+            running.wait_stdout("quick\\n");
+            let ready = place.work().join("ready");
+            eventually("the second call", || ready.exists().then_some(()));
+        },
+        kept: 3,
+    },
+    Point {
+        name: "before the second answer",
+        answers: || vec![asks_quickly(), Answer::stream().stall_before_headers()],
+        wait: |_, server, _| wait_requests(server, 2),
+        kept: 3,
+    },
+    Point {
+        name: "in the middle of the second answer",
+        answers: || vec![asks_quickly(), Answer::text("Half an").stall()],
+        wait: |_, _, running| drop(running.wait_stdout("Half")),
+        kept: 3,
+    },
+    Point {
+        name: "in the back-off before the second answer",
+        answers: || {
+            let busy = Answer::status(503).header("retry-after", "50");
+            vec![asks_quickly(), busy]
+        },
+        wait: |_, _, running| drop(running.wait_stdout("retry_scheduled")),
+        kept: 3,
+    },
+];
+
+fn run<'a>(place: &'a Place, server: &OpenAiServer) -> Allstop<'a> {
+    let run = place.run().args("--stream-json --model any --base-url");
+    run.arg(server.url())
+}
+
+/// Stops a turn there; what the model is sent with the next message.
+#[track_caller]
+fn next_request_after(point: &Point, policy: &str) -> Vec<Value> {
+    let place = Place::new();
+    let mut answers = vec![Answer::text("Hello.")];
+    answers.extend((point.answers)());
+    let last = answers.len();
+    let server = OpenAiServer::deciding(move |number, _| {
+        let finally = || Answer::text("Fine.");
+        answers.get(number).cloned().unwrap_or_else(finally)
+    });
+    let session = run(&place, &server).arg("first").end().ok().session();
+
+    let stopped = run(&place, &server)
+        .args("--grace 200ms --on-stop")
+        .arg(policy);
+    let stopped = stopped.arg("--session").arg(&session).arg("second").start();
+    (point.wait)(&place, &server, &stopped);
+    let stopped = stopped.end_by(Signal::INT);
+    assert_eq!(stopped.code, 130, "{stopped:#?}");
+    let lines = stopped.lines();
+    let receipt = &lines[lines.len() - 1]["receipt"];
+    let conversation = match policy {
+        "keep" => "kept_completed_steps",
+        _ => "unchanged",
+    };
+    assert_eq!(receipt["conversation"], conversation, "{receipt:#}");
+
+    run(&place, &server)
+        .arg("--session")
+        .arg(&session)
+        .arg("third")
+        .end()
+        .ok();
+    let requests = server.requests();
+    assert_eq!(requests.len(), last + 1);
+    for request in &requests {
+        history::assert_valid(request.messages());
+    }
+    requests[last].messages().to_vec()
+}
+
+/// The roles and the texts.
+fn outline(messages: &[Value]) -> Vec<(String, String)> {
+    let of = |message: &Value| {
+        let role = message["role"].as_str().expect("a role").to_owned();
+        (role, history::text_of(message))
+    };
+    messages.iter().map(of).collect()
+}
+
+#[test]
+fn rolled_back_nothing_is_left_of_a_stopped_turn() {
+    for point in &POINTS {
+        println!("{}", point.name);
+        let messages = next_request_after(point, "rollback");
+        let outline = outline(&messages);
+        let outline: Vec<(&str, &str)> = outline.iter().map(|(a, b)| (&**a, &**b)).collect();
+        assert_eq!(
+            outline,
+            [
+                ("user", "first"),
+                ("assistant", "Hello."),
+                ("user", "third")
+            ],
+            "{}",
+            point.name
+        );
+    }
+}
+
+#[test]
+fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_call() {
+    for point in &POINTS {
+        println!("{}", point.name);
+        let messages = next_request_after(point, "keep");
+        let outline = outline(&messages);
+        let about = format!("{}: {outline:#?}", point.name);
+        // The turn before, what was kept of this one, and around that what the user said: messages of the user that
+        // follow each other are sent as one.
+        let (said, kept): (Vec<_>, Vec<_>) =
+            outline[2..].iter().partition(|(role, _)| role == "user");
+        let said: String = said.iter().map(|(_, text)| format!("{text}\n\n")).collect();
+        assert_eq!(
+            said, "second\n\nThe turn was stopped here (user (ctrl-c)).\n\nthird\n\n",
+            "{about}"
+        );
+        assert_eq!(kept.len(), point.kept, "{about}");
+        if let [(role, text), results @ ..] = &*kept {
+            assert_eq!((&**role, &**text), ("assistant", "Let me see."), "{about}");
+            assert!(results.iter().all(|(role, _)| role == "tool"), "{about}");
+            assert_eq!(results[0].1, "quick\n", "{about}");
+        }
+    }
+}

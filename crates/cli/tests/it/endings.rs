@@ -1,0 +1,143 @@
+//! Every way a run can end by itself: its exit code, its envelope, its events, each valid under its published schema.
+
+use serde_json::Value;
+
+use crate::support::{Allstop, Ended, Place};
+
+const LISTS: &str = "{calls: [{tool: list, arguments: {}}]}";
+
+/// Runs it with `--stream-json`; the envelope.
+#[track_caller]
+fn ends(run: Allstop<'_>, code: i32, reason: &str) -> (Value, Ended) {
+    let ended = run.args("--stream-json hello").end();
+    let mut lines = ended.lines();
+    let envelope = lines.pop().expect("an envelope");
+    super::support::schema::assert_valid("envelope", &envelope);
+    assert_eq!(ended.code, code, "{ended:#?}");
+    assert_eq!(envelope["exit_code"], code, "{ended:#?}");
+    assert_eq!(envelope["stop_reason"], reason, "{ended:#?}");
+    if let Some(event) = lines.last() {
+        assert_eq!(event["event"], "turn_ended", "{ended:#?}");
+        assert_eq!(event["stop_reason"], reason, "{ended:#?}");
+    }
+    (envelope, ended)
+}
+
+#[test]
+fn completed() {
+    let place = Place::new();
+    let script = format!("replies: [{LISTS}, {{reasoning: Hm., text: Hello.}}]");
+    let (envelope, ended) = ends(place.run_script(&script), 0, "completed");
+    assert_eq!(envelope["output"], "Hello.");
+    let events: Vec<Value> = ended
+        .lines()
+        .into_iter()
+        .map(|line| line["event"].clone())
+        .collect();
+    for event in [
+        "turn_started",
+        "step_started",
+        "tool_requested",
+        "tool_started",
+        "tool_finished",
+        "reasoning_delta",
+        "text_delta",
+        "step_answered",
+    ] {
+        assert!(events.contains(&event.into()), "no {event} in {events:?}");
+    }
+}
+
+#[test]
+fn an_error() {
+    let place = Place::new();
+    let script = "replies: [{error: {status: 401}}]";
+    let (envelope, _) = ends(place.run_script(script), 1, "error");
+    assert_eq!(envelope["error"]["kind"], "unauthorized", "{envelope:#}");
+}
+
+#[test]
+fn the_limit_of_steps() {
+    let place = Place::new();
+    let script = format!("replies: [{LISTS}, {LISTS}, {{text: Hello.}}]");
+    let run = place.run_script(&script).args("--max-steps 2");
+    let (envelope, _) = ends(run, 3, "max_steps_reached");
+    assert_eq!(envelope["steps"], 2, "{envelope:#}");
+}
+
+#[test]
+fn the_limit_of_turns() {
+    let place = Place::new();
+    let script = "replies: [{text: one}, {text: two}, {text: three}]";
+    let run = place.run_script(script).args("--max-turns 2 hello hello");
+    ends(run, 4, "max_turns_reached");
+}
+
+#[test]
+fn the_budget() {
+    let place = Place::new();
+    let script = format!("replies: [{LISTS}, {{text: Hello.}}]");
+    let run = place.run_script(&script).args("--max-budget-tokens 10");
+    ends(run, 5, "max_budget_reached");
+}
+
+#[test]
+fn a_guardrail() {
+    let place = Place::new();
+    for stage in ["input", "output"] {
+        let config =
+            format!("[[guardrails]]\non = \"{stage}\"\ncommand = \"echo not here; exit 1\"\n");
+        let config = place.file("allstop.toml", config);
+        let run = place
+            .run_script("replies: [{text: Hello.}]")
+            .arg("--config")
+            .arg(config);
+        let (envelope, ended) = ends(run, 6, "guardrail");
+        assert_eq!(envelope["output"], "", "{envelope:#}");
+        let detail = envelope["receipt"]["cause"]["detail"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(detail.contains("not here"), "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_loop() {
+    let place = Place::new();
+    let script = format!("replies: [{}]", [LISTS; 20].join(", "));
+    ends(place.run_script(&script), 7, "loop_detected");
+}
+
+#[test]
+fn a_denial_is_no_ending_and_is_listed() {
+    let place = Place::new();
+    let script =
+        "replies: [{calls: [{tool: shell, arguments: {command: touch made}}]}, {text: Well.}]";
+    let run = place.run_unasked().arg("--model").arg(place.script(script));
+    let (envelope, _) = ends(run, 0, "completed");
+    assert_eq!(envelope["denials"][0]["tool"], "shell", "{envelope:#}");
+    assert!(!place.work().join("made").exists());
+}
+
+#[test]
+fn a_hook_that_says_no_ends_the_call_and_not_the_turn() {
+    let place = Place::new();
+    let config = "[[hooks]]\non = \"tool_start\"\ncommand = \"echo no tools today; exit 2\"\n";
+    let config = place.file("allstop.toml", config);
+    let script = format!("replies: [{LISTS}, {{text: Well.}}]");
+    let run = place.run_script(&script).arg("--config").arg(config);
+    let (_, ended) = ends(run, 0, "completed");
+    assert!(ended.stdout.contains("no tools today"), "{ended:#?}");
+}
+
+#[test]
+fn malformed_arguments_are_told_to_the_model_and_run_nothing() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, malformed_arguments: '{\"command\": \"touch made'}]}, {text: Well.}]";
+    let (_, ended) = ends(place.run_script(script), 0, "completed");
+    assert!(
+        ended.stdout.contains("the arguments are not JSON"),
+        "{ended:#?}"
+    );
+    assert!(!place.work().join("made").exists());
+}

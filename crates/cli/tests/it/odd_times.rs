@@ -1,0 +1,4 @@
+//! Signals when nobody expects them, and outputs that nobody reads.
+
+mod outputs;
+mod signals;

@@ -1,0 +1,185 @@
+//! Outputs that nobody reads: closed, full, blocked.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::pipe::pipe;
+
+use crate::support::{Ended, FACT_MAX, Place, Signal};
+
+/// More than a pipe holds.
+const LONG: usize = 300_000;
+
+fn long_answer() -> String {
+    format!("replies: [{{text: '{}'}}]", "word ".repeat(LONG / 5))
+}
+
+/// An answer, and then a call that runs until it is stopped.
+fn endless() -> String {
+    let long = "word ".repeat(LONG / 5);
+    format!(
+        "replies: [{{text: '{long}', calls: [{{tool: shell, arguments: {{command: touch ready; sleep 600}}}}]}}]"
+    )
+}
+
+/// The writing end of a pipe that nobody has open for reading.
+fn closed_pipe() -> OwnedFd {
+    let (reader, writer) = pipe().expect("a pipe");
+    drop(reader);
+    writer
+}
+
+#[track_caller]
+fn check_no_panic(ended: &Ended) {
+    assert!(!ended.stderr.contains("panicked"), "{ended:#?}");
+    assert!(!ended.stderr.contains("internal error"), "{ended:#?}");
+}
+
+#[test]
+fn standard_output_is_a_closed_pipe() {
+    for args in ["", "--json", "--stream-json"] {
+        let place = Place::new();
+        let run = place.run_script(&long_answer()).args(args).arg("hello");
+        let ended = run.stdout(closed_pipe()).end();
+        check_no_panic(&ended);
+        assert_eq!(
+            ended.code, 0,
+            "who closes a pipe has read enough: {ended:#?}"
+        );
+    }
+    let place = Place::new();
+    let list = place.sessions().arg("list").stdout(closed_pipe()).end();
+    check_no_panic(&list);
+    let completions = place
+        .allstop()
+        .args("completions bash")
+        .stdout(closed_pipe())
+        .end();
+    check_no_panic(&completions);
+    let help = place.allstop().arg("--help").stdout(closed_pipe()).end();
+    check_no_panic(&help);
+}
+
+#[test]
+fn standard_output_is_a_full_disk() {
+    for args in ["", "--json", "--stream-json"] {
+        let place = Place::new();
+        let full = OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let run = place
+            .run_script("replies: [{text: Hello.}]")
+            .args(args)
+            .arg("hello");
+        let ended = run.stdout(full).end();
+        check_no_panic(&ended);
+        assert_eq!(ended.code, 1, "the answer is lost: {ended:#?}");
+    }
+}
+
+#[test]
+fn standard_error_is_closed() {
+    for (args, code) in [
+        ("", 0),
+        ("--json", 0),
+        ("--no-such-flag", 2),
+        ("--session none", 2),
+    ] {
+        let place = Place::new();
+        let run = place
+            .run_script("replies: [{text: Hello.}]")
+            .args(args)
+            .arg("hello");
+        let ended = run.redirected("2>&-").end();
+        check_no_panic(&ended);
+        assert_eq!(ended.code, code, "{ended:#?}");
+        if code == 0 {
+            assert!(ended.stdout.contains("Hello."), "{ended:#?}");
+        }
+    }
+}
+
+#[test]
+fn all_streams_are_closed() {
+    let place = Place::new();
+    let run = place.run_script(
+        "replies: [{calls: [{tool: shell, arguments: {command: echo x > seen}}]}, {text: Hello.}]",
+    );
+    let ended = run.arg("hello").redirected("<&- >&- 2>&-").end();
+    assert!(place.work().join("seen").exists(), "{ended:#?}");
+    let shown = place.sessions().arg("list").end().ok();
+    assert!(shown.stdout.contains("completed"), "{shown:#?}");
+    // What a descriptor that was closed is opened as must not be the store.
+    let store = std::fs::read(place.store()).expect("a store");
+    assert!(store.starts_with(b"SQLite format 3\0"));
+}
+
+mod alone {
+    use super::*;
+
+    /// How long the command waits for a reader that takes nothing.
+    const READER_WAIT: Duration = Duration::from_secs(3);
+
+    #[test]
+    fn nobody_reads_the_answer() {
+        for args in ["", "--json", "--stream-json"] {
+            let place = Place::new();
+            let (reader, writer) = pipe().expect("a pipe");
+            let run = place.run_script(&long_answer()).args(args).arg("hello");
+            let ended = run.stdout(writer).end();
+            println!("{args}: after {:?}", ended.after);
+            check_no_panic(&ended);
+            assert!(
+                ended.after < READER_WAIT + Duration::from_secs(1),
+                "{ended:#?}"
+            );
+            drop(reader);
+        }
+    }
+
+    #[test]
+    fn nobody_reads_while_it_is_stopped() {
+        const GRACE: Duration = Duration::from_millis(500);
+        for (args, stderr_too) in [("", false), ("--stream-json", false), ("", true)] {
+            let place = Place::new();
+            let (reader, writer) = pipe().expect("a pipe");
+            let mut run = place
+                .run_script(&endless())
+                .args("--grace 500ms")
+                .args(args);
+            if stderr_too {
+                run = run.stderr(writer.try_clone().expect("it can be duplicated"));
+            }
+            let running = run.arg("hello").stdout(writer).start();
+            let ready = place.work().join("ready");
+            crate::support::eventually("the call", || ready.exists().then_some(()));
+            let ended = running.end_by(Signal::INT);
+            println!("{args} {stderr_too}: after {:?}", ended.since_signal());
+            check_no_panic(&ended);
+            assert_eq!(ended.code, 130, "{ended:#?}");
+            place.assert_nothing_runs();
+            assert!(
+                ended.since_signal() < GRACE + Duration::from_secs(1),
+                "{ended:#?}"
+            );
+            drop(reader);
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_gets_all_of_it() {
+        let place = Place::new();
+        let (reader, writer) = pipe().expect("a pipe");
+        let run = place.run_script(&long_answer()).arg("hello").stdout(writer);
+        let running = run.start();
+        let mut answer = String::new();
+        File::from(reader)
+            .read_to_string(&mut answer)
+            .expect("text");
+        let ended = running.end(FACT_MAX).ok();
+        assert_eq!(answer.trim_end().len(), LONG - 1, "{ended:#?}");
+    }
+}

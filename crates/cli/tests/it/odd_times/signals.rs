@@ -1,0 +1,155 @@
+//! Signals when nobody expects them.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{FACT_MAX, Place, Running, eventually};
+
+/// Waits until the process has taken the signal over: from then on it owes an envelope.
+#[track_caller]
+fn wait_for_its_handlers(running: &Running) {
+    let path = format!("/proc/{}/status", running.pid());
+    eventually("its signal handlers", || {
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))?;
+        let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+        let all = [Signal::INT, Signal::TERM, Signal::HUP];
+        let has = |signal: &Signal| caught & (1 << (signal.as_raw() - 1)) != 0;
+        all.iter().all(has).then_some(())
+    });
+}
+
+#[test]
+fn before_anything_was_opened() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let run = place.run_script("replies: [{text: Hello., stall: end}]");
+        let mut running = run.args("--json hello").start();
+        wait_for_its_handlers(&running);
+        running.signal(signal);
+        let ended = running.end(FACT_MAX);
+        assert_eq!(ended.code, code, "{ended:#?}");
+        ended.envelope();
+        place.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn at_its_very_birth() {
+    for wait_us in (0..40_000).step_by(2_000) {
+        let place = Place::new();
+        let run = place.run_script("replies: [{text: Hello., stall: end}]");
+        let mut running = run.args("--json hello").start();
+        let _alive = !running.ends_within(Duration::from_micros(wait_us));
+        running.signal(Signal::INT);
+        let ended = running.end(FACT_MAX);
+        assert_eq!(ended.code, 130, "{ended:#?}");
+        assert_eq!(ended.stderr, "", "{ended:#?}");
+        // Without one the system has ended it, before it was anybody.
+        if !ended.stdout.is_empty() {
+            ended.envelope();
+        }
+        place.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn while_the_prompt_is_read() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let run = place
+            .run_script("replies: [{text: Hello.}]")
+            .args("--json -");
+        let mut running = run.stdin(Stdio::piped()).start();
+        let _never_written = running.take_stdin();
+        wait_for_its_handlers(&running);
+        running.signal(signal);
+        let ended = running.end(FACT_MAX);
+        assert_eq!(ended.code, code, "{ended:#?}");
+        let envelope = ended.envelope();
+        assert!(envelope["session_id"].is_null(), "{envelope:#}");
+    }
+}
+
+#[test]
+fn while_background_work_is_waited_for() {
+    let place = Place::new();
+    let run = place.run_script(
+        "replies: [{calls: [{tool: shell, arguments: {command: sleep 600, background: true}}]}, {text: done}]",
+    );
+    let running = run.args("--stream-json --wait-background hello").start();
+    running.wait_stdout("turn_ended");
+    let ended = running.end_by(Signal::INT);
+    place.assert_nothing_runs();
+    assert_eq!(ended.code, 130, "{ended:#?}");
+    let lines = ended.lines();
+    let envelope = &lines[lines.len() - 1];
+    assert_eq!(envelope["stop_reason"], "completed");
+    assert_eq!(envelope["output"], "done");
+    assert_eq!(envelope["receipt"]["cause"]["kind"], "user", "{envelope:#}");
+    assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");
+}
+
+mod alone {
+    use super::*;
+
+    /// A turn that ends at once, and leaves a shell that ignores SIGTERM and says so.
+    fn stubborn_background(place: &Place) -> String {
+        let work = place.work();
+        let work = work.to_str().expect("text");
+        format!(
+            "
+replies:
+  - calls:
+      - tool: shell
+        arguments:
+          command: 'trap \"touch {work}/asked\" TERM; while :; do sleep 0.05; done'
+          background: true
+      - {{tool: shell, arguments: {{command: 'sleep 0.2'}}}}
+  - text: done
+"
+        )
+    }
+
+    #[test]
+    fn while_background_work_is_being_stopped() {
+        let place = Place::new();
+        let run = place.run_script(&stubborn_background(&place));
+        let mut running = run.args("--json --grace 20s hello").start();
+        let asked = place.work().join("asked");
+        eventually("it was asked", || asked.exists().then_some(()));
+        running.signal(Signal::INT);
+        let ended = running.end(FACT_MAX);
+        let after = ended.since_signal();
+        println!("after {after:?}");
+        place.assert_nothing_runs();
+        // The turn stands: what was hurried is what the end of the run does about the rest.
+        let envelope = ended.ok().envelope();
+        assert_eq!(envelope["stop_reason"], "completed");
+        let item = &envelope["receipt"]["items"][0];
+        assert_eq!(item["how"], "sigkill", "{envelope:#}");
+        assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");
+        assert!(after < Duration::from_millis(500), "{after:?}");
+    }
+
+    #[test]
+    fn no_signal_at_all_while_background_work_resists() {
+        let place = Place::new();
+        let run = place.run_script(&stubborn_background(&place));
+        let ended = run.args("--json --grace 500ms hello").end().ok();
+        place.assert_nothing_runs();
+        let envelope = ended.envelope();
+        assert_eq!(
+            envelope["receipt"]["items"][0]["how"], "sigkill",
+            "{envelope:#}"
+        );
+        let after_ms = envelope["receipt"]["quiet_after_ms"]
+            .as_f64()
+            .expect("a number");
+        assert!(after_ms < 1_500.0, "{envelope:#}");
+    }
+}

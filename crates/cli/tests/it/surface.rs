@@ -1,0 +1,145 @@
+//! What the command shows of itself.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::place::repository;
+use crate::support::terminal::Terminal;
+use crate::support::{FACT_MAX, Place, schema};
+
+#[test]
+fn each_command_explains_itself() {
+    let place = Place::new();
+    for command in [
+        "",
+        "run",
+        "demo",
+        "sessions",
+        "sessions list",
+        "sessions show",
+        "sessions rm",
+        "completions",
+    ] {
+        for flag in ["--help", "-h"] {
+            let ended = place.allstop().args(command).arg(flag).end().ok();
+            assert!(
+                ended.stdout.contains("Usage: allstop"),
+                "{command}: {ended:#?}"
+            );
+            assert_eq!(ended.stderr, "", "{command}");
+            assert!(!ended.stdout.contains("__keeper"), "{command}: {ended:#?}");
+        }
+    }
+    let version = place.allstop().arg("--version").end().ok();
+    assert_eq!(
+        version.stdout,
+        format!("allstop {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let nothing = place.allstop().end();
+    assert_eq!(nothing.code, 2, "{nothing:#?}");
+    assert!(nothing.stderr.contains("Usage: allstop"), "{nothing:#?}");
+}
+
+#[test]
+fn completions_are_scripts_that_their_shells_can_read() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place
+            .allstop()
+            .arg("completions")
+            .arg(shell)
+            .end()
+            .ok()
+            .stdout;
+        assert!(script.contains("allstop"), "{shell}");
+        if shell == "bash" {
+            let file = place.file("completions.bash", &script);
+            let read = Command::new("bash")
+                .arg("-n")
+                .arg(file)
+                .output()
+                .expect("bash");
+            assert!(read.status.success() && read.stderr.is_empty(), "{read:?}");
+        }
+    }
+}
+
+/// The example of the documentation, as it stands there.
+fn documented_config() -> String {
+    let text = std::fs::read_to_string(repository().join("docs/configuration.md"));
+    let text = text.expect("it is in the repository");
+    let (_, rest) = text.split_once("```toml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    example.to_owned()
+}
+
+#[test]
+fn the_documented_configuration_is_valid_and_works() {
+    let example = documented_config();
+    let value: Value = toml::from_str(&example).expect("TOML");
+    schema::assert_valid("config", &value);
+    let place = Place::new();
+    // The hook of the example is a program of the reader's.
+    let example = example.replace("./check-call.sh", "true");
+    let config = place.file("allstop.toml", example);
+    let script = "replies: [{calls: [{tool: list, arguments: {}}]}, {text: Hello.}]";
+    let run = place.run_script(script).arg("--config").arg(config);
+    let ended = run.args("--json hello").end().ok();
+    assert_eq!(ended.envelope()["output"], "Hello.");
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_who_wants_them() {
+    let script =
+        "replies: [{calls: [{tool: shell, arguments: {command: exit 3}}]}, {text: Hello.}]";
+    let shown = |variables: &[(&str, &str)]| {
+        let place = Place::new();
+        let terminal = Terminal::new();
+        let mut run = place
+            .run_script(script)
+            .on_terminal(terminal.line())
+            .arg("hello");
+        for (name, value) in variables {
+            run = run.env(name, value);
+        }
+        run.start().end(FACT_MAX).ok();
+        terminal.wait("session ");
+        terminal.shown()
+    };
+    let has_colour = |shown: &str| {
+        shown.contains("\x1b[3") || shown.contains("\x1b[1m") || shown.contains("\x1b[2m")
+    };
+    let plain = shown(&[("TERM", "xterm"), ("NO_COLOR", "1")]);
+    assert!(!has_colour(&plain), "{plain:?}");
+    let dumb = shown(&[("TERM", "dumb")]);
+    assert!(!dumb.contains('\x1b'), "{dumb:?}");
+    let coloured = shown(&[("TERM", "xterm")]);
+    assert!(has_colour(&coloured), "{coloured:?}");
+
+    let place = Place::new();
+    let piped = place
+        .run_script(script)
+        .env("TERM", "xterm")
+        .arg("hello")
+        .end()
+        .ok();
+    assert!(
+        !format!("{}{}", piped.stdout, piped.stderr).contains('\x1b'),
+        "{piped:#?}"
+    );
+    assert_eq!(piped.stdout, "Hello.\n");
+}
+
+#[test]
+fn the_demonstration_proves_what_it_says() {
+    let place = Place::new();
+    let ended = place.allstop().args("demo").stdin(Stdio::null()).end().ok();
+    println!("{}\n{}", ended.stdout, ended.stderr);
+    place.assert_nothing_runs();
+    assert!(
+        ended.after < std::time::Duration::from_secs(15),
+        "{:?}",
+        ended.after
+    );
+}
