@@ -46,7 +46,9 @@ const POINTS: [Point; 8] = [
     Point {
         name: "in the middle of a text",
         answers: || vec![Answer::text("Half an").stall()],
-        wait: |_, _, running| drop(running.wait_stdout("Half")),
+        wait: |_, _, running| {
+            running.wait_stdout("Half");
+        },
         kept: 0,
     },
     Point {
@@ -55,13 +57,17 @@ const POINTS: [Point; 8] = [
             let half = Answer::text("Half.").half_tool_call("call_a", "shell", "{\"comm");
             vec![half.stall()]
         },
-        wait: |_, _, running| drop(running.wait_stdout("Half.")),
+        wait: |_, _, running| {
+            running.wait_stdout("Half.");
+        },
         kept: 0,
     },
     Point {
         name: "after a call, before the end of the answer",
         answers: || vec![asks().chunk("More").stall()],
-        wait: |_, _, running| drop(running.wait_stdout("More")),
+        wait: |_, _, running| {
+            running.wait_stdout("More");
+        },
         kept: 0,
     },
     Point {
@@ -83,7 +89,9 @@ const POINTS: [Point; 8] = [
     Point {
         name: "in the middle of the second answer",
         answers: || vec![asks_quickly(), Answer::text("Half an").stall()],
-        wait: |_, _, running| drop(running.wait_stdout("Half")),
+        wait: |_, _, running| {
+            running.wait_stdout("Half");
+        },
         kept: 3,
     },
     Point {
@@ -92,7 +100,9 @@ const POINTS: [Point; 8] = [
             let busy = Answer::status(503).header("retry-after", "50");
             vec![asks_quickly(), busy]
         },
-        wait: |_, _, running| drop(running.wait_stdout("retry_scheduled")),
+        wait: |_, _, running| {
+            running.wait_stdout("retry_scheduled");
+        },
         kept: 3,
     },
 ];
@@ -184,9 +194,14 @@ fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_ca
         // follow each other are sent as one.
         let (said, kept): (Vec<_>, Vec<_>) =
             outline[2..].iter().partition(|(role, _)| role == "user");
-        let said: String = said.iter().map(|(_, text)| format!("{text}\n\n")).collect();
+        let said: Vec<&str> = said.iter().map(|(_, text)| &**text).collect();
+        let said = said.join(
+            "
+
+",
+        );
         assert_eq!(
-            said, "second\n\nThe turn was stopped here (user (ctrl-c)).\n\nthird\n\n",
+            said, "second\n\nThe turn was stopped here (user (ctrl-c)).\n\nthird",
             "{about}"
         );
         assert_eq!(kept.len(), point.kept, "{about}");

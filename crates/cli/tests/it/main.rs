@@ -5,6 +5,7 @@
 
 mod support;
 
+mod at_terminal;
 mod background;
 mod bad_input;
 mod conversation;

@@ -23,6 +23,7 @@ const ONE_SIGNAL: Duration = Duration::from_millis(100);
 /// How often what measures a few milliseconds is tried: one scheduling of somebody else's can take as long.
 const TRIES: u32 = 3;
 
+#[expect(clippy::print_stdout, reason = "figures for who reads the output")]
 fn begin(place: &Place, spot: &Spot, args: &str) -> Hanging {
     println!("{}", spot.name);
     (spot.begin)(place, args)
@@ -78,6 +79,7 @@ fn check_server(hanging_on: Option<&allstop_testkit::openai_server::OpenAiServer
     }
 }
 
+#[expect(clippy::print_stdout, reason = "figures for who reads the output")]
 fn one_signal(signal: Signal, code: i32, reason: &str, cause: [&str; 2]) {
     for spot in &SPOTS {
         let place = Place::new();

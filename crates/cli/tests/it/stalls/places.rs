@@ -105,7 +105,7 @@ pub(super) const SPOTS: [Spot; 12] = [
     },
     Spot {
         name: "a read of the store",
-        begin: |place, args| store(place, args, Fault::new(place, "read_hangs")),
+        begin: |place, args| store(place, args, &Fault::new(place, "read_hangs")),
         item: None,
         resists: false,
     },
@@ -113,7 +113,7 @@ pub(super) const SPOTS: [Spot; 12] = [
         name: "a write to the store",
         begin: |place, args| {
             let fault = Fault::new(place, "sync_hangs").when(place.path("ready"));
-            store(place, args, fault)
+            store(place, args, &fault)
         },
         item: None,
         resists: true,
@@ -251,7 +251,7 @@ fn command_of_config(place: &Place, args: &str, section: &str) -> Hanging {
     hanging(running)
 }
 
-fn store(place: &Place, args: &str, fault: Fault) -> Hanging {
+fn store(place: &Place, args: &str, fault: &Fault) -> Hanging {
     let yaml = format!(
         "replies: [{{calls: [{{tool: shell, arguments: {{command: 'touch {}'}}}}]}}, {{text: done}}]",
         place.path("ready").display()

@@ -43,7 +43,7 @@ pub(crate) fn prompts(messages: &[Value]) -> Vec<String> {
     messages
         .iter()
         .filter(|message| message["role"] == "user")
-        .map(|message| text_of(message))
+        .map(text_of)
         .collect()
 }
 

@@ -28,7 +28,11 @@ impl Place {
             fs::create_dir(folder.path().join(below)).expect("a folder below it");
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("place-{}-{number}-{:?}", std::process::id(), folder.path());
+        let mark = format!(
+            "{}-{number}-{}",
+            std::process::id(),
+            folder.path().display()
+        );
         Self { folder, mark }
     }
 

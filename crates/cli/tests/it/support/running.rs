@@ -78,12 +78,6 @@ impl Running {
         self.wait_output(self.stdout.as_ref(), "standard output", text)
     }
 
-    /// Waits until this is on standard error.
-    #[track_caller]
-    pub(crate) fn wait_stderr(&self, text: &str) -> &Self {
-        self.wait_output(self.stderr.as_ref(), "standard error", text)
-    }
-
     #[track_caller]
     fn wait_output(&self, output: Option<&Output>, name: &str, text: &str) -> &Self {
         let output = output.expect("it is read by the test");
@@ -94,11 +88,6 @@ impl Running {
             self.stderr.as_ref().map(Output::text)
         );
         self
-    }
-
-    /// What is on standard output so far.
-    pub(crate) fn stdout_so_far(&self) -> String {
-        self.stdout.as_ref().map(Output::text).unwrap_or_default()
     }
 
     /// Whether it ends by itself within this time.
@@ -232,7 +221,7 @@ impl Output {
         let (ended_tx, ended) = mpsc::channel();
         let to = Arc::clone(&shared);
         std::thread::spawn(move || {
-            let mut buffer = [0; 64 * 1024];
+            let mut buffer = vec![0; 64 * 1024];
             while let Ok(len @ 1..) = pipe.read(&mut buffer) {
                 let mut bytes = to.bytes.lock().unwrap_or_else(PoisonError::into_inner);
                 bytes.extend_from_slice(&buffer[..len]);

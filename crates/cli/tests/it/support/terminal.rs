@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use super::eventually;
+use super::FACT_MAX;
+use super::wait::within;
 
 /// A terminal, with the test as the person at it.
 #[derive(Debug)]
@@ -68,8 +69,19 @@ impl Terminal {
     /// Waits until this was shown.
     #[track_caller]
     pub(crate) fn wait(&self, text: &str) {
-        eventually(&format!("{text:?} on the terminal"), || {
-            self.shown().contains(text).then_some(())
+        self.wait_times(text, 1);
+    }
+
+    /// Waits until this was shown so often.
+    #[track_caller]
+    pub(crate) fn wait_times(&self, text: &str, times: usize) {
+        let shown = within(FACT_MAX, || {
+            (self.shown().matches(text).count() >= times).then_some(())
         });
+        assert!(
+            shown.is_some(),
+            "no {text:?} on the terminal: {:?}",
+            self.shown()
+        );
     }
 }

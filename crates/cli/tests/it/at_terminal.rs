@@ -1,0 +1,109 @@
+//! A person at a terminal, with a keyboard.
+
+use crate::support::terminal::Terminal;
+use crate::support::{FACT_MAX, Place, Running, eventually};
+
+const CTRL_C: &str = "\x03";
+
+/// Asks twice for the same command.
+const TWICE: &str = "
+replies:
+  - calls: [{tool: shell, arguments: {command: echo x >> ran}}]
+  - calls: [{tool: shell, arguments: {command: echo x >> ran}}]
+  - text: Done.
+";
+
+fn sit_down(place: &Place, terminal: &Terminal, script: &str, args: &str) -> Running {
+    let run = place.run_unasked().arg("--model").arg(place.script(script));
+    let run = run.args(args).arg("hello").env("TERM", "xterm");
+    run.on_terminal(terminal.line()).start()
+}
+
+/// How often the command that is asked for has run.
+fn runs(place: &Place) -> usize {
+    let ran = std::fs::read_to_string(place.work().join("ran"));
+    ran.unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_question_is_answered_by_a_line() {
+    for (keys, ran) in [
+        (["y\n", "n\n"], 1),
+        (["yes\n", "y\n"], 2),
+        (["n\n", "no\n"], 0),
+    ] {
+        let place = Place::new();
+        let terminal = Terminal::new();
+        let running = sit_down(&place, &terminal, TWICE, "");
+        for (count, line) in keys.iter().enumerate() {
+            terminal.wait_times("[y]es", count + 1);
+            terminal.type_keys(line);
+        }
+        running.end(FACT_MAX).ok();
+        assert_eq!(runs(&place), ran, "{}", terminal.shown());
+    }
+}
+
+#[test]
+fn always_is_asked_once_and_nonsense_is_asked_again() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let running = sit_down(&place, &terminal, TWICE, "");
+    terminal.wait_times("[y]es", 1);
+    terminal.type_keys("perhaps\n");
+    terminal.wait_times("[y]es", 2);
+    terminal.type_keys("a\n");
+    running.end(FACT_MAX).ok();
+    assert_eq!(runs(&place), 2, "{}", terminal.shown());
+    assert_eq!(terminal.shown().matches("[y]es").count(), 2);
+}
+
+#[test]
+fn ctrl_c_at_a_question_withdraws_it() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let running = sit_down(&place, &terminal, TWICE, "");
+    terminal.wait_times("[y]es", 1);
+    terminal.type_keys(CTRL_C);
+    let ended = running.end(FACT_MAX);
+    assert_eq!(ended.code, 130, "{}", terminal.shown());
+    terminal.wait_times("withdrawn", 1);
+    terminal.wait_times("cancelled", 1);
+    assert_eq!(runs(&place), 0);
+}
+
+/// Whoever presses Ctrl-C sees at once that it was heard, and not when all is over.
+#[test]
+fn ctrl_c_is_answered_before_what_resists_has_ended() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'trap \"\" TERM; touch ready; while :; do sleep 1; done'}}]}]";
+    let running = sit_down(&place, &terminal, script, "--yes --grace 30s");
+    let ready = place.work().join("ready");
+    eventually("the call", || ready.exists().then_some(()));
+    terminal.type_keys(CTRL_C);
+    terminal.wait_times("stopping: user (ctrl-c)", 1);
+    assert!(
+        !running.ends_within(std::time::Duration::from_millis(200)),
+        "it resists"
+    );
+    terminal.type_keys(CTRL_C);
+    let ended = running.end(FACT_MAX);
+    assert_eq!(ended.code, 130, "{}", terminal.shown());
+    terminal.wait_times("SIGKILL", 1);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn ctrl_c_while_background_work_is_waited_for() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 600, background: true}}]}, {text: Done.}]";
+    let running = sit_down(&place, &terminal, script, "--yes --wait-background");
+    terminal.wait_times("waiting for background work", 1);
+    terminal.type_keys(CTRL_C);
+    let ended = running.end(FACT_MAX);
+    assert_eq!(ended.code, 130, "{}", terminal.shown());
+    assert_eq!(ended.stdout, "Done.\n");
+    place.assert_nothing_runs();
+}
