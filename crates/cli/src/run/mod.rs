@@ -8,19 +8,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::{EventSink, History, RunOutcome, TurnError, TurnErrorKind};
+use allstop_agent::{AgentEvent, EventSink, History, RunOutcome, TurnError, TurnErrorKind};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_runtime::{Envelope, OpenSession, StartError, System, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, Stop, StopOrder, WorkSpec};
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{Answer, Prompter};
+use parking_lot::Mutex;
 
 use crate::Exit;
 use crate::args::{BackgroundArgs, PermissionArgs, RunArgs};
 use crate::commands::sessions::resolve;
 use crate::control::{Control, Effect};
-use crate::display::watch;
+use crate::display::{Watcher, watch};
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::TerminalPrompter;
@@ -242,7 +243,7 @@ struct Running<'a, 'b> {
     background: &'a BackgroundArgs,
     show: &'a mut Show<'b>,
     supervisor: &'a mut Supervisor,
-    /// The stop that a signal has begun.
+    /// The stop that a signal or a deadline has begun.
     stop: Option<Stop>,
     /// The deadline of the run: it bounds the wait for background work too.
     deadline: Option<(Instant, Duration)>,
@@ -292,22 +293,29 @@ impl Running<'_, '_> {
         let (sink, mut events) = EventSink::channel();
         let mut run = self.session.run(history, prompts, sink);
         let run_scope = run.scope().clone();
-        let (session, system, stop) = (self.session, self.system, &mut self.stop);
-        let keeps = self.background.keep_background;
+        let stop = Mutex::new(None);
+        let begin = |cause: Cause| {
+            let keeps = self.background.keep_background;
+            let begun = begin_stop(self.system, self.session, &run_scope, keeps, cause);
+            *stop.lock() = Some(begun);
+        };
         let waited = {
-            let watching = watch(&mut events, self.show, run.wait());
+            let mut watcher = DeadlineWatcher {
+                show: self.show,
+                heard: &begin,
+            };
+            let watching = watch(&mut events, &mut watcher, run.wait());
             let carry_out = |effect: Effect| {
-                match (effect, &stop) {
-                    (Effect::Stop(cause), _) => {
-                        *stop = Some(begin_stop(system, session, &run_scope, keeps, cause));
-                    }
-                    (Effect::Force, Some(stop)) => stop.force(),
-                    (Effect::Force, None) | (Effect::Nothing, _) => {}
+                match effect {
+                    Effect::Stop(cause) => begin(cause),
+                    Effect::Force => stop.lock().iter().for_each(Stop::force),
+                    Effect::Nothing => {}
                 }
                 ControlFlow::Continue(())
             };
             self.supervisor.race(watching, carry_out).await
         };
+        self.stop = stop.into_inner();
         match waited {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(lost)) => Err(Some(TurnError {
@@ -365,6 +373,13 @@ impl Running<'_, '_> {
     }
 
     async fn wait_background(&mut self) {
+        let stops_all = |stop: &Stop| stop.request().extent == Extent::Process;
+        if self.stop.as_ref().is_some_and(stops_all) {
+            // A signal that came between the commit and this.
+            let control = &self.supervisor.control;
+            self.wait_cut = Some(control.exit_code(control.stop_reason()));
+            return;
+        }
         if self.session.background.running().is_empty() {
             return;
         }
@@ -474,7 +489,29 @@ async fn past(deadline: Option<(Instant, Duration)>) {
     }
 }
 
-/// Begins the stop that a signal asks for. Background work is stopped with the turn, unless it is to be kept: one
+/// Shows events, and hears of the turn's own deadlines: they are a stop like that of a signal, and the background work
+/// is not to wait for its end.
+struct DeadlineWatcher<'a, 'b> {
+    show: &'a mut Show<'b>,
+    heard: &'a (dyn Fn(Cause) + Sync),
+}
+
+impl Watcher for DeadlineWatcher<'_, '_> {
+    fn event(&mut self, event: &AgentEvent) {
+        self.show.event(event);
+        if let AgentEvent::StopHeard { cause } = event
+            && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
+        {
+            (self.heard)(cause.clone());
+        }
+    }
+
+    fn missed(&mut self, count: u64) {
+        self.show.missed(count);
+    }
+}
+
+/// Begins the stop that a signal or a deadline asks for. Background work is stopped with the turn, unless it is to be kept: one
 /// ladder for all of it, so that one grace bounds the exit.
 fn begin_stop(
     system: &System,

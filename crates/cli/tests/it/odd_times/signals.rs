@@ -136,6 +136,37 @@ replies:
         assert!(after < Duration::from_millis(500), "{after:?}");
     }
 
+    /// One grace bounds both: the background does not get its own when the turn has had its.
+    #[test]
+    fn a_deadline_while_the_turn_and_its_background_work_resist() {
+        const TIMEOUT: Duration = Duration::from_secs(1);
+        const GRACE: Duration = Duration::from_secs(1);
+        let place = Place::new();
+        let stubborn = "trap \"\" TERM; while :; do sleep 0.05; done";
+        let run = place.run_script(&format!(
+            "
+replies:
+  - calls:
+      - {{tool: shell, arguments: {{command: '{stubborn}', background: true}}}}
+      - {{tool: shell, arguments: {{command: '{stubborn}'}}}}
+"
+        ));
+        let ended = run.args("--json --timeout 1s --grace 1s hello").end();
+        println!("after {:?}", ended.after);
+        place.assert_nothing_runs();
+        assert_eq!(ended.code, 124, "{ended:#?}");
+        let envelope = ended.envelope();
+        let receipt = &envelope["receipt"];
+        assert_eq!(receipt["cause"]["kind"], "deadline", "{receipt:#}");
+        assert_eq!(
+            receipt["items"].as_array().map(Vec::len),
+            Some(2),
+            "{receipt:#}"
+        );
+        let bound = TIMEOUT + GRACE + Duration::from_millis(500);
+        assert!(ended.after < bound, "{ended:#?}");
+    }
+
     #[test]
     fn no_signal_at_all_while_background_work_resists() {
         let place = Place::new();
