@@ -31,7 +31,7 @@ fn is_running(duration: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_launched_is_in_the_receipt_and_what_is_refused_never_ran() {
-    let (mut launched, mut refused) = (0, 0);
+    let (mut ran, mut refused) = (0, 0);
     for round in 0..60 {
         let scope = root();
         let duration = format!("600.{}{round:04}", std::process::id());
@@ -54,7 +54,7 @@ async fn what_is_launched_is_in_the_receipt_and_what_is_refused_never_ran() {
         let spawned = launcher.expect("a thread").join().expect("no panic");
         match spawned {
             Ok(_) => {
-                launched += 1;
+                ran += 1;
                 assert_eq!(
                     receipt.items().len(),
                     1,
@@ -71,5 +71,5 @@ async fn what_is_launched_is_in_the_receipt_and_what_is_refused_never_ran() {
         assert!(receipt.quiet());
         assert!(!is_running(&duration));
     }
-    assert_eq!(launched + refused, 60);
+    assert_eq!(ran + refused, 60);
 }
