@@ -166,6 +166,9 @@ pub(crate) struct OutputArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
+    /// Let the blocking thread never look at its scope: what a receipt says of what cannot be stopped. Exit code 1
+    #[arg(long)]
+    pub(crate) wedged: bool,
     /// The receipt and the proofs as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -29,6 +29,9 @@ use signals::Signals;
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 const KEEPER_COMMAND: &str = "__keeper";
 
+/// The exit code of a panic, as the language has it.
+const PANICKED: u8 = 101;
+
 /// How long the exit waits for a reader that takes nothing, where no stop has bounded it. One that goes on reading, such
 /// as a pager, gets all of it.
 const READER_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     if args.nth(1).is_some_and(|first| first == KEEPER_COMMAND) {
         return allstop_scope::process::keeper::main(args.collect::<Vec<OsString>>());
     }
+    exit_when_this_thread_panics();
     let cli = Cli::parse();
     let host = match Host::of_process() {
         Ok(host) => host,
@@ -68,6 +72,23 @@ fn main() -> ExitCode {
         reason = "threads that cannot be forced never delay the exit"
     )]
     std::process::exit(i32::from(code))
+}
+
+/// Makes a panic of the main thread the end of the process. Unwinding would wait for threads that may never end: where
+/// the system has no more of them to give, starting the runtime panics.
+fn exit_when_this_thread_panics() {
+    let main = std::thread::current().id();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if std::thread::current().id() == main {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "nothing can be asked to end any more"
+            )]
+            std::process::exit(i32::from(PANICKED));
+        }
+    }));
 }
 
 /// Waits until all output is read: as long as its readers read, and no signal comes.

@@ -36,7 +36,7 @@ const DEMO_MAX: Duration = Duration::from_secs(15);
 /// Runs the demo. The exit code is 0 if, and only if, nothing was left.
 pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
     let mut report = Report::new(host, args.json);
-    let ok = match tokio::time::timeout(DEMO_MAX, play(host, &mut report)).await {
+    let ok = match tokio::time::timeout(DEMO_MAX, play(host, &mut report, args.wedged)).await {
         Ok(result) => result?,
         Err(_elapsed) => {
             return Err(Problem::failure(format!(
@@ -48,14 +48,14 @@ pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
     Ok(Exit::from(u8::from(!ok)))
 }
 
-async fn play(host: &Host, report: &mut Report<'_>) -> Result<bool, Problem> {
+async fn play(host: &Host, report: &mut Report<'_>, wedged: bool) -> Result<bool, Problem> {
     let server = StalledServer::start()
         .await
         .context("a server on 127.0.0.1")?;
     let world = World::new(server.port());
     let folder = Folder::make().context("a temporary folder")?;
     let root = Scope::root("process", host.scopes());
-    let stage = Stage::open(host, &root, folder.path(), &world, &server).await?;
+    let stage = Stage::open(host, &root, folder.path(), &world, &server, wedged).await?;
 
     report.say("one turn starts: a quick tool, a background shell, and then at the same time");
     report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
@@ -114,6 +114,7 @@ impl Stage {
         folder: &Path,
         world: &World,
         server: &StalledServer,
+        wedged: bool,
     ) -> Result<Self, Problem> {
         let id = SessionId::from("demo");
         let now = Timestamp::from(std::time::SystemTime::now());
@@ -139,7 +140,9 @@ impl Stage {
         tools
             .register(Arc::new(Fetch::new(server.port())))
             .context("fetch")?;
-        tools.register(Arc::new(Crunch::new())).context("crunch")?;
+        tools
+            .register(Arc::new(Crunch::new(wedged)))
+            .context("crunch")?;
         let model =
             Arc::new(ScriptedModel::in_order_of_calls(script(world)).with_name("script::demo"));
         Ok(Self {

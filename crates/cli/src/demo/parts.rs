@@ -130,12 +130,15 @@ async fn read_all(port: u16) -> std::io::Result<String> {
 #[derive(Debug)]
 pub(super) struct Crunch {
     spec: ToolSpec,
+    /// It never looks at its scope.
+    wedged: bool,
 }
 
 impl Crunch {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(wedged: bool) -> Self {
         Self {
             spec: spec("crunch", "Computes for ever on a thread of its own."),
+            wedged,
         }
     }
 }
@@ -146,19 +149,20 @@ impl Tool for Crunch {
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        let wedged = self.wedged;
         Box::pin(async move {
-            let thread =
-                invocation
-                    .scope
-                    .spawn_blocking(WorkSpec::new(ItemKind::Thread, "crunch"), |cx| {
-                        let mut sum = 0_u64;
-                        while cx.checkpoint("between rounds").is_ok() {
-                            // A round of real work between two looks at the scope.
-                            sum = (0..200_000_u64)
-                                .fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
-                        }
-                        sum
-                    });
+            let thread = invocation.scope.spawn_blocking(
+                WorkSpec::new(ItemKind::Thread, "crunch"),
+                move |cx| {
+                    let mut sum = 0_u64;
+                    while wedged || cx.checkpoint("between rounds").is_ok() {
+                        // A round of real work between two looks at the scope.
+                        sum = (0..200_000_u64)
+                            .fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
+                    }
+                    sum
+                },
+            );
             let failed = |message: String| ToolError { message };
             match thread.map_err(|refused| failed(refused.to_string()))?.await {
                 Ok(sum) => Ok(ToolOutput {

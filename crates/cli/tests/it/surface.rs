@@ -143,3 +143,29 @@ fn the_demonstration_proves_what_it_says() {
         ended.after
     );
 }
+
+#[test]
+fn what_cannot_be_stopped_is_named_and_delays_nothing() {
+    let place = Place::new();
+    let ended = place
+        .allstop()
+        .args("demo --wedged --json")
+        .stdin(Stdio::null())
+        .end();
+    assert_eq!(ended.code, 1, "{ended:#?}");
+    let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let receipt = &said["receipt"];
+    assert_eq!(receipt["quiet"], false);
+    assert_eq!(receipt["cancel_observed"], false);
+    assert!(receipt.get("quiet_after_ms").is_none());
+    let items = receipt["items"].as_array().expect("items");
+    let wedged = items.iter().find(|item| item["name"] == "crunch");
+    let wedged = wedged.expect("the thread is named");
+    assert_eq!(wedged["state"], "still_running");
+    assert_eq!(wedged["why"], "blocking_thread");
+    assert_eq!(
+        said["next_answer"],
+        "Ready. Nothing of the stopped turn is in the way."
+    );
+    place.assert_nothing_runs();
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::pipe::pipe;
 
+use crate::support::terminal::Terminal;
 use crate::support::{Ended, FACT_MAX, Place, Signal};
 
 /// More than a pipe holds.
@@ -167,6 +168,27 @@ mod alone {
             );
             drop(reader);
         }
+    }
+
+    #[test]
+    fn the_terminal_hangs() {
+        const GRACE: Duration = Duration::from_millis(500);
+        let place = Place::new();
+        let terminal = Terminal::unread();
+        let run = place.run_script(&endless()).args("--grace 500ms hello");
+        let screen = terminal.line().try_clone().expect("it can be duplicated");
+        let run = run.on_terminal(terminal.line()).stdout(screen);
+        let running = run.env("TERM", "xterm").start();
+        let ready = place.work().join("ready");
+        crate::support::eventually("the call", || ready.exists().then_some(()));
+        let ended = running.end_by(Signal::INT);
+        println!("after {:?}", ended.since_signal());
+        assert_eq!(ended.code, 130, "{ended:#?}");
+        place.assert_nothing_runs();
+        assert!(
+            ended.since_signal() < GRACE + Duration::from_secs(1),
+            "{ended:#?}"
+        );
     }
 
     #[test]

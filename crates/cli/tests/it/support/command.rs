@@ -62,8 +62,16 @@ impl<'a> Allstop<'a> {
     }
 
     /// Redirects its streams as a shell does, `2>&-`.
-    pub(crate) fn redirected(mut self, redirection: &str) -> Self {
-        let script = format!("exec \"$0\" \"$@\" {redirection}");
+    pub(crate) fn redirected(self, redirection: &str) -> Self {
+        self.by_script(&format!("exec \"$0\" \"$@\" {redirection}"))
+    }
+
+    /// Runs it by a shell that does this before.
+    pub(crate) fn by_shell(self, before: &str) -> Self {
+        self.by_script(&format!("{before} && exec \"$0\" \"$@\""))
+    }
+
+    fn by_script(mut self, script: &str) -> Self {
         self.program
             .splice(0..0, ["sh".into(), "-c".into(), script.into()]);
         self

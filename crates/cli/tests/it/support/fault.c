@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,14 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
   REAL(getaddrinfo);
   if (is("resolver_hangs")) hang();
   return real(node, service, hints, result);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+  REAL(pthread_create);
+  static int made;
+  const char *max = getenv("FAULT_AFTER");
+  if (is("no_more_threads") && max && made++ >= atoi(max)) return EAGAIN;
+  return real(thread, attributes, run, argument);
 }
 
 ssize_t read(int fd, void *buffer, size_t len) {

@@ -20,19 +20,15 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
+    /// One whose screen is read.
     #[expect(
         clippy::disallowed_methods,
         reason = "a test reads a terminal without a runtime"
     )]
     pub(crate) fn new() -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&person).expect("it can be used");
-        unlockpt(&person).expect("it can be opened");
-        let name = ptsname(&person, Vec::new()).expect("it has a name");
-        let line = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other end");
-        let mut shown = File::from(person.try_clone().expect("it can be duplicated"));
-        let screen = Arc::new(Mutex::new(Vec::new()));
-        let to = Arc::clone(&screen);
+        let terminal = Self::unread();
+        let mut shown = terminal.keyboard.try_clone().expect("it can be duplicated");
+        let to = Arc::clone(&terminal.screen);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // It ends with an error when all have closed the other end.
@@ -41,10 +37,20 @@ impl Terminal {
                 screen.extend_from_slice(&buffer[..len]);
             }
         });
+        terminal
+    }
+
+    /// One that shows nothing, so that what is written to it blocks: a connection that hangs, or Ctrl-S.
+    pub(crate) fn unread() -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&person).expect("it can be used");
+        unlockpt(&person).expect("it can be opened");
+        let name = ptsname(&person, Vec::new()).expect("it has a name");
+        let line = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other end");
         Self {
             keyboard: person.into(),
             line,
-            screen,
+            screen: Arc::default(),
         }
     }
 

@@ -1,0 +1,48 @@
+//! A system that has nothing more to give.
+
+use crate::support::fault::Fault;
+use crate::support::{FACT_MAX, Place};
+
+const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo x}}, {tool: list, arguments: {}}]}, {text: Hello.}]";
+
+/// However many threads it gets, the process ends, and has either done its work or said that it has not.
+#[test]
+fn no_more_threads() {
+    for after in 0..24 {
+        let place = Place::new();
+        let fault = Fault::new(&place, "no_more_threads");
+        let run = fault.below(place.run_script(SCRIPT).arg("hello"));
+        let ended = run
+            .env("FAULT_AFTER", after.to_string())
+            .start()
+            .end(FACT_MAX);
+        place.assert_nothing_runs();
+        assert!(
+            ended.code != 0 || ended.stdout == "Hello.\n",
+            "{after}: {ended:#?}"
+        );
+        assert!(
+            ended.code == 0 || !ended.stderr.is_empty(),
+            "{after}: {ended:#?}"
+        );
+    }
+}
+
+#[test]
+fn no_more_descriptors() {
+    for limit in (6..64).step_by(3) {
+        let place = Place::new();
+        let run = place.run_script(SCRIPT).arg("hello");
+        let limited = run.by_shell(&format!("ulimit -n {limit}"));
+        let ended = limited.start().end(FACT_MAX);
+        place.assert_nothing_runs();
+        assert!(
+            ended.code != 0 || ended.stdout == "Hello.\n",
+            "{limit}: {ended:#?}"
+        );
+        assert!(
+            ended.code == 0 || !ended.stderr.is_empty(),
+            "{limit}: {ended:#?}"
+        );
+    }
+}
