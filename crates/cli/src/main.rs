@@ -83,6 +83,7 @@ fn exit_when_this_thread_panics() {
         report(panic);
         if std::thread::current().id() == main {
             #[expect(
+                clippy::exit,
                 clippy::disallowed_methods,
                 reason = "nothing can be asked to end any more"
             )]
