@@ -41,7 +41,10 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn of_process() -> Result<Self, Problem> {
         let output = Output::of_process().context("cannot use standard output and error")?;
-        let folder = std::env::current_dir().context("the working directory cannot be used")?;
+        let folder = std::env::current_dir().map_err(|error| {
+            Problem::usage(format!("the working directory cannot be used: {error}"))
+                .hint("go to a folder that is there")
+        })?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = |threads: usize, name: &str| {
             Builder::new_multi_thread()

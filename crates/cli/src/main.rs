@@ -153,6 +153,10 @@ fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
 fn last_words(problem: &Problem) -> ExitCode {
     use std::io::Write as _;
     // A standard error that is closed leaves nobody to tell.
-    drop(writeln!(std::io::stderr(), "error: {}", problem.message));
+    let mut stderr = std::io::stderr();
+    drop(writeln!(stderr, "error: {}", problem.message));
+    for hint in &problem.hint {
+        drop(writeln!(stderr, "hint: {hint}"));
+    }
     ExitCode::from(problem.code)
 }

@@ -146,6 +146,16 @@ fn flags() {
 }
 
 #[test]
+fn a_working_directory_that_is_gone() {
+    let place = Place::new();
+    let model = place.script(SCRIPT);
+    check("no_folder", &place, &[], || {
+        let run = place.run().arg("--model").arg(&model).arg("hello");
+        run.by_shell("mkdir gone && cd gone && rmdir ../gone")
+    });
+}
+
+#[test]
 fn prompts() {
     let place = Place::new();
     let model = place.script(SCRIPT);

@@ -1,9 +1,12 @@
 //! What the model is sent after a stop, wherever that came: each call has its one result, and the policy decides what is
 //! left of the turn.
 
+use std::time::Duration;
+
 use allstop_testkit::openai_server::{Answer, OpenAiServer};
 use serde_json::Value;
 
+use crate::support::random::{self, Random};
 use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, history};
 
 /// A place in a turn of two steps.
@@ -29,6 +32,9 @@ fn asks_quickly() -> Answer {
         .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
         .tool_call("call_b", "list", "{}")
 }
+
+/// How long the server takes between two pieces of an answer.
+const PIECE: Duration = Duration::from_millis(5);
 
 /// The requests of the turn, after the one of the turn before.
 fn wait_requests(server: &OpenAiServer, count: usize) {
@@ -209,6 +215,54 @@ fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_ca
             assert_eq!((&**role, &**text), ("assistant", "Let me see."), "{about}");
             assert!(results.iter().all(|(role, _)| role == "tool"), "{about}");
             assert_eq!(results[0].1, "quick\n", "{about}");
+        }
+    }
+}
+
+/// One session, stopped again and again: what is kept adds up, and stays what a model can be sent.
+#[test]
+fn a_stop_at_any_moment_leaves_a_conversation_that_can_be_sent() {
+    const ROUNDS: usize = 10;
+    let seed = random::seed();
+    println!("ALLSTOP_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    for policy in ["keep", "rollback"] {
+        let place = Place::new();
+        let server = OpenAiServer::deciding(|_, request| {
+            let messages = request.messages();
+            let is_new = messages.last().is_some_and(|last| last["role"] == "user");
+            if is_new {
+                asks_quickly()
+            } else {
+                Answer::text("Done with it.")
+            }
+            .every(PIECE)
+        });
+        let first = run(&place, &server).arg("first").end().ok();
+        let session = first.session();
+        for round in 0..ROUNDS {
+            let moment = random.before(first.after * 5 / 4);
+            let stopped = run(&place, &server).args("--on-stop").arg(policy);
+            let stopped = stopped
+                .arg("--session")
+                .arg(&session)
+                .arg(format!("round {round}"));
+            let mut running = stopped.start();
+            if !running.ends_within(moment) {
+                running.signal(Signal::INT);
+            }
+            let ended = running.end(FACT_MAX);
+            assert!([0, 130].contains(&ended.code), "round {round}: {ended:#?}");
+            place.assert_nothing_runs();
+        }
+        let last = run(&place, &server)
+            .arg("--session")
+            .arg(&session)
+            .arg("last")
+            .end();
+        assert_eq!(last.code, 0, "{last:#?}");
+        for request in server.requests() {
+            history::assert_valid(request.messages());
         }
     }
 }

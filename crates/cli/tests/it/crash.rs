@@ -2,12 +2,13 @@
 //! interrupted is told, and nothing of it runs on.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use allstop_testkit::openai_server::{Answer, OpenAiServer};
 use serde_json::Value;
 
 use crate::support::processes::{Process, is_alive};
+use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::within;
 use crate::support::{FACT_MAX, Place, Signal, history};
 
@@ -34,44 +35,15 @@ turns:
       - chunks: [{text: 'Done '}, {text: with it., after: 20ms}]
 ";
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "switches for people who run the tests"
-)]
-fn number_from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// Numbers that look random, the same for the same seed.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        // Vigna's splitmix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-}
-
 #[test]
 fn a_killed_run_is_never_more_than_its_last_committed_turn() {
     let kills = number_from_environment("ALLSTOP_TEST_KILLS").map_or(KILLS, |kills| kills as u32);
-    let now = || {
-        SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .expect("it is later")
-    };
-    let seed =
-        number_from_environment("ALLSTOP_TEST_SEED").unwrap_or_else(|| now().as_nanos() as u64);
+    let seed = random::seed();
     println!("{kills} kills, ALLSTOP_TEST_SEED={seed}");
     let store = Place::new();
     let tallies: Vec<Tally> = std::thread::scope(|threads| {
         let start = |number| {
-            let random = Random(seed.wrapping_add(u64::from(number)));
+            let random = Random::new(seed.wrapping_add(u64::from(number)));
             let store = &store;
             threads.spawn(move || Victim::new(store, random).live(kills / SESSIONS))
         };

@@ -5,6 +5,7 @@ pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod place;
 pub(crate) mod processes;
+pub(crate) mod random;
 pub(crate) mod running;
 pub(crate) mod schema;
 pub(crate) mod terminal;
