@@ -155,7 +155,7 @@ fn last_words(problem: &Problem) -> ExitCode {
     // A standard error that is closed leaves nobody to tell.
     let mut stderr = std::io::stderr();
     drop(writeln!(stderr, "error: {}", problem.message));
-    for hint in &problem.hint {
+    if let Some(hint) = &problem.hint {
         drop(writeln!(stderr, "hint: {hint}"));
     }
     ExitCode::from(problem.code)
