@@ -1,6 +1,7 @@
 //! From the registries of a stopped extent to the items of its receipt.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
 #[derive(Default)]
 struct Collector {
     flat: Vec<(u64, ReceiptItem)>,
+    /// For making ids: one buffer for all of them.
+    scratch: String,
     units: BTreeMap<u64, (ReceiptItem, Part)>,
 }
 
@@ -116,7 +119,7 @@ impl Collector {
         let Some((unit_seq, unit)) = node.unit_above() else {
             let item = ReceiptItem::new(
                 spec.kind,
-                item_id(spec, seq),
+                item_id(spec, seq, &mut self.scratch),
                 Arc::clone(&spec.name),
                 part.state.clone(),
             );
@@ -129,10 +132,11 @@ impl Collector {
             self.flat.push((seq, item));
             return;
         };
-        let fresh = || {
+        let scratch = &mut self.scratch;
+        let mut fresh = || {
             let item = ReceiptItem::new(
                 unit.kind,
-                item_id(unit, unit_seq),
+                item_id(unit, unit_seq, scratch),
                 Arc::clone(&unit.name),
                 part.state.clone(),
             );
@@ -216,9 +220,12 @@ fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
     }
 }
 
-fn item_id(spec: &WorkSpec, seq: u64) -> Arc<str> {
-    match &spec.id {
-        Some(id) => Arc::clone(id),
-        None => format!("{}_{seq}", spec.kind.as_str()).into(),
+fn item_id(spec: &WorkSpec, seq: u64, scratch: &mut String) -> Arc<str> {
+    if let Some(id) = &spec.id {
+        return Arc::clone(id);
     }
+    scratch.clear();
+    // Writing to a string cannot fail.
+    let _ = write!(scratch, "{}_{seq}", spec.kind.as_str());
+    Arc::from(scratch.as_str())
 }
