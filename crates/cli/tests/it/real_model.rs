@@ -27,6 +27,26 @@ fn it_answers_and_the_answer_is_counted() {
     assert_eq!(envelope["usage"]["estimated"], false, "{envelope:#}");
 }
 
+#[test]
+fn it_goes_on_with_a_session_in_which_tools_were_used() {
+    let server = LlamaServer::start().expect("the llama part");
+    let place = Place::new();
+    let script = "replies: [{text: Let me see., calls: [{tool: shell, arguments: {command: echo 42}}]}, {text: It is 42.}]";
+    let scripted = place
+        .run_script(script)
+        .args("--json")
+        .arg("What is it?")
+        .end()
+        .ok();
+    let config = place.file("allstop.toml", "[model]\nmax_output_tokens = 16\n");
+    let run = run(&place, &server).arg("--config").arg(config);
+    let run = run.arg("--session").arg(scripted.session());
+    let ended = run.args("--json").arg("Say it again.").end().ok();
+    let envelope = ended.envelope();
+    assert_eq!(envelope["turn"], 2, "{envelope:#}");
+    assert_ne!(envelope["output"], "", "{envelope:#}");
+}
+
 /// Measures time, so it has the machine to itself.
 mod alone {
     use std::time::Duration;
@@ -54,7 +74,7 @@ mod alone {
         running.signal(Signal::INT);
         let idle = server.idle_after(Duration::from_secs(5)).await;
         let idle = idle.expect("look").expect("it becomes idle");
-        let computed = server.cpu_time().expect("look") - before;
+        let computed = server.cpu_time().expect("look").saturating_sub(before);
         let ended = running.end(crate::support::FACT_MAX);
         println!("idle {idle:?} after Ctrl-C, having computed for {computed:?}");
         assert_eq!(ended.code, 130, "{ended:#?}");

@@ -1,5 +1,6 @@
 //! The places where a run can hang.
 
+use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ const NO_CONNECTION: Option<[&str; 3]> = Some(["model_call", "dropped", "future_
 const PROCESS: Option<[&str; 3]> = Some(["process", "sigkill", "process_tree_empty"]);
 const TOOL: Option<[&str; 3]> = Some(["tool_call", "sigkill", "process_tree_empty"]);
 
-pub(super) const SPOTS: [Spot; 12] = [
+pub(super) const SPOTS: [Spot; 13] = [
     Spot {
         name: "the provider, before its answer",
         begin: |place, args| provider(place, args, Answer::stream().stall_before_headers()),
@@ -63,6 +64,13 @@ pub(super) const SPOTS: [Spot; 12] = [
     Spot {
         name: "the connect",
         begin: connect,
+        item: NO_CONNECTION,
+        resists: false,
+    },
+    Spot {
+        name: "the handshake of TLS",
+        begin: handshake,
+        // Less than is so: that there was a connection already is not known where it is counted.
         item: NO_CONNECTION,
         resists: false,
     },
@@ -179,6 +187,24 @@ fn connect(place: &Place, args: &str) -> Hanging {
     Hanging {
         _held: Held {
             _sockets: sockets,
+            _listener: Some(listener),
+            ..Held::default()
+        },
+        ..hanging(running)
+    }
+}
+
+/// A server that takes the connection, hears the greeting, and says nothing.
+fn handshake(place: &Place, args: &str) -> Hanging {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let running = against(place, &format!("https://{address}/v1"), args).start();
+    let (mut socket, _) = listener.accept().expect("a connection");
+    let mut greeting = [0; 64];
+    assert_ne!(socket.read(&mut greeting).expect("a greeting"), 0);
+    Hanging {
+        _held: Held {
+            _sockets: vec![socket],
             _listener: Some(listener),
             ..Held::default()
         },
