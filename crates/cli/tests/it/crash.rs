@@ -256,13 +256,12 @@ impl<'a> Victim<'a> {
         assert_eq!(completed.count(), self.committed.len(), "round {round}");
         // The last is the check's.
         let before = &turns[turns.len() - 2];
-        let started = events
-            .iter()
-            .filter(|event| event["event"] == "turn_started")
-            .count();
+        // From its first step on a turn is in the log; before that nothing has been asked of anybody.
+        let begins = |event: &&Value| event["event"] == "step_started" && event["step"] == 1;
+        let begun = events.iter().filter(begins).count();
         let interrupted = before["stop_reason"] == "error";
         assert!(
-            interrupted || started <= committed,
+            interrupted || begun <= committed,
             "round {round}: {before:#}"
         );
         if !interrupted {

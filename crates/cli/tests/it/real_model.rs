@@ -61,13 +61,17 @@ mod alone {
         let server = LlamaServer::start().expect("the llama part");
         let place = Place::new();
         let run = run(&place, &server).args("--stream-json");
-        let mut running = run.arg("Count from one to one thousand, in words.").start();
+        let mut running = run
+            .arg("Write a very long story about a dragon, in twenty chapters.")
+            .start();
         running.wait_stdout("text_delta");
-        let busy = server.idle_after(Duration::from_millis(100)).await;
+        let busy = server
+            .idle_after(Duration::from_millis(60))
+            .await
+            .expect("look");
         assert_eq!(
-            busy.expect("look"),
-            None,
-            "while it streams, it must not look idle"
+            busy, None,
+            "while it streams, it must not look idle: {running:#?}"
         );
 
         let before = server.cpu_time().expect("look");
