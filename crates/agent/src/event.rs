@@ -3,6 +3,7 @@
 //! These events are for eyes: bounded, never waited for, lost when a watcher lags too far. What must not be lost is in
 //! the log.
 
+use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
@@ -142,26 +143,52 @@ pub enum AgentEvent {
 }
 
 /// Where events go. A run without a watcher pays for none.
-#[derive(Debug, Clone, Default)]
-pub struct EventSink(Option<broadcast::Sender<AgentEvent>>);
+#[derive(Clone, Default)]
+pub struct EventSink(Watcher);
+
+#[derive(Clone, Default)]
+enum Watcher {
+    #[default]
+    Nobody,
+    Channel(broadcast::Sender<AgentEvent>),
+    Observer(Arc<dyn Fn(&AgentEvent) + Send + Sync>),
+}
 
 impl EventSink {
     /// Nobody watches.
     pub fn none() -> Self {
-        Self(None)
+        Self(Watcher::Nobody)
     }
 
     /// A sink and its first watcher. A watcher that lags is told how many events it missed.
     pub fn channel() -> (Self, broadcast::Receiver<AgentEvent>) {
         let (tx, rx) = broadcast::channel(EVENTS_KEPT_MAX);
-        (Self(Some(tx)), rx)
+        (Self(Watcher::Channel(tx)), rx)
+    }
+
+    /// A sink that calls `observe` with every event, at the very moment, on the engine's own thread: it must not block.
+    /// It misses nothing.
+    pub fn observer(observe: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
+        Self(Watcher::Observer(Arc::new(observe)))
     }
 
     /// Sends an event, if somebody watches; never waits.
     pub fn send(&self, event: impl FnOnce() -> AgentEvent) {
-        if let Some(tx) = &self.0 {
+        match &self.0 {
+            Watcher::Nobody => {}
             // No watcher is no error: they come and go.
-            drop(tx.send(event()));
+            Watcher::Channel(tx) => drop(tx.send(event())),
+            Watcher::Observer(observe) => observe(&event()),
         }
+    }
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Watcher::Nobody => "EventSink::none",
+            Watcher::Channel(_) => "EventSink::channel",
+            Watcher::Observer(_) => "EventSink::observer",
+        })
     }
 }
