@@ -19,6 +19,8 @@
 //!
 //! **Group** (elsewhere). The process group alone.
 //!
+//! **Simulated**. For tests: no process, but a double of *group and marker* that claims what that would claim.
+//!
 //! What starts a process through a service (a container engine, `systemd-run`, `at`) starts it outside every level.
 //!
 //! # Invariants
@@ -36,6 +38,7 @@ pub mod keeper;
 mod output;
 #[cfg(target_os = "linux")]
 mod owner;
+mod simulated;
 mod spec;
 mod status;
 
@@ -60,6 +63,7 @@ pub use driver::ProcessDriver;
 pub use handle::{DetachError, ProcessHandle};
 pub use identity::{identity_of, is_alive, signal};
 pub use output::OutputReader;
+pub use simulated::{SimulatedLife, SimulatedProcesses, SimulatedTree};
 pub use spec::{ContainmentChoice, KeeperProgram, LaunchError, MARKER_VARIABLE, ProcessSpec};
 pub use start::launch;
 pub use status::{ExitInfo, Member, ProcessStatus, Signal, Unobserved};

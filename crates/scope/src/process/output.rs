@@ -5,20 +5,29 @@
 //! it wrote, and that many bytes are still read, without waiting.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
+use super::simulated::MemoryPipe;
 use super::status::ProcessStatus;
 
 /// Reads what a command and its descendants print.
 #[derive(Debug)]
 #[must_use = "a pipe that nobody reads fills up and blocks the command"]
 pub struct OutputReader {
-    pipe: pipe::Receiver,
+    source: Source,
     status: watch::Receiver<ProcessStatus>,
     /// How many bytes were in the pipe when the end of the stage was first seen, less what was read since.
     left_of: [Option<u64>; 2],
+}
+
+/// Where the bytes come from. The rules for the end of the output are the same.
+#[derive(Debug)]
+pub(super) enum Source {
+    Pipe(pipe::Receiver),
+    Memory(Arc<MemoryPipe>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +37,9 @@ enum Stage {
 }
 
 impl OutputReader {
-    pub(super) fn new(pipe: pipe::Receiver, status: watch::Receiver<ProcessStatus>) -> Self {
+    pub(super) fn new(source: Source, status: watch::Receiver<ProcessStatus>) -> Self {
         Self {
-            pipe,
+            source,
             status,
             left_of: [None; 2],
         }
@@ -70,9 +79,11 @@ impl OutputReader {
                 return self.read_rest(stage, buffer);
             }
             tokio::select! {
-                ready = self.pipe.readable() => {
+                // Output first: what the status says was looked at just now, and is again before the next wait.
+                biased;
+                ready = self.source.readable() => {
                     ready?;
-                    match self.pipe.try_read(buffer) {
+                    match self.source.try_read(buffer) {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         read => return read,
                     }
@@ -84,7 +95,6 @@ impl OutputReader {
 
     /// Without waiting, and no more than was there at the end: a descendant that prints for ever delays nothing.
     fn read_rest(&mut self, stage: Stage, buffer: &mut [u8]) -> io::Result<usize> {
-        let in_pipe = || Ok::<_, io::Error>(rustix::io::ioctl_fionread(&self.pipe)?);
         let [main, tree] = &mut self.left_of;
         let left = match stage {
             Stage::MainExited => main,
@@ -92,7 +102,7 @@ impl OutputReader {
         };
         let rest = match *left {
             Some(rest) => rest,
-            None => *left.insert(in_pipe()?),
+            None => *left.insert(self.source.len()?),
         };
         let len = buffer
             .len()
@@ -103,13 +113,47 @@ impl OutputReader {
         let Some(part) = buffer.get_mut(..len) else {
             return Ok(0);
         };
-        // Straight from the descriptor: the runtime's readiness may not have heard of the last bytes yet.
-        let read = match rustix::io::read(&self.pipe, part) {
-            Ok(read) => read,
-            Err(rustix::io::Errno::AGAIN) => 0,
-            Err(error) => return Err(error.into()),
-        };
+        let read = self.source.read_now(part)?;
         *left = Some(rest.saturating_sub(read as u64));
         Ok(read)
+    }
+}
+
+impl Source {
+    async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Pipe(pipe) => pipe.readable().await,
+            Self::Memory(memory) => {
+                memory.readable().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// After [`readable`](Self::readable). `0`: the last writer has closed it; one of memory stays open.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => pipe.try_read(buffer),
+            Self::Memory(memory) => Ok(memory.take(buffer)),
+        }
+    }
+
+    /// How many bytes are in it.
+    fn len(&self) -> io::Result<u64> {
+        match self {
+            Self::Pipe(pipe) => Ok(rustix::io::ioctl_fionread(pipe)?),
+            Self::Memory(memory) => Ok(memory.len() as u64),
+        }
+    }
+
+    /// Without asking the runtime, whose readiness may not have heard of the last bytes yet. `0`: there are none.
+    fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => match rustix::io::read(pipe, buffer) {
+                Err(rustix::io::Errno::AGAIN) => Ok(0),
+                read => Ok(read?),
+            },
+            Self::Memory(memory) => Ok(memory.take(buffer)),
+        }
     }
 }

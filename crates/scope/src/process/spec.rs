@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::simulated::SimulatedProcesses;
+
 /// The environment variable that carries the marker of a call into every process of its tree.
 pub const MARKER_VARIABLE: &str = "ALLSTOP_CALL";
 
@@ -36,6 +38,8 @@ pub enum ContainmentChoice {
     Keeper(KeeperProgram),
     /// A process group and a marker: needs no helper program, and sets no attribute of this process.
     GroupAndMarker,
+    /// No process at all, for tests: this simulation doubles for [`GroupAndMarker`](Self::GroupAndMarker).
+    Simulated(Arc<dyn SimulatedProcesses>),
 }
 
 /// How to start a keeper: a program that calls [`keeper::main`](super::keeper::main) with what follows `args`.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use tokio::net::unix::pipe;
 use tokio::process::Command;
@@ -9,8 +10,9 @@ use tokio::sync::watch;
 
 use super::driver::ProcessDriver;
 use super::handle::ProcessHandle;
-use super::output::OutputReader;
-use super::spec::{LaunchError, MARKER_VARIABLE, ProcessSpec};
+use super::output::{OutputReader, Source};
+use super::simulated::MemoryPipe;
+use super::spec::{ContainmentChoice, LaunchError, MARKER_VARIABLE, ProcessSpec};
 use super::status::ProcessStatus;
 
 /// Starts a command. Synchronous; it takes about as long as the system needs to start a process.
@@ -19,7 +21,7 @@ use super::status::ProcessStatus;
 /// [`ProcessHandle::wait_started`].
 ///
 /// # Panics
-/// Outside a tokio runtime with I/O and time enabled.
+/// Outside a tokio runtime with time enabled, and I/O unless the processes are simulated.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "a specification is for one launch: its marker is unique"
@@ -27,21 +29,32 @@ use super::status::ProcessStatus;
 pub fn launch(
     spec: ProcessSpec,
 ) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {
-    let (reader, writer) = io::pipe().map_err(LaunchError::setup("output pipe"))?;
-    let reader =
-        pipe::Receiver::from_owned_fd(reader.into()).map_err(LaunchError::setup("output pipe"))?;
     let (status_tx, status) = watch::channel(ProcessStatus::default());
-    let (shared, driver) = match &spec.containment {
-        #[cfg(target_os = "linux")]
-        super::spec::ContainmentChoice::Keeper(keeper) => {
-            super::kept::launch(&spec, keeper, writer, status_tx)?
+    let (shared, driver, source) = match &spec.containment {
+        ContainmentChoice::Simulated(system) => {
+            let output = Arc::new(MemoryPipe::default());
+            let reader = Arc::clone(&output);
+            let (shared, driver) = super::simulated::launch(&spec, &**system, output, status_tx)?;
+            (shared, driver, Source::Memory(reader))
         }
-        _ => super::group::launch(&spec, writer, status_tx)?,
+        real => {
+            let (reader, writer) = io::pipe().map_err(LaunchError::setup("output pipe"))?;
+            let reader = pipe::Receiver::from_owned_fd(reader.into())
+                .map_err(LaunchError::setup("output pipe"))?;
+            let (shared, driver) = match real {
+                #[cfg(target_os = "linux")]
+                ContainmentChoice::Keeper(keeper) => {
+                    super::kept::launch(&spec, keeper, writer, status_tx)?
+                }
+                _ => super::group::launch(&spec, writer, status_tx)?,
+            };
+            (shared, driver, Source::Pipe(reader))
+        }
     };
     Ok((
         ProcessHandle::new(shared, status.clone()),
         driver,
-        OutputReader::new(reader, status),
+        OutputReader::new(source, status),
     ))
 }
 
