@@ -2,6 +2,8 @@
 
 pub mod llama;
 pub mod openai_server;
+mod simulated_system;
 mod tool_fn;
 
+pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventKind, TreeView};
 pub use tool_fn::ToolFn;

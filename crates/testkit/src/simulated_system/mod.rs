@@ -1,0 +1,214 @@
+//! A world of simulated processes: what a command does is told beforehand, and what became of it can be asked at any
+//! moment. Nothing of it is real: it lives on tokio's time and nothing else, and two runs of the same are the same.
+//!
+//! ```
+//! use std::time::Duration;
+//! use allstop_testkit::{Behaviour, SimulatedSystem};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+//! let system = SimulatedSystem::new();
+//! system.program("npm run dev", Behaviour::server("listening on 3000\n"));
+//! system.program("make", Behaviour { exits: Some((Duration::from_secs(90), 2)), ..Behaviour::default() });
+//! let containment = system.containment(); // for a `ShellConfig` or a `ProcessSpec`
+//! # drop(containment);
+//! assert!(system.running().is_empty());
+//! # });
+//! ```
+
+mod behaviour;
+mod event;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_scope::process::{
+    ContainmentChoice, LaunchError, Member, ProcessSpec, SimulatedProcesses, SimulatedTree,
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+pub use behaviour::Behaviour;
+pub use event::{SystemEvent, SystemEventKind};
+use tree::{Tree, TreeState};
+
+/// The first pid: they count up from here, and look like pids.
+const FIRST_PID: u32 = 1001;
+
+type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
+
+/// A system whose processes are simulated. Clones are the same system.
+#[derive(Clone)]
+pub struct SimulatedSystem(Arc<World>);
+
+struct World {
+    made_at: Instant,
+    state: Mutex<State>,
+    observer: Mutex<Option<Observer>>,
+}
+
+struct State {
+    programs: BTreeMap<String, Behaviour>,
+    next_pid: u32,
+    trees: Vec<TreeState>,
+    history: Vec<SystemEvent>,
+}
+
+/// A tree that was started, as it is at the moment of asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeView {
+    /// Which: they count from 1 in the order of their starts.
+    pub number: usize,
+    /// The command, as it was given to the shell.
+    pub command: Arc<str>,
+    /// The marker of its call.
+    pub marker: Arc<str>,
+    /// Where it was started.
+    pub cwd: PathBuf,
+    /// When.
+    pub started_at: Instant,
+    /// Who lives now.
+    pub living: Vec<Member>,
+}
+
+impl SimulatedSystem {
+    /// A system in which nothing runs, and every command prints nothing and exits with 0 at once. Make it inside the
+    /// runtime whose time it lives on.
+    #[expect(clippy::new_without_default, reason = "it reads the clock")]
+    pub fn new() -> Self {
+        Self(Arc::new(World {
+            made_at: Instant::now(),
+            state: Mutex::new(State {
+                programs: BTreeMap::new(),
+                next_pid: FIRST_PID,
+                trees: Vec::new(),
+                history: Vec::new(),
+            }),
+            observer: Mutex::new(None),
+        }))
+    }
+
+    /// Says what a command does: what follows `sh -c`, or else the program and its arguments separated by spaces.
+    /// Whatever was started before does as it was told then.
+    pub fn program(&self, command: &str, behaviour: Behaviour) {
+        let mut state = self.0.state.lock();
+        state.programs.insert(command.to_owned(), behaviour);
+    }
+
+    /// How to start processes here.
+    pub fn containment(&self) -> ContainmentChoice {
+        ContainmentChoice::Simulated(Arc::new(self.clone()))
+    }
+
+    /// Calls this at every event, in place of what was set before: synchronously, when it has happened here and nobody
+    /// else can know yet. It may stop scopes and ask this system.
+    pub fn observe(&self, observer: impl Fn(&SystemEvent) + Send + Sync + 'static) {
+        *self.0.observer.lock() = Some(Arc::new(observer));
+    }
+
+    /// All trees that were ever started, in that order.
+    pub fn started(&self) -> Vec<TreeView> {
+        let (state, now) = (self.0.state.lock(), Instant::now());
+        let trees = state.trees.iter().enumerate();
+        trees
+            .map(|(index, tree)| tree.view(index + 1, now))
+            .collect()
+    }
+
+    /// The trees of which something lives now, whether or not anybody watches it.
+    pub fn running(&self) -> Vec<TreeView> {
+        let mut trees = self.started();
+        trees.retain(|tree| !tree.living.is_empty());
+        trees
+    }
+
+    /// All that has happened so far, signals included. Of a tree whose driver was dropped the end is not in it.
+    pub fn history(&self) -> Vec<SystemEvent> {
+        self.0.state.lock().history.clone()
+    }
+
+    /// The history for people, a line an event, with the time since the system was made. Equal for two equal runs.
+    pub fn timeline(&self) -> String {
+        let history = self.history();
+        let lines = history.iter().map(|event| {
+            let after = event.at.saturating_duration_since(self.0.made_at);
+            format!("{:>8} ms  {event}\n", after.as_millis())
+        });
+        lines.collect()
+    }
+
+    /// It has happened: into the history, and to the observer, with no lock held.
+    fn happened(&self, tree: usize, kind: SystemEventKind) {
+        let event = {
+            let mut state = self.0.state.lock();
+            let command = state.trees.get(tree).map(|tree| Arc::clone(&tree.command));
+            let event = SystemEvent {
+                at: Instant::now(),
+                tree: tree + 1,
+                command: command.expect("events come from trees that were started"),
+                kind,
+            };
+            state.history.push(event.clone());
+            event
+        };
+        let observer = self.0.observer.lock().clone();
+        if let Some(observer) = observer {
+            observer(&event);
+        }
+    }
+}
+
+impl SimulatedProcesses for SimulatedSystem {
+    fn begin(&self, spec: &ProcessSpec) -> Result<Arc<dyn SimulatedTree>, LaunchError> {
+        let (tree, pid) = {
+            let mut state = self.0.state.lock();
+            let behaviour = state.programs.get(command_of(spec).as_str()).cloned();
+            let tree = TreeState::start(spec, &behaviour.unwrap_or_default(), || {
+                state.next_pid += 1;
+                state.next_pid - 1
+            });
+            let pid = tree.main_pid();
+            state.trees.push(tree);
+            (state.trees.len() - 1, pid)
+        };
+        self.happened(tree, SystemEventKind::Started { pid });
+        Ok(Arc::new(Tree {
+            system: self.clone(),
+            index: tree,
+        }))
+    }
+}
+
+impl fmt::Debug for SimulatedSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedSystem")
+            .field("running", &self.running())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The command for a person: what the shell was given, or all of it.
+fn command_of(spec: &ProcessSpec) -> String {
+    match spec.args.as_slice() {
+        [flag, command] if flag == "-c" => command.to_string_lossy().into_owned(),
+        _ => command_line_of(spec),
+    }
+}
+
+fn command_line_of(spec: &ProcessSpec) -> String {
+    let words = std::iter::once(&spec.program).chain(&spec.args);
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Of no boot, so that nobody ever takes it for a process of this machine.
+fn identity(pid: u32) -> ProcessIdentity {
+    ProcessIdentity {
+        pid,
+        start_ticks: u64::from(pid),
+        boot_id: "simulated".into(),
+    }
+}
