@@ -17,7 +17,6 @@ use rustix::process::{
     PidfdFlags, WaitId, WaitIdOptions, pidfd_open, test_kill_process_group, waitid,
 };
 use tokio::process::{Child, Command};
-use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep_until};
 
 use super::driver::ProcessDriver;
@@ -27,7 +26,8 @@ use super::procfs::{Stat, stat};
 use super::readiness::{Watched, watch};
 use super::spec::{LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
-use super::status::{ExitInfo, Member, ProcessStatus};
+use super::status::{ExitInfo, Member};
+use super::status_channel::StatusSender;
 use super::sweep::{EMPTY_SWEEPS, Sweep};
 use super::tree::{as_members, signal_each};
 
@@ -55,7 +55,7 @@ impl Lever for GroupLever {
 pub(super) fn launch(
     spec: &ProcessSpec,
     output: std::io::PipeWriter,
-    status: Sender<ProcessStatus>,
+    status: StatusSender,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let mut program = Command::new(&spec.program);
     program.args(&spec.args);
@@ -111,7 +111,7 @@ struct Group {
     descriptor: Watched,
     sweep: Arc<Sweep>,
     shared: Arc<Shared>,
-    status: Sender<ProcessStatus>,
+    status: StatusSender,
     exited: bool,
     reaped: bool,
     over: bool,

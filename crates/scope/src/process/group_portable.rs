@@ -8,7 +8,6 @@ use std::time::Duration;
 use allstop_core::receipt::{Containment, Verified};
 use rustix::process::{Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::driver::ProcessDriver;
@@ -16,7 +15,8 @@ use super::handle::{Lever, Shared, detach_channel};
 use super::identity::{identity, raw_pid};
 use super::spec::{LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
-use super::status::{ExitInfo, Member, ProcessStatus};
+use super::status::{ExitInfo, Member};
+use super::status_channel::StatusSender;
 
 /// How often a group is asked whether it has members: there is no event for that here.
 const LOOK_MIN: Duration = Duration::from_millis(2);
@@ -61,7 +61,7 @@ impl Lever for GroupLever {
 pub(super) fn launch(
     spec: &ProcessSpec,
     output: PipeWriter,
-    status: watch::Sender<ProcessStatus>,
+    status: StatusSender,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let mut program = Command::new(&spec.program);
     program.args(&spec.args);
@@ -102,12 +102,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-async fn drive(
-    mut child: Child,
-    mut guard: KillOnDrop,
-    shared: Arc<Shared>,
-    status: watch::Sender<ProcessStatus>,
-) {
+async fn drive(mut child: Child, mut guard: KillOnDrop, shared: Arc<Shared>, status: StatusSender) {
     let exit = match child.wait().await {
         Ok(ended) => match (ended.code(), ended.signal()) {
             (Some(code), _) => ExitInfo::Code(code),

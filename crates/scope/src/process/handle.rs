@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, How, Verified};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::spec::LaunchError;
 use super::status::{ExitInfo, Member, ProcessStatus, Unobserved};
+use super::status_channel::{Closed, StatusReceiver};
 
 /// How a level of containment reaches its tree, without waiting.
 pub(super) trait Lever: Send + Sync {
@@ -75,7 +76,7 @@ pub(super) struct Shared {
 #[must_use = "a handle is the only way to stop the process"]
 pub struct ProcessHandle {
     shared: Arc<Shared>,
-    status: watch::Receiver<ProcessStatus>,
+    status: StatusReceiver,
 }
 
 /// The requests of a handle, for its driver. One place: whoever detaches waits for the answer.
@@ -111,7 +112,7 @@ impl Shared {
 }
 
 impl ProcessHandle {
-    pub(super) fn new(shared: Arc<Shared>, status: watch::Receiver<ProcessStatus>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, status: StatusReceiver) -> Self {
         Self { shared, status }
     }
 
@@ -135,8 +136,8 @@ impl ProcessHandle {
         self.shared.containment
     }
 
-    /// The status as a channel, for selecting over changes.
-    pub fn status(&self) -> watch::Receiver<ProcessStatus> {
+    /// The status, for looking at it at any time.
+    pub fn status(&self) -> StatusReceiver {
         self.status.clone()
     }
 
@@ -195,17 +196,12 @@ impl ProcessHandle {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn wait_started(&self) -> Result<ProcessIdentity, Arc<LaunchError>> {
-        let lost = || Arc::new(LaunchError::KeeperLost);
-        let mut status = self.status.clone();
-        let seen = status
-            .wait_for(|now| now.main.is_some() || now.failed.is_some())
-            .await
-            .map_err(|_| lost())?;
-        match (&seen.main, &seen.failed) {
-            (Some(main), _) => Ok(main.clone()),
-            (None, Some(error)) => Err(Arc::clone(error)),
-            (None, None) => Err(lost()),
-        }
+        let started = |now: &ProcessStatus| match (&now.main, &now.failed) {
+            (Some(main), _) => Some(Ok(main.clone())),
+            (None, failed) => failed.clone().map(Err),
+        };
+        let seen = self.status.wait_for(started).await;
+        seen.unwrap_or_else(|Closed| Err(Arc::new(LaunchError::KeeperLost)))
     }
 
     /// Waits until the main process has ended. Its descendants may live on.
@@ -259,18 +255,13 @@ impl ProcessHandle {
         &self,
         read: impl Fn(&ProcessStatus) -> Option<T>,
     ) -> Result<T, Unobserved> {
-        let mut status = self.status.clone();
-        let is_final =
-            |now: &ProcessStatus| read(now).is_some() || now.failed.is_some() || now.detached;
-        let seen = status
-            .wait_for(is_final)
-            .await
-            .map_err(|_| Unobserved::WatcherGone)?;
-        match (read(&seen), &seen.failed) {
-            (Some(value), _) => Ok(value),
-            (None, Some(error)) => Err(Unobserved::NeverStarted(Arc::clone(error))),
-            (None, None) => Err(Unobserved::Detached),
-        }
+        let seen = |now: &ProcessStatus| match (read(now), &now.failed) {
+            (Some(value), _) => Some(Ok(value)),
+            (None, Some(error)) => Some(Err(Unobserved::NeverStarted(Arc::clone(error)))),
+            (None, None) => now.detached.then_some(Err(Unobserved::Detached)),
+        };
+        let seen = self.status.wait_for(seen).await;
+        seen.unwrap_or(Err(Unobserved::WatcherGone))
     }
 }
 

@@ -10,7 +10,6 @@ use allstop_core::receipt::Containment;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 use tokio::process::Command as Program;
-use tokio::sync::watch::Sender;
 
 use super::driver::ProcessDriver;
 use super::handle::{Lever, Shared, detach_channel};
@@ -21,7 +20,8 @@ use super::procfs::signal_exactly;
 use super::readiness::watch;
 use super::spec::{KeeperProgram, LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
-use super::status::{Member, ProcessStatus};
+use super::status::Member;
+use super::status_channel::StatusSender;
 use super::tree::{as_members, descendants};
 
 struct KeptLever {
@@ -60,7 +60,7 @@ pub(super) fn launch(
     spec: &ProcessSpec,
     keeper: &KeeperProgram,
     output: io::PipeWriter,
-    status: Sender<ProcessStatus>,
+    status: StatusSender,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,

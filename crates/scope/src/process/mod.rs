@@ -41,6 +41,7 @@ mod owner;
 mod simulated;
 mod spec;
 mod status;
+mod status_channel;
 
 #[cfg(target_os = "linux")]
 mod group;
@@ -67,3 +68,4 @@ pub use simulated::{SimulatedLife, SimulatedProcesses, SimulatedTree};
 pub use spec::{ContainmentChoice, KeeperProgram, LaunchError, MARKER_VARIABLE, ProcessSpec};
 pub use start::launch;
 pub use status::{ExitInfo, Member, ProcessStatus, Signal, Unobserved};
+pub use status_channel::StatusReceiver;

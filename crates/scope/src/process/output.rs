@@ -8,17 +8,17 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
 
 use super::simulated::MemoryPipe;
 use super::status::ProcessStatus;
+use super::status_channel::{Closed, StatusReceiver};
 
 /// Reads what a command and its descendants print.
 #[derive(Debug)]
 #[must_use = "a pipe that nobody reads fills up and blocks the command"]
 pub struct OutputReader {
     source: Source,
-    status: watch::Receiver<ProcessStatus>,
+    status: StatusReceiver,
     /// How many bytes were in the pipe when the end of the stage was first seen, less what was read since.
     left_of: [Option<u64>; 2],
 }
@@ -36,8 +36,29 @@ enum Stage {
     TreeEmpty = 1,
 }
 
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// The stage is over.
+    Over,
+    /// The keeper writes further output to a file.
+    LetGo,
+}
+
+impl Stage {
+    fn end(self, now: &ProcessStatus) -> Option<End> {
+        let over = match self {
+            Self::MainExited => now.exited.is_some() || now.empty.is_some(),
+            Self::TreeEmpty => now.empty.is_some(),
+        };
+        match (now.detached, over) {
+            (true, _) => Some(End::LetGo),
+            (false, over) => over.then_some(End::Over),
+        }
+    }
+}
+
 impl OutputReader {
-    pub(super) fn new(source: Source, status: watch::Receiver<ProcessStatus>) -> Self {
+    pub(super) fn new(source: Source, status: StatusReceiver) -> Self {
         Self {
             source,
             status,
@@ -65,31 +86,22 @@ impl OutputReader {
 
     async fn read_until(&mut self, stage: Stage, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let over = {
-                let status = self.status.borrow_and_update();
-                if status.detached {
-                    return Ok(0);
-                }
-                match stage {
-                    Stage::MainExited => status.exited.is_some() || status.empty.is_some(),
-                    Stage::TreeEmpty => status.empty.is_some(),
-                }
-            } || self.status.has_changed().is_err();
-            if over {
-                return self.read_rest(stage, buffer);
-            }
-            tokio::select! {
-                // Output first: what the status says was looked at just now, and is again before the next wait.
+            let seen = tokio::select! {
+                // The end first: output without end must not hide it.
                 biased;
+                seen = self.status.wait_for(|now| stage.end(now)) => seen,
                 ready = self.source.readable() => {
                     ready?;
                     match self.source.try_read(buffer) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                         read => return read,
                     }
                 }
-                _ = self.status.changed() => {}
-            }
+            };
+            return match seen {
+                Ok(End::LetGo) => Ok(0),
+                Ok(End::Over) | Err(Closed) => self.read_rest(stage, buffer),
+            };
         }
     }
 

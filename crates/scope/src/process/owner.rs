@@ -21,7 +21,6 @@ use rustix::process::Signal;
 use tokio::io::Interest;
 use tokio::process::Child;
 use tokio::sync::mpsc;
-use tokio::sync::watch::Sender;
 use tokio::time::sleep;
 
 use super::handle::{DetachError, DetachRequest};
@@ -29,7 +28,8 @@ use super::identity::identity;
 use super::keeper::protocol::{Command, PACKET_BYTES_MAX, PATH_BYTES_MAX, Report};
 use super::readiness::Watched;
 use super::spec::LaunchError;
-use super::status::{ExitInfo, ProcessStatus};
+use super::status::ExitInfo;
+use super::status_channel::StatusSender;
 use super::sweep::{EMPTY_SWEEPS, Sweep};
 use super::tree::signal_each;
 
@@ -46,7 +46,7 @@ pub(super) struct Owner {
     pub(super) keeper: u32,
     pub(super) socket: Watched,
     pub(super) orphans: Orphans,
-    pub(super) status: Sender<ProcessStatus>,
+    pub(super) status: StatusSender,
     pub(super) detach_rx: mpsc::Receiver<DetachRequest>,
     pub(super) detaching: Option<DetachRequest>,
     /// Published together with emptiness, so that a wait for that is never cut short.

@@ -16,12 +16,12 @@ use allstop_core::receipt::{Containment, Verified};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::sync::watch::Sender;
 
 use super::driver::ProcessDriver;
 use super::handle::{Lever, Shared, detach_channel};
 use super::spec::{LaunchError, ProcessSpec};
-use super::status::{ExitInfo, Member, ProcessStatus, Signal};
+use super::status::{ExitInfo, Member, Signal};
+use super::status_channel::StatusSender;
 
 /// Stands in for the system: begins trees of processes that are none.
 pub trait SimulatedProcesses: fmt::Debug + Send + Sync {
@@ -48,7 +48,7 @@ pub trait SimulatedTree: Send + Sync {
 /// Where a [`SimulatedTree`] shows what happens in it.
 #[derive(Debug)]
 pub struct SimulatedLife {
-    status: Arc<Sender<ProcessStatus>>,
+    status: Arc<StatusSender>,
     output: Arc<MemoryPipe>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn launch(
     spec: &ProcessSpec,
     system: &dyn SimulatedProcesses,
     output: Arc<MemoryPipe>,
-    status: Sender<ProcessStatus>,
+    status: StatusSender,
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let tree = system.begin(spec)?;
     status.send_modify(|now| now.main = Some(tree.main()));

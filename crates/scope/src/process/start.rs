@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use tokio::net::unix::pipe;
 use tokio::process::Command;
-use tokio::sync::watch;
 
 use super::driver::ProcessDriver;
 use super::handle::ProcessHandle;
 use super::output::{OutputReader, Source};
 use super::simulated::MemoryPipe;
 use super::spec::{ContainmentChoice, LaunchError, MARKER_VARIABLE, ProcessSpec};
-use super::status::ProcessStatus;
+use super::status_channel::status_channel;
 
 /// Starts a command. Synchronous; it takes about as long as the system needs to start a process.
 ///
@@ -29,7 +28,7 @@ use super::status::ProcessStatus;
 pub fn launch(
     spec: ProcessSpec,
 ) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {
-    let (status_tx, status) = watch::channel(ProcessStatus::default());
+    let (status_tx, status) = status_channel();
     let (shared, driver, source) = match &spec.containment {
         ContainmentChoice::Simulated(system) => {
             let output = Arc::new(MemoryPipe::default());

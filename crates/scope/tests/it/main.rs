@@ -3,6 +3,7 @@
 mod ladder;
 mod launches;
 mod receipts;
+mod simulated;
 mod tree;
 
 use std::time::Duration;

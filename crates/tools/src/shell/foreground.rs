@@ -103,9 +103,10 @@ async fn drain_within(
     output: &mut BoundedOutput,
 ) -> io::Result<Option<Arc<Receipt>>> {
     let mut draining = pin!(drain(reader, output));
-    tokio::select! {
-        drained = &mut draining => return drained.map(|()| None),
-        () = tokio::time::sleep(limit) => {}
+    // Not a `select!` with the output first: output without end would use up the task's budget, and a timer without
+    // budget never fires.
+    if let Ok(drained) = tokio::time::timeout(limit, &mut draining).await {
+        return drained.map(|()| None);
     }
     let cause =
         Cause::new(CauseKind::Deadline).detail(format!("timeout_s of {}", limit.as_secs_f64()));
@@ -113,6 +114,8 @@ async fn drain_within(
     let mut drained = false;
     loop {
         tokio::select! {
+            // The receipt first: output without end must not keep it. What is left of the output is read below.
+            biased;
             receipt = stop.receipt() => {
                 if receipt.quiet() && !drained {
                     draining.await?;
