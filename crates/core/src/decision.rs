@@ -3,9 +3,8 @@
 //! A decision for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
 //! ([`Commit::fail`](crate::turn::Commit::fail)); a stop that came second does not become the winner by that.
 
-use std::sync::OnceLock;
-
 use crate::cause::Cause;
+use crate::sync::OnceLock;
 
 /// The one decision of a turn. It is made once, by [`Decision::commit`] or by [`Decision::stop`], from any thread.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ pub mod process;
 pub mod receipt;
 pub mod record;
 pub mod stop_reason;
+mod sync;
 pub mod time;
 pub mod turn;
 pub mod usage;

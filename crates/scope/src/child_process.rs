@@ -147,24 +147,14 @@ impl Process {
         let Some(old) = owner.take() else {
             return Ok(()); // It has ended meanwhile.
         };
-        let new = match scope
-            .node()
-            .register(work, Force::Process(self.handle.clone()))
-        {
-            Ok(new) => new,
-            Err(refused) => {
-                *owner = Some(old);
-                return Err(refused);
-            }
-        };
-        match old.release_unless_stopped() {
-            Ok(()) => {
+        let force = Force::Process(self.handle.clone());
+        match old.move_to(scope.node(), work, force) {
+            Ok(new) => {
                 *owner = Some(new);
                 Ok(())
             }
-            Err(stopped) => {
-                let (old, refused) = *stopped;
-                new.release();
+            Err(stayed) => {
+                let (old, refused) = *stayed;
                 *owner = Some(old);
                 Err(refused)
             }

@@ -10,21 +10,23 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
 use tokio::time::Instant;
 
-use crate::node::Node;
+use crate::node::{Listed, Node};
 use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
 
 /// What the receipt of a stop lists: everything in its extent that ran when it was accepted.
 pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<ReceiptItem> {
     let mut collector = Collector::default();
     for node in nodes {
-        node.for_each_ended(|ended| {
-            // A wider stop that came later does not list what ended under the narrower one before it.
-            if let Some(after) = ended.at.checked_duration_since(accepted_at) {
-                collector.add(node, ended.seq, &ended.spec, Part::ended(ended, after));
+        node.list(|listed| match listed {
+            Listed::Ended(ended) => {
+                // A wider stop that came later does not list what ended under the narrower one before it.
+                if let Some(after) = ended.at.checked_duration_since(accepted_at) {
+                    collector.add(node, ended.seq, &ended.spec, Part::ended(ended, after));
+                }
             }
-        });
-        node.for_each_running(|entry| {
-            collector.add(node, entry.seq, &entry.spec, Part::running(entry));
+            Listed::Running(entry) => {
+                collector.add(node, entry.seq, &entry.spec, Part::running(entry));
+            }
         });
     }
     collector.finish()
@@ -36,8 +38,10 @@ pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
     let mut nodes = vec![Arc::clone(scope)];
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children());
-        node.for_each_running(|entry| {
-            collector.add(&node, entry.seq, &entry.spec, Part::running(entry));
+        node.list(|listed| {
+            if let Listed::Running(entry) = listed {
+                collector.add(&node, entry.seq, &entry.spec, Part::running(entry));
+            }
         });
     }
     collector.finish()

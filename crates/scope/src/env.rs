@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use allstop_core::{StopId, Timestamp};
-use tokio::runtime::Handle;
 
 use crate::process::ContainmentChoice;
+use crate::sync::Handle;
 
 /// How long the ask may take by default before force is used.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);

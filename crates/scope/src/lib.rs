@@ -39,6 +39,7 @@ pub mod process;
 mod scope;
 mod spawn;
 mod stop;
+mod sync;
 mod work;
 
 pub use child_process::{Process, SpawnProcessError};

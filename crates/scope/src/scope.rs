@@ -5,17 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::decision::Decision;
 use allstop_core::receipt::{ReceiptItem, StopRequest};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
 use crate::node::Node;
 use crate::stop::{self, Account, Stop, StopOrder};
+use crate::sync::{self, CancellationToken, Decision, WaitForCancellationFuture};
 use crate::work::{Force, Registration, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
@@ -237,7 +236,7 @@ impl Scope {
         }
         let node = Arc::downgrade(&self.node);
         let timer = async move {
-            tokio::time::sleep_until(deadline.at).await;
+            sync::sleep_until(deadline.at).await;
             if let Some(node) = node.upgrade() {
                 let _receipt = stop::accept(&node, order);
             }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::gate::NotStarted;
 use crate::node::{Node, WorkKey};
 use crate::process::ProcessHandle;
+use crate::sync::AbortHandle;
 
 /// What a piece of work is, for receipts.
 #[derive(Debug, Clone)]
@@ -77,7 +78,7 @@ pub enum Ending {
 /// How a piece of work is ended by force.
 pub(crate) enum Force {
     /// By dropping the future that it is in.
-    Abort(tokio::task::AbortHandle),
+    Abort(AbortHandle),
     /// By dropping the future that it is in, whose task is being made at this moment.
     AbortSoon,
     /// By signals.
@@ -231,14 +232,27 @@ impl Registration {
         self.node.release_work(self.key);
     }
 
-    /// The same, unless a stop covers the work.
-    pub(crate) fn release_unless_stopped(mut self) -> Result<(), Box<(Self, NotStarted)>> {
+    /// Moves the work to another node. It is registered there before it is released here, so that at every moment a
+    /// stop of either finds it; and what a stop covers here does not slip away.
+    pub(crate) fn move_to(
+        mut self,
+        node: &Arc<Node>,
+        spec: WorkSpec,
+        force: Force,
+    ) -> Result<Self, Box<(Self, NotStarted)>> {
+        let moved = match node.register(spec, force) {
+            Ok(moved) => moved,
+            Err(refused) => return Err(Box::new((self, refused))),
+        };
         match self.node.release_unless_stopped(self.key) {
             Ok(()) => {
                 self.answered = true;
-                Ok(())
+                Ok(moved)
             }
-            Err(refused) => Err(Box::new((self, refused))),
+            Err(refused) => {
+                moved.release();
+                Err(Box::new((self, refused)))
+            }
         }
     }
 

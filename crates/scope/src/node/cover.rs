@@ -1,0 +1,112 @@
+//! How a node stands to stops: being covered by one, joining one that runs, and the engine that has to acknowledge it.
+
+use std::sync::Arc;
+
+use allstop_core::Cause;
+
+use super::Node;
+use crate::stop::StopInProgress;
+
+/// What a node is to a stop that reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The stop was asked of it: here joining and ending early are decided.
+    Target,
+    /// The same, once it is known that something runs there behind a closed barrier.
+    ShutTarget,
+    /// It is below the target, or a part that a wider stop covers already.
+    Below,
+}
+
+/// How a node stands to a stop that was asked of it.
+pub(crate) enum Accepted {
+    /// It is covered now.
+    Covered,
+    /// It can no longer be stopped: the commit was first.
+    Committed,
+    /// A stop that covers it runs: join it.
+    Join(Arc<StopInProgress>),
+    /// Its barrier was closed before, and no stop runs: it may have ended.
+    Shut,
+}
+
+/// Whether the engine that drives a scope has acknowledged.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    #[default]
+    None,
+    Attached,
+    /// It heard the stop at a checkpoint, or had verifiably ended before.
+    Done,
+}
+
+impl Node {
+    /// Closes the barrier of this node for a stop and counts what it has to wait for, in one step.
+    pub(crate) fn accept(&self, stop: &Arc<StopInProgress>, cause: &Cause, role: Role) -> Accepted {
+        let mut state = self.state.lock();
+        if role != Role::Below {
+            // The account of a part is answered only if somebody waits for it: nothing to join.
+            let running = state
+                .stops
+                .iter()
+                .find(|stop| !stop.is_done() && !stop.is_part());
+            if let Some(running) = running {
+                return Accepted::Join(Arc::clone(running));
+            }
+        }
+        if role == Role::Target && state.gate.check().is_err() {
+            return Accepted::Shut;
+        }
+        if let Some(decision) = &self.decision
+            && !decision.stop(cause.clone())
+            && decision.stopped_by().is_none()
+            && role != Role::Below
+        {
+            return Accepted::Committed;
+        }
+        let live = state.gate.accept_stop(cause);
+        stop.count().more(live);
+        // Of those that are over only this node's own is still asked for.
+        state
+            .stops
+            .retain(|stop| !stop.is_done() || stop.is_of(self));
+        state.stops.push(Arc::clone(stop));
+        Accepted::Covered
+    }
+
+    /// The stop that covers this node: its own if there is one, else the one that came first.
+    pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
+        let state = self.state.lock();
+        let own = state.stops.iter().find(|stop| stop.is_of(self));
+        own.or_else(|| state.stops.first()).cloned()
+    }
+
+    /// The id of the stop that ended this node, for the answer `already_ended`.
+    pub(crate) fn last_stop(&self) -> Option<Arc<StopInProgress>> {
+        self.state.lock().stops.last().cloned()
+    }
+
+    /// An engine drives this scope: a stop waits for its acknowledgement too.
+    pub(crate) fn attach_engine(&self) {
+        let mut state = self.state.lock();
+        if state.engine == Engine::None && state.gate.register().is_ok() {
+            state.engine = Engine::Attached;
+        }
+    }
+
+    /// The engine heard the stop, or has ended.
+    pub(crate) fn engine_done(&self) {
+        let mut state = self.state.lock();
+        if state.engine != Engine::Attached {
+            return;
+        }
+        state.engine = Engine::Done;
+        state.gate.finish();
+        state.one_less();
+    }
+
+    /// Whether no engine is left that has not acknowledged.
+    pub(crate) fn engine_acknowledged(&self) -> bool {
+        self.state.lock().engine != Engine::Attached
+    }
+}

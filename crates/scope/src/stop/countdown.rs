@@ -1,0 +1,43 @@
+//! The countdown of one stop: how much of what it covers still runs, and the signal that nothing does.
+
+use crate::sync::{AtomicUsize, Notify, Ordering};
+
+/// Counts the live work of the nodes that the walk has reached, plus one while the walk goes on, so that it is zero
+/// only when everything that the stop covers has ended. Once zero it stays zero.
+pub(crate) struct Countdown {
+    remaining: AtomicUsize,
+    quiet: Notify,
+}
+
+impl Countdown {
+    /// At the beginning of a walk, whose end is one [`Countdown::one_less`].
+    pub(crate) fn of_walk() -> Self {
+        Self {
+            remaining: AtomicUsize::new(1),
+            quiet: Notify::new(),
+        }
+    }
+
+    /// The walk has reached a node with this much work.
+    pub(crate) fn more(&self, work: usize) {
+        self.remaining.fetch_add(work, Ordering::Relaxed);
+    }
+
+    /// A piece of work that was counted has ended, or the walk has.
+    pub(crate) fn one_less(&self) {
+        // Release: what the work did happens before the receipt of whoever sees zero, which acquires.
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.quiet.notify_one();
+        }
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.remaining.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) async fn quiet(&self) {
+        while !self.is_quiet() {
+            self.quiet.notified().await;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The ladder of one stop: ask → grace → force → account.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::StopInProgress;
+use crate::collect;
+use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv};
+use crate::node::{FuturesOf, Listed, Node};
+use crate::process::ProcessHandle;
+use crate::scope::Scope;
+use crate::sync::{AbortHandle, sleep, sleep_until};
+use crate::work::Force;
+
+/// The ask beyond the token: the processes and remotes that are to be told.
+#[derive(Default)]
+pub(super) struct Asks {
+    processes: Vec<ProcessHandle>,
+    remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Asks {
+    /// Of these nodes, whose barrier is closed. A process that is being made at this moment is asked by its maker.
+    pub(super) fn of(nodes: &[Arc<Node>]) -> Self {
+        let mut asks = Self::default();
+        for node in nodes {
+            node.list(|listed| match listed {
+                Listed::Running(entry) => match &entry.force {
+                    Force::Process(process) => asks.processes.push(process.clone()),
+                    Force::Remote(ask) => asks.remotes.push(Arc::clone(ask)),
+                    _ => {}
+                },
+                Listed::Ended(_) => {}
+            });
+        }
+        asks
+    }
+
+    /// Outside every lock: these do I/O.
+    pub(super) fn send(&self) {
+        self.processes.iter().for_each(ProcessHandle::ask);
+        for ask in &self.remotes {
+            ask();
+        }
+    }
+}
+
+/// Begins to climb, once the walk is over.
+pub(super) fn begin(env: &ScopeEnv, shared: &Arc<StopInProgress>, bystanders: Vec<Scope>) {
+    // The walk is over: what remains is what runs.
+    shared.count().one_less();
+    if shared.count().is_quiet() {
+        // Nothing ran: the answer needs no task.
+        account(shared, &bystanders);
+    } else {
+        spawn_driver(env, climb(Arc::clone(shared), bystanders));
+    }
+}
+
+/// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`](crate::FORCE_MAX).
+async fn climb(shared: Arc<StopInProgress>, bystanders: Vec<Scope>) {
+    let rungs = shared.rungs();
+    let asked_in_time = tokio::select! {
+        biased;
+        () = shared.count().quiet() => true,
+        () = rungs.forced.cancelled() => false,
+        () = sleep_until(rungs.accepted_at + rungs.grace) => false,
+    };
+    // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what it
+    // knows, as soon as its tree is gone. Then whatever is left.
+    if !asked_in_time && !force_and_wait(&shared, FuturesOf::NodesWithoutProcess).await {
+        force_and_wait(&shared, FuturesOf::AllNodes).await;
+    }
+    account(&shared, &bystanders);
+}
+
+/// One round of force. Returns whether all is quiet.
+async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool {
+    force(&shared.nodes(), futures_of);
+    let at_once = async {
+        shared.rungs().forced.cancelled().await;
+        sleep(FORCE_ROUND_AT_ONCE).await;
+    };
+    tokio::select! {
+        biased;
+        () = shared.count().quiet() => true,
+        () = sleep(FORCE_ROUND) => false,
+        () = at_once => false,
+    }
+}
+
+fn force(nodes: &[Arc<Node>], futures_of: FuturesOf) {
+    for node in nodes {
+        let forcible = node.forcible(futures_of);
+        // Outside the node's lock: an abort can run the future's destructor here, which ends its registration.
+        forcible.futures.iter().for_each(AbortHandle::abort);
+        forcible.processes.iter().for_each(ProcessHandle::force);
+    }
+}
+
+pub(super) fn account(shared: &StopInProgress, bystanders: &[Scope]) {
+    let receipt = shared.findings(&shared.nodes()).with_bystanders(
+        bystanders
+            .iter()
+            .flat_map(|scope| collect::items_running(scope.node())),
+    );
+    shared.answer(receipt);
+}
+
+fn spawn_driver(env: &ScopeEnv, driver: impl Future<Output = ()> + Send + 'static) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that spawns; bounded by the ladder"
+    )]
+    drop(env.options.control.spawn(driver));
+}

@@ -1,0 +1,118 @@
+//! A stop: what it is asked for, and the handle that everyone who asked shares.
+//!
+//! Its parts, in the order in which they act: [`accept`] closes the barrier of the extent, [`progress`] counts what it
+//! waits for and holds its answer, [`ladder`] asks, waits and forces, [`part`] accounts for a piece of a wider stop.
+
+mod accept;
+mod countdown;
+mod ladder;
+mod part;
+mod progress;
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::StopRequest;
+use allstop_core::{Cause, Extent, Receipt};
+
+use crate::scope::Scope;
+
+pub(crate) use accept::accept;
+pub use part::Account;
+pub(crate) use part::account_of_part;
+pub(crate) use progress::StopInProgress;
+
+/// What a stop is asked for.
+#[derive(Debug, Clone)]
+pub struct StopOrder {
+    /// What it covers, as the receipt calls it.
+    pub extent: Extent,
+    /// Why.
+    pub cause: Cause,
+    /// How long the ask may take; `None`: the tree's grace. Zero forces at once.
+    pub grace: Option<Duration>,
+    /// Scopes outside the extent whose work the receipt names.
+    pub bystanders: Vec<Scope>,
+}
+
+impl StopOrder {
+    /// A stop of this extent with this cause, and the tree's grace.
+    pub fn new(extent: Extent, cause: Cause) -> Self {
+        Self {
+            extent,
+            cause,
+            grace: None,
+            bystanders: Vec::new(),
+        }
+    }
+
+    /// The same, with work outside the extent named.
+    #[must_use]
+    pub fn bystander(mut self, scope: &Scope) -> Self {
+        self.bystanders.push(scope.clone());
+        self
+    }
+
+    /// The same, with a grace of its own.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+}
+
+/// A stop that was accepted. Await it for the receipt; dropping it changes nothing.
+#[derive(Clone)]
+#[must_use = "the receipt says what still runs"]
+pub struct Stop {
+    shared: Arc<StopInProgress>,
+}
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stop")
+            .field("request", self.request())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stop {
+    /// Forces now what was being asked.
+    pub fn force(&self) {
+        self.shared.force();
+    }
+
+    /// Who asked for what.
+    pub fn request(&self) -> &StopRequest {
+        self.shared.request()
+    }
+
+    /// The receipt, when the ladder has been climbed: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the ladder is climbed by a task of the scope, whoever waits.
+    pub async fn receipt(&self) -> Arc<Receipt> {
+        self.shared.receipt().await
+    }
+
+    /// What is known at this moment, for whoever cannot wait: an item that has not ended is still running, and says so.
+    pub fn account_now(&self) -> Arc<Receipt> {
+        self.shared.account_now()
+    }
+
+    /// The receipt, if it is there.
+    pub fn try_receipt(&self) -> Option<Arc<Receipt>> {
+        self.shared.try_receipt()
+    }
+}
+
+impl IntoFuture for Stop {
+    type Output = Arc<Receipt>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Arc<Receipt>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.receipt().await })
+    }
+}

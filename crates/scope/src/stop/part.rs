@@ -1,0 +1,92 @@
+//! The account of one part of a wider stop: the same stop, seen from one scope alone.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::StopRequest;
+use allstop_core::{Extent, Receipt};
+
+use super::{Stop, StopInProgress, accept, ladder};
+use crate::node::{Node, Role};
+use crate::scope::Scope;
+
+/// What became of one part of a wider stop: the same stop, seen from one scope alone. It climbs no ladder of its own.
+#[derive(Debug)]
+#[must_use = "the receipt says what still runs"]
+pub struct Account(AccountKind);
+
+#[derive(Debug)]
+enum AccountKind {
+    /// The scope was itself what the stop was asked of.
+    Own(Stop),
+    Part {
+        part: Stop,
+        wider: Stop,
+        bystanders: Vec<Scope>,
+    },
+}
+
+impl Account {
+    /// The receipt: when nothing of the part runs any more, or the ladder of the stop has been climbed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: asked again, it goes on waiting, and gives the same receipt once there is one.
+    pub async fn receipt(&self) -> Arc<Receipt> {
+        match &self.0 {
+            AccountKind::Own(stop) => stop.receipt().await,
+            AccountKind::Part {
+                part,
+                wider,
+                bystanders,
+            } => {
+                tokio::select! {
+                    biased;
+                    _answered_before = part.receipt() => {}
+                    () = part.shared.count().quiet() => ladder::account(&part.shared, bystanders),
+                    _ladder_climbed = wider.receipt() => ladder::account(&part.shared, bystanders),
+                }
+                part.receipt().await
+            }
+        }
+    }
+}
+
+/// The account of one part of a wider stop that runs or has run. `None` where no stop covers it. A stop of `part`
+/// itself is its own account.
+pub(crate) fn account_of_part(
+    part: &Arc<Node>,
+    extent: Extent,
+    bystanders: Vec<Scope>,
+) -> Option<Account> {
+    let cause = part.cause()?;
+    let covering = part.covering_stop()?;
+    let account = |part, wider| {
+        Account(AccountKind::Part {
+            part: Stop { shared: part },
+            wider: Stop { shared: wider },
+            bystanders,
+        })
+    };
+    // An account is answered by whoever waits for it, so what is waited for beside it is the stop behind it.
+    let stop = Arc::clone(covering.wider().unwrap_or(&covering));
+    if covering.is_of(part) {
+        return Some(if covering.is_part() {
+            account(covering, stop)
+        } else {
+            Account(AccountKind::Own(Stop { shared: covering }))
+        });
+    }
+    let request = StopRequest {
+        target: Arc::clone(&part.label),
+        extent,
+        cause: cause.clone(),
+        ..stop.request().clone()
+    };
+    let shared = StopInProgress::of_part(part, request, Arc::clone(&stop));
+    shared.covering(|nodes| {
+        part.accept(&shared, &cause, Role::Below);
+        accept::walk(part, &shared, &cause, nodes);
+    });
+    // The walk is over: what remains is what runs.
+    shared.count().one_less();
+    Some(account(shared, stop))
+}

@@ -1,0 +1,152 @@
+//! The shared state of one stop: what it covers, how much of that runs, and its one answer.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use allstop_core::Receipt;
+use allstop_core::receipt::{StopFindings, StopRequest};
+use tokio::time::Instant;
+
+use super::countdown::Countdown;
+use crate::collect;
+use crate::node::Node;
+use crate::sync::{AtomicBool, CancellationToken, Mutex, Ordering, SetOnce};
+
+/// When the ladder goes from one rung to the next; the same for a stop and for the accounts of its parts.
+#[derive(Clone)]
+pub(super) struct Rungs {
+    pub(super) accepted_at: Instant,
+    pub(super) grace: Duration,
+    /// Somebody does not want to wait for the grace.
+    pub(super) forced: CancellationToken,
+}
+
+/// Invariants:
+/// 1. `nodes` is locked from before the stop can be seen until its walk is over: whoever joins waits for that.
+/// 2. `done` is set before the receipt can be read, and `nodes` are let go after it can be.
+pub(crate) struct StopInProgress {
+    request: StopRequest,
+    /// Where it was asked. Weak: the node holds its stops.
+    target: Weak<Node>,
+    /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
+    wider: Option<Arc<StopInProgress>>,
+    rungs: Rungs,
+    /// All that it covers, until it is answered: nodes hold their stops, so this must not stay.
+    nodes: Mutex<Vec<Arc<Node>>>,
+    count: Countdown,
+    done: AtomicBool,
+    receipt: SetOnce<Arc<Receipt>>,
+}
+
+impl StopInProgress {
+    pub(super) fn new(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Arc<Self> {
+        Self::with_wider(target, request, rungs, None)
+    }
+
+    /// The account of one part of a wider stop.
+    pub(super) fn of_part(part: &Arc<Node>, request: StopRequest, wider: Arc<Self>) -> Arc<Self> {
+        let rungs = wider.rungs.clone();
+        Self::with_wider(part, request, rungs, Some(wider))
+    }
+
+    fn with_wider(
+        target: &Arc<Node>,
+        request: StopRequest,
+        rungs: Rungs,
+        wider: Option<Arc<Self>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            request,
+            target: Arc::downgrade(target),
+            wider,
+            rungs,
+            nodes: Mutex::default(),
+            count: Countdown::of_walk(),
+            done: AtomicBool::new(false),
+            receipt: SetOnce::new(),
+        })
+    }
+
+    pub(super) fn request(&self) -> &StopRequest {
+        &self.request
+    }
+
+    pub(super) fn rungs(&self) -> &Rungs {
+        &self.rungs
+    }
+
+    pub(crate) fn count(&self) -> &Countdown {
+        &self.count
+    }
+
+    pub(crate) fn is_of(&self, node: &Node) -> bool {
+        std::ptr::eq(self.target.as_ptr(), node)
+    }
+
+    pub(crate) fn is_part(&self) -> bool {
+        self.wider.is_some()
+    }
+
+    /// The stop that this one is the account of a part of.
+    pub(super) fn wider(&self) -> Option<&Arc<Self>> {
+        self.wider.as_ref()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(super) fn force(&self) {
+        self.rungs.forced.cancel();
+    }
+
+    /// Covers nodes by `walk`, which lists them. Until it is over nobody else gets to see what the stop covers.
+    pub(super) fn covering<T>(&self, walk: impl FnOnce(&mut Vec<Arc<Node>>) -> T) -> T {
+        walk(&mut self.nodes.lock())
+    }
+
+    /// All that it covers, when the walk is over; nothing once it is answered.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().clone()
+    }
+
+    /// Returns when the walk is over: then nothing starts any more in what the stop covers.
+    pub(super) fn wait_for_walk(&self) {
+        drop(self.nodes.lock());
+    }
+
+    pub(super) async fn receipt(&self) -> Arc<Receipt> {
+        Arc::clone(self.receipt.wait().await)
+    }
+
+    pub(super) fn try_receipt(&self) -> Option<Arc<Receipt>> {
+        self.receipt.get().cloned()
+    }
+
+    pub(super) fn account_now(&self) -> Arc<Receipt> {
+        // First the nodes, then the look for a receipt: if they have been let go already, it is there.
+        let nodes = self.nodes();
+        self.try_receipt()
+            .unwrap_or_else(|| Arc::new(self.findings(&nodes)))
+    }
+
+    /// What is known at this moment of these, which are all that it covers.
+    pub(super) fn findings(&self, nodes: &[Arc<Node>]) -> Receipt {
+        let findings = StopFindings {
+            items: collect::items_of_stop(nodes, self.rungs.accepted_at),
+            engine_acknowledged: nodes.iter().all(|node| node.engine_acknowledged()),
+            elapsed: self.rungs.accepted_at.elapsed(),
+        };
+        Receipt::of_stop(self.request.clone(), findings)
+    }
+
+    pub(super) fn answer(&self, receipt: Receipt) {
+        // Done before the answer is readable: whoever has the receipt and stops again gets `already_ended`.
+        self.done.store(true, Ordering::Release);
+        // Of two who account for a part at once the first one's answer stands.
+        drop(self.receipt.set(Arc::new(receipt)));
+        // Last: who finds no nodes finds the answer.
+        let nodes = std::mem::take(&mut *self.nodes.lock());
+        drop(nodes);
+    }
+}

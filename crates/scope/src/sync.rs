@@ -1,0 +1,14 @@
+//! The primitives that the truth of a receipt rests on: locks, counts, wake-ups, tokens, time and tasks.
+//!
+//! Scopes, nodes and stops take them from here and from nowhere else, so that the models in `tests/loom` can build the
+//! very same source files over primitives whose every interleaving is tried.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+pub(crate) use allstop_core::decision::Decision;
+pub(crate) use parking_lot::Mutex;
+pub(crate) use tokio::runtime::Handle;
+pub(crate) use tokio::sync::{Notify, SetOnce};
+pub(crate) use tokio::task::AbortHandle;
+pub(crate) use tokio::time::{sleep, sleep_until};
+pub(crate) use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
