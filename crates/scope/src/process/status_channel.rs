@@ -58,7 +58,8 @@ pub(super) struct Closed;
 impl StatusReceiver {
     /// The status now. Do not keep it: the driver waits for whoever looks.
     pub fn borrow(&self) -> impl Deref<Target = ProcessStatus> {
-        self.0.now.read()
+        // Whoever looks may ask the handle more, which looks again.
+        self.0.now.read_recursive()
     }
 
     /// Waits until there is something to read.

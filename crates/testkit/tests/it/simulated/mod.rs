@@ -1,0 +1,17 @@
+//! Simulated processes, under scopes and under the real shell tool.
+
+mod shell;
+mod system;
+
+use std::time::Duration;
+
+/// Paused time, and nothing else: no descriptor is watched, nothing real can happen.
+fn on_paused_time<T>(test: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

@@ -1,0 +1,270 @@
+//! Simulated processes in a scope: what a stop does to them, and what the system says of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::{How, ItemKind, ItemState, Verified};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_scope::process::{ExitInfo, OutputReader, ProcessSpec, launch};
+use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopOrder, WorkSpec};
+use allstop_testkit::{Behaviour, SimulatedSystem, SystemEventKind};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{ms, on_paused_time};
+
+fn root() -> Scope {
+    Scope::root("test", RootOptions::current())
+}
+
+fn spec(system: &SimulatedSystem, command: &str) -> ProcessSpec {
+    ProcessSpec {
+        program: "sh".into(),
+        args: vec!["-c".into(), command.into()],
+        cwd: "/somewhere".into(),
+        env: Vec::new(),
+        env_hidden: Vec::new(),
+        marker: format!("marker of {command}").into(),
+        containment: system.containment(),
+    }
+}
+
+fn spawn(scope: &Scope, system: &SimulatedSystem, command: &str) -> (Process, OutputReader) {
+    let work = WorkSpec::new(ItemKind::Process, command);
+    let spawned = scope.spawn_process(work, spec(system, command));
+    spawned.expect("nothing is stopped yet")
+}
+
+fn stop(scope: &Scope) -> Stop {
+    scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)))
+}
+
+/// How the only item was stopped, and after how many milliseconds.
+fn stopped(receipt: &Receipt) -> (How, f64) {
+    assert!(receipt.quiet(), "{receipt:?}");
+    let [item] = receipt.items() else {
+        panic!("{receipt:?}")
+    };
+    let ItemState::Stopped {
+        how,
+        evidence,
+        after_ms,
+    } = &item.state
+    else {
+        panic!("{item:?}")
+    };
+    assert_eq!(evidence.proof(), Some(Verified::ProcessGroupEmpty));
+    (*how, after_ms.as_f64())
+}
+
+async fn all(reader: &mut OutputReader) -> String {
+    let (mut text, mut buffer) = (String::new(), [0; 64]);
+    loop {
+        let len = match reader.read(&mut buffer).await.expect("memory is read") {
+            0 => reader
+                .read_leftovers(&mut buffer)
+                .await
+                .expect("memory is read"),
+            len => len,
+        };
+        if len == 0 {
+            return text;
+        }
+        text += &String::from_utf8_lossy(&buffer[..len]);
+    }
+}
+
+#[test]
+fn a_command_nobody_told_of_ends_at_once_and_well() {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let (process, mut output) = spawn(&scope, &system, "true");
+        assert_eq!(process.exited().await.unwrap(), ExitInfo::Code(0));
+        assert_eq!(all(&mut output).await, "");
+        assert!(system.running().is_empty());
+        let started = system.started();
+        let [tree] = started.as_slice() else { panic!() };
+        assert_eq!((&*tree.command, &*tree.marker), ("true", "marker of true"));
+        assert_eq!(tree.cwd.to_str(), Some("/somewhere"));
+    });
+}
+
+#[test]
+fn an_ask_ends_it_in_its_own_time() {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let behaviour = Behaviour {
+            prints: vec![(ms(0), "up\n".into()), (ms(150), "still here\n".into())],
+            term_takes: Some(ms(300)),
+            ..Behaviour::server("")
+        };
+        system.program("serve", behaviour);
+        let (process, mut output) = spawn(&scope, &system, "serve");
+        tokio::time::sleep(ms(100)).await;
+        assert_eq!(system.running()[0].living[0].command_line, "sh -c serve");
+        assert_eq!(process.members(), system.running()[0].living);
+        let receipt = stop(&scope).await;
+        assert_eq!(stopped(&receipt), (How::Sigterm, 300.0));
+        assert_eq!(all(&mut output).await, "up\nstill here\n");
+        assert_eq!(process.exited().await.unwrap(), ExitInfo::Signal(15));
+        assert!(system.running().is_empty());
+    });
+}
+
+#[test]
+fn force_ends_what_ignores_the_ask() {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let behaviour = Behaviour {
+            prints: vec![(Duration::from_hours(1), "never\n".into())],
+            term_takes: None,
+            kill_takes: ms(20),
+            ..Behaviour::server("")
+        };
+        system.program("deaf", behaviour);
+        let (_process, mut output) = spawn(&scope, &system, "deaf");
+        let before = Instant::now();
+        let receipt = stop(&scope).await;
+        assert_eq!(stopped(&receipt), (How::Sigkill, 2020.0));
+        assert_eq!(before.elapsed(), GRACE_DEFAULT + ms(20));
+        assert_eq!(all(&mut output).await, "");
+        let timeline = "       0 ms  tree 1 `deaf`: started as 1001\n\
+            \x20      0 ms  tree 1 `deaf`: SIGTERM\n\
+            \x20   2000 ms  tree 1 `deaf`: SIGKILL\n\
+            \x20   2020 ms  tree 1 `deaf`: 1001 ended by signal 9\n\
+            \x20   2020 ms  tree 1 `deaf`: nothing is left\n";
+        assert_eq!(system.timeline(), timeline);
+    });
+}
+
+#[test]
+fn one_that_not_even_force_ends_in_time_is_named_and_seen() {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let behaviour = Behaviour {
+            term_takes: None,
+            kill_takes: Duration::from_mins(1),
+            ..Behaviour::server("")
+        };
+        system.program("wedged", behaviour);
+        let (process, _output) = spawn(&scope, &system, "wedged");
+        let receipt = stop(&scope).await;
+        assert!(!receipt.quiet());
+        let [item] = receipt.items() else { panic!() };
+        assert_eq!(item.state.as_str(), "still_running");
+        let living = system.running()[0].living[0].identity.clone();
+        assert_eq!(item.processes, [living]);
+        process.handle().wait_empty().await.unwrap();
+        assert!(system.running().is_empty());
+    });
+}
+
+#[test]
+fn a_descendant_outlives_main_and_is_in_the_stop() {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let child = Behaviour {
+            prints: vec![(ms(10), "b".into()), (ms(50), "d".into())],
+            term_takes: None,
+            ..Behaviour::server("")
+        };
+        let behaviour = Behaviour {
+            prints: vec![(ms(0), "a".into()), (ms(20), "c".into())],
+            exits: Some((ms(30), 7)),
+            children: vec![("sleep".into(), child)],
+            ..Behaviour::default()
+        };
+        system.program("leave", behaviour);
+        let (process, mut output) = spawn(&scope, &system, "leave");
+        assert_eq!(process.exited().await.unwrap(), ExitInfo::Code(7));
+        let mut buffer = [0; 8];
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 3);
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 0);
+        let [left] = &*process.members() else {
+            panic!()
+        };
+        assert_eq!(left.command_line, "sleep");
+        tokio::time::sleep(ms(100)).await;
+        let receipt = stop(&scope).await;
+        assert_eq!(stopped(&receipt).0, How::Sigkill);
+        assert_eq!(&buffer[..3], b"abc");
+        assert_eq!(all(&mut output).await, "d");
+    });
+}
+
+#[test]
+fn a_stop_at_any_event_of_a_tree_leaves_nothing() {
+    let of_all = explore_events(None);
+    assert_eq!(of_all.len(), 7, "{of_all:#?}");
+    for event in 0..of_all.len() {
+        let seen = explore_events(Some(event));
+        // Up to there it is the same run.
+        assert_eq!(seen[..=event], of_all[..=event], "stopped at {event}");
+    }
+}
+
+/// Runs a tree and stops its scope in the very moment of this event, counted from 0. Returns the events.
+fn explore_events(stop_at: Option<usize>) -> Vec<SystemEventKind> {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let child = Behaviour {
+            prints: vec![(ms(5), "child".into())],
+            exits: Some((ms(40), 0)),
+            ..Behaviour::default()
+        };
+        let behaviour = Behaviour {
+            prints: vec![(ms(0), "one".into()), (ms(10), "two".into())],
+            exits: Some((ms(20), 0)),
+            children: vec![("child".into(), child)],
+            ..Behaviour::default()
+        };
+        system.program("run", behaviour);
+        let asked = Arc::new(Mutex::new(None));
+        let (scope_too, asked_too) = (scope.clone(), Arc::clone(&asked));
+        let events = Mutex::new(0);
+        system.observe(move |_| {
+            let event = std::mem::replace(&mut *events.lock(), usize::MAX);
+            if Some(event) == stop_at {
+                let stopped = stop(&scope_too);
+                *asked_too.lock() = Some(stopped);
+            } else if event < usize::MAX {
+                *events.lock() = event + 1;
+            }
+        });
+        let (process, mut output) = spawn(&scope, &system, "run");
+        all(&mut output).await;
+        let empty = process.handle().wait_empty().await;
+        assert_eq!(empty.ok(), Some(Verified::ProcessGroupEmpty));
+        if stop_at.is_none() {
+            assert!(stop(&scope).await.items().is_empty());
+        } else {
+            let stop: Stop = asked.lock().take().expect("it came to that event");
+            let receipt = stop.await;
+            assert!(receipt.quiet(), "{receipt:?}");
+            assert_eq!(receipt.items().len(), 1);
+        }
+        assert!(system.running().is_empty());
+        let history = system.history();
+        history.into_iter().map(|event| event.kind).collect()
+    })
+}
+
+#[test]
+fn a_stop_in_the_launch_comes_before_any_output() {
+    // The first event is the start: the scope has no handle yet, and the driver was never polled.
+    let seen = explore_events(Some(0));
+    assert!(matches!(seen[0], SystemEventKind::Started { .. }));
+    assert_eq!(seen.len(), 6, "{seen:#?}");
+}
+
+#[test]
+fn nothing_runs_unwatched() {
+    on_paused_time(async {
+        let system = SimulatedSystem::new();
+        system.program("serve", Behaviour::server("up"));
+        let (_handle, driver, _output) = launch(spec(&system, "serve")).unwrap();
+        assert_eq!(system.running().len(), 1);
+        drop(driver);
+        assert!(system.running().is_empty());
+    });
+}
