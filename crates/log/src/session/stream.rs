@@ -50,6 +50,9 @@ struct Unsettled {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
+    /// Whether it was asked for before, so that it may be written: then a failure of the store no longer says that it
+    /// is not.
+    may_be_written: bool,
 }
 
 impl SessionStream {
@@ -142,6 +145,7 @@ impl SessionStream {
             id: self.ids.next_id(),
             encoded,
             records,
+            may_be_written: false,
         });
         self.settle().await
     }
@@ -154,16 +158,20 @@ impl SessionStream {
     /// As for [`SessionStream::append`].
     pub async fn settle(&mut self) -> Result<(), SessionError> {
         for _ in 0..SETTLE_TRIES_MAX {
-            let Some(Unsettled { id, encoded, .. }) = &self.unsettled else {
+            let Some(unsettled) = &mut self.unsettled else {
                 return Ok(());
             };
+            // Noted before the answer, which nobody may wait for.
+            let asked_before = std::mem::replace(&mut unsettled.may_be_written, true);
+            let (id, encoded) = (unsettled.id, unsettled.encoded.clone());
             let answer = self
                 .log
-                .append(&self.stream, self.version, *id, encoded.clone())
+                .append(&self.stream, self.version, id, encoded)
                 .await;
             match answer {
                 Ok(version) => return self.publish(version),
                 Err(AppendError::Indeterminate) => {}
+                Err(AppendError::Log(_)) if asked_before => {}
                 Err(AppendError::Conflict { actual }) => {
                     self.unsettled = None;
                     return Err(SessionError::Fenced { actual });

@@ -4,5 +4,8 @@
 mod conformance;
 mod files;
 mod processes;
+mod property;
+mod reference;
 mod session;
+mod session_property;
 mod unsteady;

@@ -37,7 +37,7 @@ pub(crate) fn model_call_started(turn: u32) -> SessionRecord {
     }
 }
 
-fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
+pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
     let answer = Message::Assistant {
         text: "hi".into(),
         tool_calls: vec![],

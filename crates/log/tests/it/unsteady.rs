@@ -13,16 +13,18 @@ use crate::session::{at, model_call_started, run_turn, stored, turn_started};
 
 /// A log whose appends go wrong as told, over one in memory.
 #[derive(Debug, Default)]
-struct Unsteady {
+pub(crate) struct Unsteady {
     log: MemoryLog,
-    faults: Mutex<Vec<Fault>>,
+    /// The next is the last.
+    pub(crate) faults: Mutex<Vec<Fault>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+pub(crate) enum Fault {
     WrittenButAnswerLost,
     NotWrittenAndAnswerLost,
     WrittenAndNeverAnswers,
+    NotWrittenAndNeverAnswers,
     Full,
 }
 
@@ -40,6 +42,9 @@ impl Log for Unsteady {
         }
         if matches!(fault, Some(Fault::Full)) {
             return LogFuture::ready(Err(LogError::new(LogErrorKind::Full, "disk").into()));
+        }
+        if matches!(fault, Some(Fault::NotWrittenAndNeverAnswers)) {
+            return LogFuture::waiting(std::future::pending());
         }
         let answer = self.log.append(stream, expected, id, records);
         match fault {
@@ -143,4 +148,18 @@ async fn a_full_store_leaves_the_state_as_it_was_and_the_session_usable() {
     assert!(matches!(full, Err(SessionError::Log(e)) if e.kind() == LogErrorKind::Full));
     assert_eq!(*session.state(), before);
     run_turn(&mut session, 1).await;
+}
+
+#[tokio::test]
+async fn a_full_store_after_a_lost_answer_does_not_mean_that_nothing_was_written() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    *log.faults.lock() = vec![Fault::Full, Fault::Full, Fault::WrittenButAnswerLost];
+    let unknown = session.append(vec![turn_started(1)]).await;
+    assert!(matches!(unknown, Err(SessionError::Indeterminate)));
+    // It was, and the session goes on behind it instead of taking itself for another writer.
+    session.append(vec![model_call_started(1)]).await.unwrap();
+    assert_eq!(stored(&*log, "s").await.len(), 3);
 }

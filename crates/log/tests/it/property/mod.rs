@@ -1,0 +1,59 @@
+//! Any operations, in any order, on every log: each answers as the reference does.
+
+mod books;
+mod opened;
+mod ops;
+
+use allstop_log::{StreamName, Version};
+use proptest::prelude::*;
+
+use books::Books;
+use opened::{InMemory, OnDisk, Opened};
+use ops::{Op, STREAMS, ops};
+
+async fn run(mut opened: impl Opened, ops: &[(usize, Op)]) {
+    let mut books = Books::default();
+    for (which, op) in ops {
+        if let Op::Reopen = op {
+            // Locks that are held stay held, and are given back later by a store that is closed.
+            opened.reopen().await;
+        } else {
+            books.step(opened.handle(*which), *which, op).await;
+        }
+    }
+    opened.reopen().await;
+    let log = opened.handle(0);
+    for name in STREAMS.map(StreamName::new) {
+        let found = log.read(&name, Version(1), usize::MAX).await.unwrap();
+        assert_eq!(found, books.reference.read(&name, Version(1), usize::MAX));
+    }
+    assert_eq!(log.list("").await.unwrap(), books.reference.list(""));
+}
+
+/// Waited for on a runtime of its own: the stores' threads need none.
+pub(crate) fn block_on(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(work);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_log_in_memory_answers_as_the_reference_does(ops in ops()) {
+        block_on(run(InMemory::new(), &ops));
+    }
+}
+
+proptest! {
+    // Each append is on the disk, and each case opens the store again.
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_log_on_disk_answers_as_the_reference_does(ops in ops()) {
+        block_on(async { run(OnDisk::new().await, &ops).await });
+    }
+}

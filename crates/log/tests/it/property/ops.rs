@@ -1,0 +1,95 @@
+//! What is asked of a log, at random.
+
+use proptest::prelude::*;
+
+/// What is asked of a log.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Append {
+        stream: usize,
+        expected: Expected,
+        records: Vec<u8>,
+        fate: Fate,
+    },
+    /// One of the appends so far once more, with its id.
+    Repeat(usize),
+    Read {
+        stream: usize,
+        from: u64,
+        limit: usize,
+        fate: Fate,
+    },
+    Tail {
+        stream: usize,
+        from: u64,
+    },
+    List {
+        prefix: usize,
+    },
+    Lock {
+        stream: usize,
+        fate: Fate,
+    },
+    Unlock {
+        stream: usize,
+    },
+    Delete {
+        stream: usize,
+        fate: Fate,
+    },
+    /// The store is closed and opened again, where there is one to open.
+    Reopen,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Expected {
+    Right,
+    TooLow(u64),
+    TooHigh(u64),
+}
+
+/// What becomes of the future.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Fate {
+    Awaited,
+    DroppedAfterAPoll,
+    NeverPolled,
+}
+
+pub(super) const STREAMS: [&str; 4] = ["session/a", "session/ab", "session/b", "task/a"];
+pub(super) const PREFIXES: [&str; 5] = ["", "session/", "session/a", "task/a", "u"];
+
+pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
+    let stream = || 0..STREAMS.len();
+    let fate = || {
+        prop_oneof![
+            6 => Just(Fate::Awaited),
+            1 => Just(Fate::DroppedAfterAPoll),
+            1 => Just(Fate::NeverPolled),
+        ]
+    };
+    let expected = prop_oneof![
+        6 => Just(Expected::Right),
+        1 => (1..4_u64).prop_map(Expected::TooLow),
+        1 => prop_oneof![1..3_u64, Just(u64::MAX)].prop_map(Expected::TooHigh),
+    ];
+    let from = || prop_oneof![8 => 0..12_u64, 1 => Just(u64::MAX)];
+    let limit = prop_oneof![4 => 0..6_usize, 1 => Just(usize::MAX)];
+    let records = prop::collection::vec(any::<u8>(), 0..4);
+    let op = prop_oneof![
+        8 => (stream(), expected, records, fate()).prop_map(|(stream, expected, records, fate)| {
+            Op::Append { stream, expected, records, fate }
+        }),
+        3 => any::<usize>().prop_map(Op::Repeat),
+        4 => (stream(), from(), limit, fate())
+            .prop_map(|(stream, from, limit, fate)| Op::Read { stream, from, limit, fate }),
+        1 => (stream(), from()).prop_map(|(stream, from)| Op::Tail { stream, from }),
+        1 => (0..PREFIXES.len()).prop_map(|prefix| Op::List { prefix }),
+        2 => (stream(), fate()).prop_map(|(stream, fate)| Op::Lock { stream, fate }),
+        1 => stream().prop_map(|stream| Op::Unlock { stream }),
+        2 => (stream(), fate()).prop_map(|(stream, fate)| Op::Delete { stream, fate }),
+        1 => Just(Op::Reopen),
+    ];
+    // Each by one of two handles.
+    prop::collection::vec((0..2_usize, op), 1..40)
+}
