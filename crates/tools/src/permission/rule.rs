@@ -95,9 +95,46 @@ impl FromStr for Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.tool)?;
-        if !self.prefix.is_empty() {
-            write!(f, ":{}", self.prefix.join(" "))?;
+        for (at, word) in self.prefix.iter().enumerate() {
+            f.write_str(if at == 0 { ":" } else { " " })?;
+            // So that it reads as what it is: `'rm -rf'` is one word, a command of that name.
+            if is_bare(word) {
+                f.write_str(word)?;
+            } else {
+                write!(f, "'{}'", word.replace('\'', r"'\''"))?;
+            }
         }
         Ok(())
+    }
+}
+
+/// Whether a shell takes the word as it stands, without quotes.
+fn is_bare(word: &str) -> bool {
+    let is_bare = |c: char| c.is_alphanumeric() || "-_./=+,:@%".contains(c);
+    !word.is_empty() && word.chars().all(is_bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_written_as_it_is_read() {
+        for written in [
+            "read",
+            "shell",
+            "shell:git status",
+            "shell:cargo test --all",
+            "shell:'git status'",
+            "shell:''",
+            r"shell:'it'\''s' x",
+            "shell:'#' '*'",
+        ] {
+            let rule: Rule = written.parse().unwrap();
+            assert_eq!(rule.to_string(), written);
+        }
+        let quoted: Rule = r#"shell: "a b" c\ d"#.parse().unwrap();
+        assert_eq!(quoted.to_string(), "shell:'a b' 'c d'");
+        assert_eq!(quoted.to_string().parse(), Ok(quoted));
     }
 }
