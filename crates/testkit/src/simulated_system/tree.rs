@@ -35,8 +35,8 @@ struct Process {
     prints: Vec<(Instant, String)>,
     /// How many of them were shown.
     printed: usize,
-    /// From then on it prints nothing.
-    killed_at: Option<Instant>,
+    /// A signal ends its printing then: at its end, or at once where it was killed.
+    silent_from: Option<Instant>,
     ends: Option<(Instant, ExitInfo)>,
     /// Whether its end was shown.
     ended: bool,
@@ -142,7 +142,7 @@ impl Process {
                 .map(|(after, text)| (now + *after, text.clone()))
                 .collect(),
             printed: 0,
-            killed_at: None,
+            silent_from: None,
             ends: behaviour
                 .exits
                 .map(|(after, code)| (now + after, ExitInfo::Code(code))),
@@ -159,23 +159,26 @@ impl Process {
     fn signal(&mut self, signal: Signal, now: Instant) {
         let (takes, number) = match signal {
             Signal::Term => (self.term_takes, SIGTERM),
-            Signal::Kill => {
-                self.killed_at.get_or_insert(now);
-                (Some(self.kill_takes), SIGKILL)
-            }
+            Signal::Kill => (Some(self.kill_takes), SIGKILL),
         };
-        if let Some(takes) = takes
-            && self.lives(now + takes)
+        let ends = takes.map(|takes| now + takes);
+        if let Some(ends) = ends
+            && self.lives(ends)
         {
-            self.ends = Some((now + takes, ExitInfo::Signal(number)));
+            self.ends = Some((ends, ExitInfo::Signal(number)));
         }
+        let silent = match signal {
+            Signal::Term => ends,
+            Signal::Kill => Some(now),
+        };
+        self.silent_from = self.silent_from.into_iter().chain(silent).min();
     }
 
     /// When there is something to show, and whether that is its end.
     fn next(&self) -> Option<(Instant, bool)> {
         let end = self.ends.map(|(at, _)| at);
         let silent = |at: Instant| {
-            end.is_some_and(|end| at > end) || self.killed_at.is_some_and(|killed| at >= killed)
+            end.is_some_and(|end| at > end) || self.silent_from.is_some_and(|from| at >= from)
         };
         let print = self.prints.get(self.printed).map(|(at, _)| *at);
         match print.filter(|at| !silent(*at)) {
