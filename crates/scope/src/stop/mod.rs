@@ -4,7 +4,7 @@
 //! waits for and holds its answer, [`ladder`] asks, waits and forces, [`part`] accounts for a piece of a wider stop.
 
 mod accept;
-mod countdown;
+pub(crate) mod countdown;
 mod ladder;
 mod part;
 mod progress;

@@ -1,0 +1,97 @@
+//! The end of work against the account of it: an item is never lost, and never twice.
+
+use std::sync::Arc;
+
+use crate::sync::block_on;
+use allstop_core::Extent;
+
+use super::{
+    by_user, child, every_interleaving, interruptions, joined, receipt_of, register, root, spawn,
+    states,
+};
+use crate::work::Ending;
+
+#[test]
+fn what_ends_while_the_account_is_taken_is_in_it() {
+    interruptions(3, || {
+        let root = root();
+        let work = register(&root);
+        let stop = root.stop(by_user().grace(std::time::Duration::ZERO));
+        let worker = spawn(move || work.finish(Ending::Returned));
+        let receipt = receipt_of(stop);
+        assert_eq!(receipt.items().len(), 1);
+        assert_eq!(receipt.quiet(), states(receipt.items()) == ["finished"]);
+        joined(worker);
+    });
+}
+
+#[test]
+fn an_account_of_this_moment_names_everything_while_the_answer_is_given() {
+    interruptions(3, || {
+        let root = root();
+        let work = register(&root);
+        let stop = root.stop(by_user());
+        let worker = spawn(move || work.finish(Ending::Returned));
+        assert_eq!(stop.account_now().items().len(), 1);
+        joined(worker);
+        assert_eq!(receipt_of(stop).items().len(), 1);
+    });
+}
+
+#[test]
+fn an_account_of_this_moment_names_everything_while_the_first_stop_walks() {
+    every_interleaving(|| {
+        let root = root();
+        let below = child(&root);
+        let work = register(&below);
+        let first = {
+            let root = root.clone();
+            spawn(move || root.stop(by_user()))
+        };
+        assert_eq!(root.stop(by_user()).account_now().items().len(), 1);
+        drop(joined(first));
+        work.finish(Ending::Returned);
+    });
+}
+
+#[test]
+fn the_account_of_a_part_is_one_for_all_who_wait() {
+    interruptions(2, || {
+        let root = root();
+        let part = child(&root);
+        let work = register(&part);
+        let wide = root.stop(by_user());
+        let account = part.account(Extent::Turn, Vec::new());
+        let account = Arc::new(account.expect("a stop covers it"));
+        let other = {
+            let account = Arc::clone(&account);
+            spawn(move || block_on(account.receipt()))
+        };
+        work.finish(Ending::Returned);
+        let (one, two) = (block_on(account.receipt()), joined(other));
+        assert!(Arc::ptr_eq(&one, &two));
+        assert_eq!(states(one.items()), ["finished"]);
+        assert_eq!(states(receipt_of(wide).items()), ["finished"]);
+    });
+}
+
+#[test]
+fn the_account_of_a_part_waits_for_what_the_part_started() {
+    interruptions(2, || {
+        let root = root();
+        let part = child(&root);
+        let work = register(&part);
+        let engine = spawn(move || {
+            block_on(part.stopped());
+            let account = part.account(Extent::Turn, Vec::new());
+            let worker = work;
+            worker.finish(Ending::Returned);
+            block_on(account.expect("a stop covers it").receipt())
+        });
+        let wide = receipt_of(root.stop(by_user()));
+        let part = joined(engine);
+        assert_eq!(states(part.items()), ["finished"]);
+        assert_eq!(states(wide.items()), ["finished"]);
+        assert_eq!(part.stop_id(), wide.stop_id());
+    });
+}

@@ -1,0 +1,100 @@
+//! Commit against stop: exactly one wins, and everybody who asks hears of the same one, with the first cause.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::StopOutcome;
+use allstop_core::{Cause, CauseKind};
+
+use super::{by, by_user, every_interleaving, joined, receipt_of, root, spawn};
+use crate::scope::{Scope, ScopeOptions};
+use crate::sync::{Decision, Verdict};
+
+fn turn(parent: &Scope, decision: &Arc<Decision>) -> Scope {
+    let options = ScopeOptions {
+        decision: Some(Arc::clone(decision)),
+        ..ScopeOptions::default()
+    };
+    parent
+        .child("turn", options)
+        .expect("nothing is stopped yet")
+}
+
+#[test]
+fn one_of_a_commit_and_two_stops_wins_and_the_others_learn_which() {
+    every_interleaving(|| {
+        let decision = Arc::new(Decision::new());
+        let kinds = [CauseKind::User, CauseKind::Deadline];
+        let stops = kinds.map(|kind| {
+            let decision = Arc::clone(&decision);
+            spawn(move || {
+                let won = decision.stop(Cause::new(kind));
+                (won, decision.verdict().cloned().expect("it is decided now"))
+            })
+        });
+        let committed = decision.commit().map(drop);
+        let [user, deadline] = stops.map(joined);
+        let winners = [committed.is_ok(), user.0, deadline.0];
+        assert_eq!(winners.iter().filter(|won| **won).count(), 1);
+        let verdict = decision.verdict().cloned().expect("it is decided");
+        let winner = if user.0 {
+            Verdict::Stop(Cause::new(CauseKind::User))
+        } else if deadline.0 {
+            Verdict::Stop(Cause::new(CauseKind::Deadline))
+        } else {
+            Verdict::Commit
+        };
+        assert_eq!(verdict, winner);
+        assert_eq!([&user.1, &deadline.1], [&verdict; 2]);
+        if let Err(heard) = committed {
+            assert_eq!(heard, verdict);
+        }
+    });
+}
+
+#[test]
+fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
+    every_interleaving(|| {
+        let root = root();
+        let decision = Arc::new(Decision::new());
+        let turn = turn(&root, &decision);
+        let committer = {
+            let decision = Arc::clone(&decision);
+            spawn(move || decision.commit().map(drop))
+        };
+        let receipt = receipt_of(turn.stop(by_user()));
+        let ended = receipt.outcome() == Some(StopOutcome::AlreadyEnded);
+        match joined(committer) {
+            Ok(()) => assert!(ended && turn.cause().is_none()),
+            Err(verdict) => {
+                let cause = turn.cause().expect("the stop covers it");
+                assert!(!ended && verdict == Verdict::Stop(cause));
+            }
+        }
+    });
+}
+
+#[test]
+fn of_two_stops_the_first_cause_is_the_gates_and_the_decisions() {
+    every_interleaving(|| {
+        let root = root();
+        let decision = Arc::new(Decision::new());
+        let turn = turn(&root, &decision);
+        let wide = {
+            let root = root.clone();
+            spawn(move || drop(root.stop(by(CauseKind::Shutdown))))
+        };
+        drop(turn.stop(by_user()));
+        let heard = turn.cause().expect("a stop covers it");
+        joined(wide);
+        assert_eq!(
+            turn.cause().as_ref(),
+            Some(&heard),
+            "a cause was overwritten"
+        );
+        assert_eq!(decision.stopped_by(), Some(&heard));
+        assert_eq!(
+            root.cause().map(|cause| cause.kind),
+            Some(CauseKind::Shutdown)
+        );
+    });
+}

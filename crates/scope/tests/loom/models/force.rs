@@ -1,0 +1,107 @@
+//! Force against work that is being made: it is not lost on the way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{by_user, every_interleaving, joined, receipt_of, root, spawn, work};
+use crate::process::ProcessHandle;
+use crate::scope::Scope;
+use crate::sync::{AbortHandle, Mutex};
+use crate::work::{Ending, Force, Registration};
+
+/// A task that holds its registration, as one that was spawned does; dropping it is the end of the work.
+fn task(registration: Registration) -> AbortHandle {
+    let future = Mutex::new(Some(registration));
+    AbortHandle::new(move || drop(future.lock().take()))
+}
+
+#[test]
+fn a_future_that_is_being_made_is_dropped_by_a_stop_that_forces_at_once() {
+    every_interleaving(|| {
+        let root = root();
+        let maker = {
+            let root = root.clone();
+            spawn(move || {
+                let Ok(registration) = root.node().register(work(), Force::AbortSoon) else {
+                    return;
+                };
+                let (node, key) = (Arc::clone(registration.node()), registration.key());
+                let task = task(registration);
+                node.set_force(key, Force::Abort(task));
+            })
+        };
+        let stop = root.stop(by_user().grace(Duration::ZERO));
+        joined(maker);
+        let receipt = receipt_of(stop);
+        assert!(receipt.items().len() <= 1);
+        assert!(root.is_quiet(), "force did not reach it");
+    });
+}
+
+/// Starts a process as a scope does, if it may: registered first, then launched.
+fn launch(scope: &Scope) -> Option<(ProcessHandle, Registration)> {
+    let registration = scope.node().register(work(), Force::AbortSoon).ok()?;
+    let process = ProcessHandle::new();
+    let force = Force::Process(process.clone());
+    let meanwhile = scope.node().set_force(registration.key(), force);
+    if meanwhile.stopped {
+        process.ask();
+    }
+    if meanwhile.forced {
+        process.force();
+    }
+    Some((process, registration))
+}
+
+#[test]
+fn a_process_that_is_being_launched_beside_another_is_asked_and_killed() {
+    every_interleaving(|| {
+        let root = root();
+        let (beside, registration) = launch(&root).expect("nothing is stopped yet");
+        let maker = {
+            let root = root.clone();
+            spawn(move || launch(&root))
+        };
+        let stop = root.stop(by_user().grace(Duration::ZERO));
+        let late = joined(maker);
+        let receipt = receipt_of(stop);
+        assert_eq!(receipt.items().len(), 1 + usize::from(late.is_some()));
+        for process in [Some(&beside), late.as_ref().map(|(process, _)| process)] {
+            assert!(process.is_none_or(|process| process.was_asked() && process.was_forced()));
+        }
+        registration.finish(Ending::Returned);
+    });
+}
+
+#[test]
+fn a_remote_is_asked_or_never_called() {
+    every_interleaving(|| {
+        let root = root();
+        let asked = Arc::new(crate::sync::AtomicBool::new(false));
+        let caller = {
+            let (root, asked) = (root.clone(), Arc::clone(&asked));
+            spawn(move || {
+                let ask = move || asked.store(true, crate::sync::Ordering::Release);
+                root.register_remote(work(), ask).ok()
+            })
+        };
+        drop(root.stop(by_user().grace(Duration::ZERO)));
+        let call = joined(caller);
+        assert_eq!(asked.load(crate::sync::Ordering::Acquire), call.is_some());
+    });
+}
+
+#[test]
+fn what_a_remote_holds_is_let_go_outside_the_lock() {
+    every_interleaving(|| {
+        let root = root();
+        let below = super::child(&root);
+        let holds = below.clone();
+        let call = root.register_remote(work(), move || assert!(holds.is_stopped()));
+        let other = spawn(move || drop(below));
+        call.expect("nothing is stopped yet")
+            .finish(Ending::Returned);
+        joined(other);
+        assert!(root.is_quiet());
+    });
+}

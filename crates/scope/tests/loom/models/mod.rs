@@ -1,0 +1,106 @@
+//! The models, a file for each rule, and what they share.
+
+mod account;
+mod barrier;
+mod commit;
+mod force;
+mod moving;
+mod quiet;
+mod second_stop;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use allstop_core::receipt::{ItemKind, ReceiptItem};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
+use loom::thread::JoinHandle;
+
+use crate::env::RootOptions;
+use crate::process::ContainmentChoice;
+use crate::scope::{Scope, ScopeOptions};
+use crate::stop::{Stop, StopOrder};
+use crate::sync::Handle;
+use crate::work::{Registration, WorkSpec};
+
+/// Longer than any model takes, on the clock of the machine.
+const NEVER: Duration = Duration::from_hours(1);
+
+/// Tries every interleaving.
+fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
+    explore(None, model);
+}
+
+/// Tries every interleaving in which no more than this many times a thread is interrupted that could have gone on: for
+/// models whose every interleaving would take too long.
+fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
+    explore(Some(most), model);
+}
+
+#[expect(clippy::print_stdout, reason = "how much was tried is worth knowing")]
+fn explore(preemption_bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemption_bound;
+    let tried = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tried);
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let tried = tried.load(Ordering::Relaxed);
+    println!("{tried} interleavings");
+    assert!(tried > 1, "nothing ran side by side");
+}
+
+fn root() -> Scope {
+    let stops = AtomicUsize::new(0);
+    let options = RootOptions {
+        control: Handle,
+        work: Handle,
+        grace: NEVER,
+        containment: ContainmentChoice::GroupAndMarker,
+        now: Arc::new(|| Timestamp::from(std::time::UNIX_EPOCH)),
+        new_stop_id: Arc::new(move || {
+            StopId::new(format!("stop-{}", stops.fetch_add(1, Ordering::Relaxed)))
+        }),
+    };
+    Scope::root("root", options)
+}
+
+fn child(parent: &Scope) -> Scope {
+    parent
+        .child("child", ScopeOptions::default())
+        .expect("nothing is stopped yet")
+}
+
+fn by(kind: CauseKind) -> StopOrder {
+    StopOrder::new(Extent::Process, Cause::new(kind))
+}
+
+fn by_user() -> StopOrder {
+    by(CauseKind::User)
+}
+
+fn work() -> WorkSpec {
+    WorkSpec::new(ItemKind::Future, "work")
+}
+
+fn register(scope: &Scope) -> Registration {
+    scope.register(work()).expect("nothing is stopped yet")
+}
+
+fn spawn<T: 'static>(thread: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    loom::thread::spawn(thread)
+}
+
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread.join().expect("a panic ends the model")
+}
+
+fn receipt_of(stop: Stop) -> Arc<Receipt> {
+    crate::sync::block_on(async move { stop.receipt().await })
+}
+
+fn states(items: &[ReceiptItem]) -> Vec<&str> {
+    items.iter().map(|item| item.state.as_str()).collect()
+}

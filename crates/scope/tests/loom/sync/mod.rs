@@ -1,0 +1,34 @@
+//! The primitives of `src/sync.rs` as loom sees them.
+
+mod once;
+mod runtime;
+mod signal;
+mod token;
+
+#[path = "../../../../core/src/decision.rs"]
+mod decision;
+
+pub(crate) use decision::{Decision, Verdict};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+pub(crate) use once::{OnceLock, SetOnce};
+pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
+pub(crate) use signal::Notify;
+pub(crate) use token::{CancellationToken, WaitForCancellationFuture};
+
+/// A lock with the interface of `parking_lot`.
+#[derive(Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        self.0.lock().expect("a panic ends the model")
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().expect("a panic ends the model")
+    }
+}

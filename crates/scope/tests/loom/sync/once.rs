@@ -1,0 +1,66 @@
+//! Values that are set once.
+
+use std::task::{Poll, Waker};
+
+use super::Mutex;
+
+/// The standard library's `OnceLock`, which loom does not have, and tokio's `SetOnce`, which can also be waited for. A
+/// set that loses has seen the winner's value, there as here.
+///
+/// The lock makes each operation one step, as the originals' contract does; their inside is not what is modelled.
+pub(crate) struct SetOnce<T> {
+    value: std::sync::OnceLock<T>,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+pub(crate) type OnceLock<T> = SetOnce<T>;
+
+impl<T> Default for SetOnce<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for SetOnce<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+impl<T> SetOnce<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            value: std::sync::OnceLock::new(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn set(&self, value: T) -> Result<(), T> {
+        let mut waiting = self.waiting.lock();
+        self.value.set(value)?;
+        let waiting = {
+            let woken = std::mem::take(&mut *waiting);
+            drop(waiting);
+            woken
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self) -> Option<&T> {
+        let _one_step = self.waiting.lock();
+        self.value.get()
+    }
+
+    pub(crate) async fn wait(&self) -> &T {
+        std::future::poll_fn(|cx| {
+            let mut waiting = self.waiting.lock();
+            if let Some(value) = self.value.get() {
+                return Poll::Ready(value);
+            }
+            waiting.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}

@@ -1,0 +1,75 @@
+//! Tasks are threads of the model, and time passes as fast as the scheduler likes.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use loom::sync::Notify;
+use tokio::time::Instant;
+
+/// Polls a future on this thread until it is ready. loom's own counts the wakers in steps that it tries too.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Parked(Notify);
+    impl Wake for Parked {
+        fn wake(self: Arc<Self>) {
+            self.0.notify();
+        }
+    }
+    let parked = Arc::new(Parked(Notify::new()));
+    let waker = Waker::from(Arc::clone(&parked));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        parked.0.wait();
+    }
+}
+
+#[derive(Clone)]
+pub struct Handle;
+
+impl Handle {
+    pub(crate) fn current() -> Self {
+        Self
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> JoinHandle {
+        JoinHandle(loom::thread::spawn(move || block_on(task)))
+    }
+}
+
+pub(crate) struct JoinHandle(loom::thread::JoinHandle<()>);
+
+impl JoinHandle {
+    /// For deadlines, which no model has.
+    pub(crate) fn abort_handle(&self) -> AbortHandle {
+        AbortHandle::new(|| {})
+    }
+}
+
+/// Drops a task's future: where the original may do so at once, this does.
+#[derive(Clone)]
+pub(crate) struct AbortHandle(Arc<dyn Fn() + Send + Sync>);
+
+impl AbortHandle {
+    pub(crate) fn new(abort: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(abort))
+    }
+
+    pub(crate) fn abort(&self) {
+        (self.0)();
+    }
+}
+
+/// A moment that has come, or never comes: models have a grace of zero or one that outlasts them.
+pub(crate) async fn sleep_until(at: Instant) {
+    if at > Instant::now() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Over at once.
+pub(crate) async fn sleep(_: Duration) {}
