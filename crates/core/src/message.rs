@@ -52,6 +52,31 @@ pub enum Arguments {
     Malformed(Arc<str>),
 }
 
+/// How deep arguments may be nested: what JSON parsers take. A record that holds deeper ones could not be read again.
+const ARGUMENTS_DEPTH_MAX: usize = 128;
+
+impl Arguments {
+    /// Makes those that are nested too deep for a log malformed: they are rejected, never run.
+    pub(crate) fn bound(&mut self) {
+        if let Self::Json(value) = self
+            && !is_within(value, ARGUMENTS_DEPTH_MAX)
+        {
+            let why = format!("arguments nested deeper than {ARGUMENTS_DEPTH_MAX} levels");
+            *self = Self::Malformed(why.into());
+        }
+    }
+}
+
+fn is_within(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| is_within(item, levels - 1)),
+        Value::Object(fields) => {
+            levels > 0 && fields.values().all(|item| is_within(item, levels - 1))
+        }
+        _ => true,
+    }
+}
+
 impl From<Value> for Arguments {
     fn from(value: Value) -> Self {
         Self::Json(Arc::new(value))

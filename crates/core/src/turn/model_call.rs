@@ -125,6 +125,9 @@ impl Draft {
                 next: Next::Commit,
             });
         }
+        for call in &mut tool_calls {
+            call.arguments.bound();
+        }
         // Each message took a number of its own, so this one is free but for odd names.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));

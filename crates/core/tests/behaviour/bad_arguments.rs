@@ -54,6 +54,20 @@ fn truncated_arguments_never_become_empty_ones() {
 }
 
 #[test]
+fn arguments_that_no_log_could_read_again_are_malformed() {
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inside, _| json!([inside]));
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let asked = vec![
+        call("a", "read", nested(128)),
+        call("b", "read", nested(129)),
+    ];
+    let calls = session.ask(&mut draft, asked);
+    assert_eq!(calls[0].arguments, nested(128).into());
+    assert!(matches!(calls[1].arguments, Arguments::Malformed(_)));
+}
+
+#[test]
 fn a_rejected_call_does_not_disturb_its_siblings() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");

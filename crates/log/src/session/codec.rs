@@ -2,6 +2,7 @@
 
 use allstop_core::record::SessionRecord;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::RecordBytes;
 
@@ -11,6 +12,10 @@ const FORMAT: u32 = 1;
 
 /// How every record of this version starts.
 const PREFIX: &[u8] = b"{\"v\":1,";
+
+/// How deep a record may be nested. The engine takes arguments of 128 levels, the parser's own limit, and the record
+/// around them adds a few; a thread's stack takes several times as many.
+const NESTING_MAX: usize = 256;
 
 /// Why bytes are no record.
 #[derive(Debug, thiserror::Error)]
@@ -67,21 +72,56 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
     {
         return Ok(Some(record));
     }
-    let envelope: Envelope = serde_json::from_slice(bytes).map_err(DecodeError::Malformed)?;
+    let envelope: Envelope = read(bytes)?;
     if envelope.v > FORMAT {
         return Err(DecodeError::Newer(envelope.v));
     }
-    match serde_json::from_slice(bytes) {
+    match read(bytes) {
         Ok(record) => Ok(Some(record)),
         Err(_) if envelope.optional => Ok(None),
-        Err(error) => Err(DecodeError::Malformed(error)),
+        Err(error) => Err(error),
     }
+}
+
+/// Reads what is nested deeper than the parser's own limit too, within [`NESTING_MAX`].
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    if nesting(bytes) <= NESTING_MAX {
+        json.disable_recursion_limit();
+    }
+    T::deserialize(&mut json)
+        .and_then(|value| json.end().map(|()| value))
+        .map_err(DecodeError::Malformed)
+}
+
+/// How deep brackets stand in one another, outside of texts.
+fn nesting(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut is_escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::TurnNumber;
-    use allstop_core::record::CallOutcome;
+    use std::sync::Arc;
+
+    use allstop_core::message::Arguments;
+    use allstop_core::record::{CallOutcome, StartedCall, StartedCallKind};
+    use allstop_core::{CallId, Effect, Message, Timestamp, ToolCall, TurnNumber, Usage};
+    use serde_json::Value;
 
     use super::*;
 
@@ -125,6 +165,65 @@ mod tests {
                 "{damaged}"
             );
         }
+    }
+
+    /// As deep as a model's arguments can be: its text was parsed with the limit that parsers have.
+    #[test]
+    fn whatever_arguments_were_parsed_come_back_in_every_record() {
+        for depth in [100, 120, 127] {
+            let text = "[".repeat(depth) + &"]".repeat(depth);
+            let arguments: Arguments = serde_json::from_str::<Value>(&text).unwrap().into();
+            check_comes_back(&arguments);
+        }
+        for part in 1..500_u16 {
+            check_comes_back(&Arguments::from(Value::from(f64::from(part) / 499.0)));
+        }
+    }
+
+    fn check_comes_back(arguments: &Arguments) {
+        let (id, name) = (CallId::from("call_1"), Arc::<str>::from("x"));
+        let started = SessionRecord::CallStarted {
+            turn: TurnNumber(1),
+            call: StartedCall {
+                id: id.clone(),
+                name: name.clone(),
+                kind: StartedCallKind::Tool {
+                    arguments: arguments.clone(),
+                    effect: Effect::ReadOnly,
+                },
+            },
+            at: Timestamp::from_unix_ms(0),
+        };
+        let call = ToolCall {
+            id,
+            name,
+            arguments: arguments.clone(),
+        };
+        let asked = Message::Assistant {
+            text: "".into(),
+            tool_calls: vec![call],
+        };
+        let committed = SessionRecord::TurnCommitted {
+            turn: TurnNumber(1),
+            at: Timestamp::from_unix_ms(0),
+            messages: vec![Arc::new(asked)],
+            usage: Usage::default(),
+        };
+        for record in [started, committed] {
+            let mut bytes = Vec::new();
+            encode(&record, &mut bytes);
+            assert_eq!(decode(&bytes).unwrap(), Some(record));
+        }
+    }
+
+    #[test]
+    fn what_is_nested_beyond_reason_is_damage_and_no_overflow() {
+        let bytes = r#"{"v":1,"a":"#.to_owned() + &"[".repeat(1_000_000);
+        assert!(matches!(
+            decode(bytes.as_bytes()),
+            Err(DecodeError::Malformed(_))
+        ));
+        assert_eq!(nesting(br#"{"a[\"[":[{}],"b":[]}"#), 3);
     }
 
     #[test]

@@ -172,10 +172,12 @@ fn stop_turn(
         !accounted || !stopped.records.iter().any(is_unknown),
         "the receipt knows what became of each"
     );
+    // The one who took a lost lease writes the ending.
+    let is_lost = stopped.cause.kind == CauseKind::LeaseLost;
+    assert_eq!(stopped.records.is_empty(), is_lost);
     session.log.append(&mut stopped.records);
     session.conversation = Arc::clone(&stopped.conversation);
     match stopped.cause.kind {
-        // The one who took the lease writes the ending.
         CauseKind::LeaseLost => recover(session),
         CauseKind::Guardrail => {}
         _ => return policy == StopPolicy::Keep,

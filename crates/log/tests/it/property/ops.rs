@@ -60,7 +60,8 @@ pub(super) const STREAMS: [&str; 4] = ["session/a", "session/ab", "session/b", "
 pub(super) const PREFIXES: [&str; 5] = ["", "session/", "session/a", "task/a", "u"];
 
 pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
-    let stream = || 0..STREAMS.len();
+    // Mostly one stream by one handle, so that what was done before matters.
+    let stream = || prop_oneof![3 => Just(0), 1 => 0..STREAMS.len()];
     let fate = || {
         prop_oneof![
             6 => Just(Fate::Awaited),
@@ -91,5 +92,6 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
         1 => Just(Op::Reopen),
     ];
     // Each by one of two handles.
-    prop::collection::vec((0..2_usize, op), 1..40)
+    let handle = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
+    prop::collection::vec((handle, op), 1..60)
 }
