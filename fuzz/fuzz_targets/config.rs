@@ -1,0 +1,24 @@
+//! Any text as a configuration: refused with one line that says where, or read; then written, it reads as the same.
+#![no_main]
+
+use std::path::Path;
+
+use allstop_runtime::config::Config;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let file = Path::new("allstop.toml");
+    match Config::parse(file, text) {
+        Err(error) => {
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+            if let Some((line, _)) = error.at {
+                assert!((1..=text.lines().count() + 1).contains(&line), "{error}");
+            }
+        }
+        Ok(config) => {
+            let written = toml::to_string(&config).expect("a configuration can be written");
+            let again = Config::parse(file, &written).expect("what was written can be read");
+            assert_eq!(again, config, "{written}");
+        }
+    }
+});

@@ -1,0 +1,65 @@
+//! Any text as a script: refused with its place, or played, turn after turn, without a panic and to an end.
+//!
+//! Time is paused, so a script may wait for a hundred years; one that hangs on purpose is given up.
+#![no_main]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::Message;
+use allstop_model::{Model, ModelErrorKind, ModelEvent, ModelRequest, ScriptedModel};
+use futures::StreamExt as _;
+use libfuzzer_sys::fuzz_target;
+use tokio::time::timeout;
+
+/// Model calls that one script is asked for: a few turns of a few steps.
+const CALLS_MAX: usize = 6;
+/// When a call hangs for good.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+fuzz_target!(|text: &str| {
+    let model = match ScriptedModel::parse("fuzz.yaml", text) {
+        Ok(model) => model,
+        Err(error) => {
+            assert_eq!(error.kind, ModelErrorKind::Script);
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+            return;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without drivers can be built");
+    runtime.block_on(async {
+        // What people write in `when` is most likely a word of the script itself.
+        let mut messages = vec![Arc::new(Message::user(text))];
+        for _ in 0..CALLS_MAX {
+            // It may hang: then the call is dropped, as a stop would.
+            let answered = timeout(PATIENCE, play(&model, &messages)).await;
+            if !answered.unwrap_or(true) {
+                return;
+            }
+            messages.push(Arc::new(Message::Assistant {
+                text: "answered".into(),
+                tool_calls: Vec::new(),
+            }));
+        }
+    });
+});
+
+/// Plays one reply; whether there was one.
+async fn play(model: &ScriptedModel, messages: &[Arc<Message>]) -> bool {
+    let stream = match model.stream(ModelRequest::new(messages.to_vec())).await {
+        Ok(stream) => stream,
+        Err(error) => return error.kind != ModelErrorKind::Script,
+    };
+    let mut events = stream.events;
+    let mut ended = false;
+    while let Some(event) = events.next().await {
+        assert!(!ended, "something follows the end");
+        ended = matches!(event, Ok(ModelEvent::End(_)) | Err(_));
+    }
+    assert!(ended, "a stream ends with its end marker or an error");
+    true
+}
