@@ -222,3 +222,28 @@ async fn a_part_of_a_wider_stop_gives_its_own_account() {
     assert_eq!(part.stop_id(), &wide.request().stop_id);
     assert_eq!(wide.await.items().len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_nobody_waited_for_holds_up_neither_a_stop_nor_the_next_account() {
+    let scope = root();
+    let turn = scope.child("turn", ScopeOptions::default()).unwrap();
+    let stuck = turn.register(future("stuck")).unwrap();
+    let wide = scope.stop(by_user());
+    drop(turn.account(Extent::Turn, vec![]));
+    let wide = wide.await;
+    let limit = Duration::from_mins(1);
+    let again = tokio::time::timeout(limit, turn.stop(by_user()))
+        .await
+        .unwrap();
+    let account = turn.account(Extent::Turn, vec![]).unwrap();
+    let account = tokio::time::timeout(limit, account.receipt())
+        .await
+        .unwrap();
+    for receipt in [&wide, &again, &account] {
+        assert_eq!(receipt.items().len(), 1);
+        assert!(!receipt.quiet());
+    }
+    assert_ne!(again.stop_id(), wide.stop_id());
+    assert_eq!(account.stop_id(), wide.stop_id());
+    drop(stuck);
+}
