@@ -51,15 +51,17 @@ enum Event {
         kept: Option<[Said; 3]>,
         cost: u64,
     },
-    BackgroundStarted {
+    Background {
         id: u8,
+        what: Background,
     },
-    BackgroundDetached {
-        id: u8,
-    },
-    BackgroundEnded {
-        id: u8,
-    },
+}
+
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Background {
+    Started,
+    Detached,
+    Ended,
 }
 
 /// Mostly the turn that it should be.
@@ -238,21 +240,26 @@ fn record(event: Event, turns: usize) -> SessionRecord {
             kept: kept.into_iter().flatten().map(said).collect(),
             usage: usage(cost),
         },
-        Event::BackgroundStarted { id } => SessionRecord::BackgroundStarted {
-            id: format!("bg_{id}").into(),
-            turn: TurnNumber(turns),
-            call_id: call_id(id),
+        Event::Background { id, what } => background(what, id, TurnNumber(turns)),
+    }
+}
+
+fn background(what: Background, id: u8, turn: TurnNumber) -> SessionRecord {
+    let (call_id, id) = (call_id(id), format!("bg_{id}").into());
+    match what {
+        Background::Started => SessionRecord::BackgroundStarted {
+            id,
+            turn,
+            call_id,
             name: "server".into(),
             attachment: Attachment::Attached,
             process: None,
             keeper: None,
             output: None,
         },
-        Event::BackgroundDetached { id } => SessionRecord::BackgroundDetached {
-            id: format!("bg_{id}").into(),
-        },
-        Event::BackgroundEnded { id } => SessionRecord::BackgroundEnded {
-            id: format!("bg_{id}").into(),
+        Background::Detached => SessionRecord::BackgroundDetached { id },
+        Background::Ended => SessionRecord::BackgroundEnded {
+            id,
             state: ItemState::Unknown {
                 how: How::Dropped,
                 after_ms: None,

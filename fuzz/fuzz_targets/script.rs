@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// Model calls that one script is asked for: a few turns of a few steps.
 const CALLS_MAX: usize = 6;
 /// When a call hangs for good.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const PATIENCE: Duration = Duration::from_hours(1);
 
 fuzz_target!(|text: &str| {
     let model = match ScriptedModel::parse("fuzz.yaml", text) {
