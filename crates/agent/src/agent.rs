@@ -79,6 +79,11 @@ impl Agent {
         }
     }
 
+    /// How it runs.
+    pub fn settings(&self) -> &Settings {
+        &self.parts.settings
+    }
+
     /// Starts a run below `scope`, in a task that the scope owns. Must be called in a tokio runtime.
     ///
     /// Dropping the [`Run`] stops it with cause `disconnect`. A scope that is stopped already gives a run whose first

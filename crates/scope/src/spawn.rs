@@ -28,6 +28,16 @@ pub enum WorkLost {
     Panicked,
 }
 
+impl WorkLost {
+    fn of(error: &tokio::task::JoinError) -> Self {
+        if error.is_panic() {
+            Self::Panicked
+        } else {
+            Self::Dropped
+        }
+    }
+}
+
 /// Spawned work. Dropping the handle changes nothing: the scope owns the work.
 #[derive(Debug)]
 pub struct WorkHandle<T> {
@@ -36,7 +46,9 @@ pub struct WorkHandle<T> {
 
 #[derive(Debug)]
 enum HandleKind<T> {
-    Task(tokio::task::JoinHandle<T>),
+    /// `None`: it never began.
+    Task(tokio::task::JoinHandle<Option<T>>),
+    Engine(tokio::task::JoinHandle<T>),
     Thread(oneshot::Receiver<std::thread::Result<T>>),
 }
 
@@ -46,14 +58,12 @@ impl<T> Future for WorkHandle<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.get_mut().inner {
             HandleKind::Task(task) => Pin::new(task).poll(cx).map(|joined| {
-                joined.map_err(|e| {
-                    if e.is_panic() {
-                        WorkLost::Panicked
-                    } else {
-                        WorkLost::Dropped
-                    }
-                })
+                let value = joined.map_err(|error| WorkLost::of(&error))?;
+                value.ok_or(WorkLost::Dropped)
             }),
+            HandleKind::Engine(task) => Pin::new(task)
+                .poll(cx)
+                .map(|joined| joined.map_err(|error| WorkLost::of(&error))),
             HandleKind::Thread(result) => Pin::new(result).poll(cx).map(|sent| match sent {
                 Ok(Ok(value)) => Ok(value),
                 Ok(Err(_)) => Err(WorkLost::Panicked),
@@ -113,26 +123,45 @@ pin_project! {
     /// A future with its registration. The future is dropped first: by the order of the fields.
     struct Tracked<F> {
         #[pin]
-        future: F,
+        future: Option<F>,
         registration: Option<Registration>,
+        begun: bool,
     }
 }
 
 impl<F: Future> Future for Tracked<F> {
-    type Output = F::Output;
+    /// `None`: a stop was accepted between its registration and its first poll. It was registered in time, but nothing
+    /// of it has happened yet, and behind the barrier nothing happens any more.
+    type Output = Option<F::Output>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let output = std::task::ready!(this.future.poll(cx));
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
+        let mut this = self.project();
+        let overtaken = !std::mem::replace(this.begun, true)
+            && this
+                .registration
+                .as_ref()
+                .is_some_and(|work| work.node().cause().is_some());
+        let output = match this.future.as_mut().as_pin_mut() {
+            Some(future) if !overtaken => Some(std::task::ready!(future.poll(cx))),
+            _ => None,
+        };
+        if overtaken {
+            this.future.set(None);
+        }
         if let Some(registration) = this.registration.take() {
-            registration.finish(Ending::Returned);
+            registration.finish(if overtaken {
+                Ending::NotBegun
+            } else {
+                Ending::Returned
+            });
         }
         Poll::Ready(output)
     }
 }
 
 impl Scope {
-    /// Spawns a future on the tree's work runtime.
+    /// Spawns a future on the tree's work runtime. One that a stop overtakes before its first poll is dropped, and its
+    /// item says `not_begun`.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed: then `make` is not called.
@@ -168,8 +197,9 @@ impl Scope {
             reason = "the one place that spawns: registered above"
         )]
         let task = runtime.spawn(Tracked {
-            future,
+            future: Some(future),
             registration: Some(registration),
+            begun: false,
         });
         node.set_force(key, Force::Abort(task.abort_handle()));
         Ok(WorkHandle {
@@ -189,7 +219,7 @@ impl Scope {
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
         let task = self.env().options.control.spawn(engine);
         WorkHandle {
-            inner: HandleKind::Task(task),
+            inner: HandleKind::Engine(task),
         }
     }
 

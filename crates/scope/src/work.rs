@@ -60,6 +60,8 @@ pub enum Ending {
     Acknowledged(Cow<'static, str>),
     /// Its future was dropped.
     Dropped,
+    /// Its future was dropped before its first poll: a stop was accepted in between.
+    NotBegun,
     /// It panicked.
     Panicked,
     /// It was ended from outside, as said.
@@ -166,6 +168,7 @@ impl EndedWork {
                 Evidence::verified(returned).and_observed_at(checkpoint.clone()),
             ),
             Ending::Dropped => stopped(How::Dropped, Evidence::verified(Verified::FutureDropped)),
+            Ending::NotBegun => stopped(How::NotBegun, Evidence::verified(Verified::FutureDropped)),
             Ending::Panicked => stopped(How::Failed, Evidence::verified(returned)),
             Ending::Stopped { how, evidence } => stopped(*how, evidence.clone()),
             Ending::NotConfirmed => ItemState::Unreachable {

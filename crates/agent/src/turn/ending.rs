@@ -237,7 +237,12 @@ async fn finish_stopped(
     error: Option<TurnError>,
 ) -> TurnOutcome {
     records.extend(stopped.records);
-    let written = write(history, records, scope).await;
+    let written = if stopped.cause.kind == CauseKind::LeaseLost {
+        // The stream is somebody else's: the successor writes what is missing.
+        Ok(())
+    } else {
+        write(history, records, scope).await
+    };
     let conversation: Arc<Conversation> = if written.is_ok() {
         stopped.conversation
     } else {

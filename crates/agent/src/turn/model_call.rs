@@ -11,7 +11,7 @@ use allstop_model::{
     CALLS_MAX, ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind,
     ModelEvent, ModelRequest, TokenLimits, stream_within,
 };
-use allstop_scope::{Ending, Registration, WorkSpec};
+use allstop_scope::{Ending, Registration, Scope, WorkSpec};
 use futures::StreamExt as _;
 use tracing::Instrument as _;
 
@@ -36,6 +36,8 @@ struct Partial {
     bytes: usize,
     /// Of those, bytes of tool calls that have not arrived whole.
     half_call_bytes: usize,
+    /// Bytes that came in after a stop was accepted: they are paid for, and nobody sees them.
+    bytes_after_stop: usize,
     /// Where a stop would find the call.
     checkpoint: &'static str,
 }
@@ -48,6 +50,7 @@ impl Partial {
             reported: None,
             bytes: 0,
             half_call_bytes: 0,
+            bytes_after_stop: 0,
             checkpoint: "connect",
         }
     }
@@ -185,12 +188,16 @@ impl Turn<'_> {
             between_tokens: self.parts().settings.deadlines.between_tokens,
         };
         let model = Arc::clone(&self.cx.parts.model);
-        let events = self.cx.events;
+        let work = self.work.clone();
+        let shown = Shown {
+            unless_stopped: &work,
+            events: self.cx.events,
+        };
         let mut partial = Partial::new();
         let mut allowance = self.allowance();
         let ended = {
             let mut receiving =
-                std::pin::pin!(receive(&*model, request, limits, &mut partial, events));
+                std::pin::pin!(receive(&*model, request, limits, &mut partial, shown));
             loop {
                 let progressed = tokio::select! {
                     biased;
@@ -232,7 +239,10 @@ impl Turn<'_> {
                 Attempt::Failed(error, usage)
             }
             Err(interrupt) => {
+                let mut registration = registration;
                 registration.acknowledge(partial.checkpoint);
+                let late = Usage::estimate_tokens(partial.bytes_after_stop);
+                registration.details_mut().tokens_received_after_stop = Some(late);
                 verify_closed(registration, &probe, partial.checkpoint).await;
                 let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
                 Attempt::Interrupted(interrupt, usage)
@@ -273,7 +283,7 @@ fn receive<'a>(
     request: ModelRequest,
     limits: TokenLimits,
     partial: &'a mut Partial,
-    events: &'a EventSink,
+    shown: Shown<'a>,
 ) -> impl futures::Stream<Item = Result<usize, ModelError>> + 'a {
     enum State<'a> {
         Connecting(ModelRequest, &'a mut Partial),
@@ -307,7 +317,7 @@ fn receive<'a>(
                     }
                     Some(Ok(event)) => {
                         partial.checkpoint = "stream_chunk";
-                        take(event, partial, events);
+                        shown.take(event, partial);
                         Some((Ok(partial.bytes), State::Receiving(stream, partial)))
                     }
                 },
@@ -315,6 +325,26 @@ fn receive<'a>(
             }
         },
     )
+}
+
+/// Who sees what arrives.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    unless_stopped: &'a Scope,
+    events: &'a EventSink,
+}
+
+impl Shown<'_> {
+    fn take(self, event: ModelEvent, partial: &mut Partial) {
+        let bytes_before = partial.bytes;
+        if self.unless_stopped.is_stopped() {
+            // It was on its way when the stop was accepted.
+            take(event, partial, &EventSink::none());
+            partial.bytes_after_stop += partial.bytes - bytes_before;
+        } else {
+            take(event, partial, self.events);
+        }
+    }
 }
 
 fn take(event: ModelEvent, partial: &mut Partial, events: &EventSink) {
@@ -372,7 +402,6 @@ async fn verify_closed(
     probe: &ConnectionProbe,
     checkpoint: &'static str,
 ) {
-    registration.details_mut().tokens_received_after_stop = Some(0);
     let (how, evidence) = match probe.closed().await {
         ConnectionState::Closed => (
             How::ConnectionClosed,

@@ -60,6 +60,11 @@ impl Turn<'_> {
             .draft
             .finish_model(Arc::clone(&text), answer.calls, answer.usage)?;
         self.pending.push(model.record);
+        if self.scope.is_stopped() {
+            // It was whole before the stop was heard: it is in the log, and nobody is shown it any more.
+            self.engine.acknowledge();
+            return Err(Interrupt::Stopped);
+        }
         self.cx.events.send(|| AgentEvent::StepAnswered {
             step: step.step,
             text: Arc::clone(&text),

@@ -27,6 +27,7 @@ pub(super) fn how(how: How) -> &'static str {
         How::Acknowledged => "ended itself when asked",
         How::ConnectionClosed => "connection closed",
         How::Dropped => "dropped",
+        How::NotBegun => "not begun",
         How::Sigterm => "SIGTERM",
         How::Sigkill => "SIGKILL",
         How::RemoteConfirmed => "ended by the remote",

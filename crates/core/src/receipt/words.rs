@@ -60,6 +60,8 @@ pub enum How {
     ConnectionClosed,
     /// Its future was dropped.
     Dropped,
+    /// It had been accepted and had not begun, and never will: nothing of it has happened.
+    NotBegun,
     /// SIGTERM was enough.
     Sigterm,
     /// SIGKILL was needed.
@@ -77,6 +79,7 @@ impl How {
             Self::Acknowledged => "acknowledged",
             Self::ConnectionClosed => "connection_closed",
             Self::Dropped => "dropped",
+            Self::NotBegun => "not_begun",
             Self::Sigterm => "sigterm",
             Self::Sigkill => "sigkill",
             Self::RemoteConfirmed => "remote_confirmed",

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use allstop_core::Effect;
 use allstop_core::receipt::{How, ItemKind, ItemState, Verified, Why};
-use allstop_scope::{FORCE_MAX, WorkSpec};
+use allstop_scope::{FORCE_MAX, ScopeOptions, WorkLost, WorkSpec};
 use tokio::time::Instant;
 
-use crate::{GRACE, by_user, future, root};
+use crate::{GRACE, begun, by_user, future, root};
 
 #[tokio::test(start_paused = true)]
 async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
@@ -19,6 +20,7 @@ async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
             |cx| async move { cx.stopped_at("idle").await },
         )
         .unwrap();
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     assert!(receipt.quiet() && receipt.cancel_observed());
     let ItemState::Stopped { how, evidence, .. } = &receipt.items()[0].state else {
@@ -37,6 +39,7 @@ async fn work_that_does_not_hear_it_is_dropped_after_the_grace() {
     scope
         .spawn(future("deaf"), |_| std::future::pending::<()>())
         .unwrap();
+    begun().await;
     let before = Instant::now();
     let receipt = scope.stop(by_user()).await;
     assert!(before.elapsed() >= GRACE && before.elapsed() < GRACE + FORCE_MAX);
@@ -56,6 +59,7 @@ async fn work_that_returns_in_the_grace_without_having_heard_is_finished() {
     scope
         .spawn(spec, |_| tokio::time::sleep(Duration::from_millis(100)))
         .unwrap();
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     assert!(receipt.quiet());
     assert!(matches!(
@@ -70,6 +74,7 @@ async fn a_second_stop_joins_and_force_cuts_the_grace_short() {
     scope
         .spawn(future("deaf"), |_| std::future::pending::<()>())
         .unwrap();
+    begun().await;
     let before = Instant::now();
     let first = scope.stop(by_user());
     let second = scope.stop(by_user().grace(Duration::ZERO));
@@ -85,6 +90,7 @@ async fn a_thread_that_never_looks_is_named_and_delays_nothing() {
     let spec = WorkSpec::new(ItemKind::Thread, "wedged");
     scope.spawn_blocking(spec, move |_| held.recv()).unwrap();
     assert_eq!(scope.threads(), 1);
+    begun().await;
     let receipt = scope.stop(by_user().grace(Duration::ZERO)).await;
     assert!(!receipt.quiet() && !receipt.cancel_observed());
     assert!(receipt.quiet_after_ms().is_none());
@@ -109,6 +115,7 @@ async fn a_future_that_blocks_its_thread_is_named() {
         })
         .unwrap();
     started.await.unwrap();
+    begun().await;
     let receipt = scope.stop(by_user().grace(Duration::ZERO)).await;
     assert_eq!(
         receipt.items()[0].state,
@@ -130,6 +137,7 @@ async fn a_thread_that_looks_acknowledges() {
             }
         })
         .unwrap();
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     let ItemState::Stopped { evidence, .. } = &receipt.items()[0].state else {
         panic!()
@@ -153,6 +161,7 @@ async fn a_remote_that_does_not_confirm_is_unreachable_even_if_its_future_is_dro
             drop(registration);
         })
         .unwrap();
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     assert!(asked.load(Ordering::Relaxed));
     assert!(!receipt.quiet() && !receipt.cancel_observed());
@@ -169,6 +178,7 @@ async fn panics_after_the_stop_are_named_and_quiet() {
             panic!("in the clean-up");
         })
         .unwrap();
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
         panic!()
@@ -186,6 +196,7 @@ async fn an_early_acknowledgement_proves_nothing() {
         })
         .unwrap();
     tokio::task::yield_now().await;
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     let ItemState::Stopped { how, evidence, .. } = &receipt.items()[0].state else {
         panic!()
@@ -199,10 +210,37 @@ async fn an_account_before_the_end_names_what_has_not_ended() {
     scope
         .spawn(future("deaf"), |_| std::future::pending::<()>())
         .unwrap();
+    begun().await;
     let stop = scope.stop(by_user());
     let now = stop.account_now();
     assert!(!now.quiet() && !now.cancel_observed());
     assert_eq!(now.items()[0].state.as_str(), "still_running");
     assert!(stop.receipt().await.quiet());
     assert!(stop.account_now().quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
+    let scope = root();
+    let call = ScopeOptions {
+        unit: Some(WorkSpec::new(ItemKind::ToolCall, "post").effect(Effect::Irreversible)),
+        ..ScopeOptions::default()
+    };
+    let call = scope.child("call", call).unwrap();
+    let began = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&began);
+    let work = call
+        .spawn(future("post"), |_| async move {
+            seen.store(true, Ordering::Relaxed)
+        })
+        .unwrap();
+    let receipt = scope.stop(by_user()).await;
+    assert!(!began.load(Ordering::Relaxed));
+    assert_eq!(work.await, Err(WorkLost::Dropped));
+    assert!(receipt.quiet());
+    // Nothing has happened, so nothing is unknown, whatever a repeat would do.
+    let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
+        panic!("{receipt:?}")
+    };
+    assert_eq!(*how, How::NotBegun);
 }

@@ -26,3 +26,8 @@ fn by_user() -> StopOrder {
 }
 
 const GRACE: Duration = allstop_scope::GRACE_DEFAULT;
+
+/// Waits until what was spawned has been polled once: what a stop overtakes before that never begins.
+async fn begun() {
+    tokio::task::yield_now().await;
+}

@@ -4,7 +4,7 @@ use allstop_core::receipt::{ItemKind, ItemState, Why};
 use allstop_core::{Cause, CauseKind, Effect, Extent};
 use allstop_scope::{ScopeOptions, StopOrder, WorkSpec};
 
-use crate::{by_user, future, root};
+use crate::{begun, by_user, future, root};
 
 fn unit(effect: Effect) -> ScopeOptions {
     let spec = WorkSpec::new(ItemKind::ToolCall, "http_post")
@@ -27,6 +27,7 @@ async fn a_unit_is_one_item_in_the_worst_state_of_its_parts() {
     .unwrap();
     let inner = call.child("inner", ScopeOptions::default()).unwrap();
     let _remote = inner.register_remote(future("remote"), || {}).unwrap();
+    begun().await;
     let receipt = scope.stop(by_user()).await;
     assert_eq!(receipt.items().len(), 1);
     let item = &receipt.items()[0];
@@ -51,6 +52,7 @@ async fn a_dropped_call_is_unknown_unless_it_may_be_repeated() {
         let call = scope.child("call", unit(effect)).unwrap();
         call.spawn(future("post"), |_| std::future::pending::<()>())
             .unwrap();
+        begun().await;
         let receipt = scope.stop(by_user()).await;
         let item = &receipt.items()[0];
         assert_eq!(item.state.as_str(), state, "{effect:?}");
@@ -70,6 +72,7 @@ async fn bystanders_are_named_and_do_not_break_quiet() {
         .spawn(spec, |_| std::future::pending::<()>())
         .unwrap();
     let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)).bystander(&background);
+    begun().await;
     let receipt = turn.stop(order).await;
     assert!(receipt.quiet());
     let item = &receipt.items()[0];
@@ -92,5 +95,6 @@ async fn a_preview_lists_what_runs_and_stops_nothing() {
     assert!(preview.is_preview() && !preview.quiet());
     assert_eq!(preview.items().len(), 1);
     assert!(!scope.is_stopped());
+    begun().await;
     assert!(scope.stop(by_user()).await.quiet());
 }

@@ -10,7 +10,7 @@ use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopOrder};
 use tokio::time::Instant;
 
-use crate::{by_user, future, root};
+use crate::{begun, by_user, future, root};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_behind_the_barrier() {
@@ -53,6 +53,7 @@ async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
         while started.load(Ordering::Relaxed) < 3 {
             std::hint::spin_loop();
         }
+        begun().await;
         let receipt = scope.stop(by_user()).await;
         spawner.unwrap().join().unwrap();
         assert!(receipt.quiet());
@@ -76,6 +77,7 @@ async fn the_first_cause_wins_on_a_part_and_a_wider_stop_covers_the_rest() {
         )
         .unwrap();
     let deadline = Cause::new(CauseKind::Deadline);
+    begun().await;
     let narrow = part.stop(StopOrder::new(Extent::Subtree, deadline.clone()));
     let wide = scope.stop(by_user());
     let (narrow, wide) = (narrow.await, wide.await);
@@ -93,6 +95,7 @@ async fn a_stop_of_what_has_ended_says_so_with_the_first_ones_id() {
     scope
         .spawn(future("f"), |cx| async move { cx.stopped_at("idle").await })
         .unwrap();
+    begun().await;
     let first = scope.stop(by_user()).await;
     let second = scope.stop(by_user()).await;
     assert_eq!(second.outcome(), Some(StopOutcome::AlreadyEnded));
@@ -185,6 +188,7 @@ async fn a_scope_whose_handles_are_gone_leaves_nothing_in_its_parent() {
             .await
             .unwrap();
     }
+    begun().await;
     assert!(scope.stop(by_user()).await.items().is_empty());
 }
 
@@ -211,6 +215,7 @@ async fn a_part_of_a_wider_stop_gives_its_own_account() {
         .unwrap();
     assert!(turn.account(Extent::Turn, vec![]).is_none());
     let began = Instant::now();
+    begun().await;
     let wide = scope.stop(by_user());
     let part = turn.account(Extent::Turn, vec![]).unwrap().receipt().await;
     assert_eq!(

@@ -1,0 +1,64 @@
+//! The first cause wins, everywhere, and decides the reason.
+
+use allstop_core::record::SessionRecord as R;
+use allstop_core::{Cause, CauseKind};
+
+use super::{Checker, FailureClass, Invariant, Undisturbed};
+use crate::explore::Aftermath;
+
+pub(super) const CHECKER: Checker = Checker {
+    name: "cause",
+    invariant: Invariant::NoMixedCauses,
+    class: FailureClass::LostCause,
+    check,
+};
+
+/// The ending of the last turn that was stopped.
+fn stopped(records: &[R]) -> Option<(&Cause, allstop_core::StopReason)> {
+    records.iter().rev().find_map(|record| match record {
+        R::TurnStopped { cause, reason, .. } => Some((cause, *reason)),
+        _ => None,
+    })
+}
+
+fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
+    let Some(stop) = aftermath.disturbance() else {
+        return Ok(());
+    };
+    let Some((cause, reason)) = stopped(&aftermath.records) else {
+        return Ok(());
+    };
+    if stop.cause.kind == CauseKind::LeaseLost {
+        return Err(format!("a lost lease wrote an ending, with cause {cause}"));
+    }
+    // What the scenario ends with by itself may have been first.
+    let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
+    if cause.kind != stop.cause.kind && Some(cause.kind) != own {
+        return Err(format!(
+            "stopped with cause {}, ended with {cause}",
+            stop.cause
+        ));
+    }
+    if cause.kind == stop.cause.kind
+        && Some(cause.kind) != own
+        && Some(reason) != cause.kind.stop_reason()
+    {
+        return Err(format!(
+            "the cause {cause} gave the reason {}",
+            reason.as_str()
+        ));
+    }
+    for turn in aftermath.turns.iter().flatten() {
+        if let Some(receipt) = &turn.receipt
+            && let Some(cause) = &turn.cause
+            && receipt.cause().kind != cause.kind
+            && Some(cause.kind) != own
+        {
+            let said = receipt.cause();
+            return Err(format!(
+                "the turn ended with {cause}, its receipt says {said}"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The conversation is what it was, or a turn is in it whole.
+
+use std::sync::Arc;
+
+use allstop_core::Message;
+use allstop_core::record::SessionRecord as R;
+use allstop_core::turn::StopPolicy;
+
+use super::{Checker, FailureClass, Invariant, Undisturbed};
+use crate::explore::Aftermath;
+
+pub(super) const CHECKER: Checker = Checker {
+    name: "conversation",
+    invariant: Invariant::NoHalfTurn,
+    class: FailureClass::WorkAfterStop,
+    check,
+};
+
+/// The conversation that these records make, in the order of the records.
+pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
+    let added = records.iter().flat_map(|record| match record {
+        R::TurnCommitted { messages, .. } => messages.as_slice(),
+        R::TurnStopped { kept, .. } => kept.as_slice(),
+        _ => &[],
+    });
+    added.cloned().collect()
+}
+
+fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
+    let mut input: Option<&Arc<str>> = None;
+    for record in &aftermath.records {
+        match record {
+            R::TurnStarted { input: words, .. } => input = Some(words),
+            R::TurnCommitted { turn, messages, .. } => {
+                whole(messages, input)?;
+                let same = undisturbed.records.iter().any(|record| {
+                    matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
+                        if other == turn && others == messages)
+                });
+                // A call that was stopped alone changes what the turn says, and nothing else may.
+                let only_calls = aftermath.disturbance().is_none() && !aftermath.asked.is_empty();
+                if !same && !only_calls {
+                    return Err(format!(
+                        "turn {turn} is committed and not as without the stop"
+                    ));
+                }
+            }
+            R::TurnStopped { turn, kept, .. } => match aftermath.settings.stop_policy {
+                StopPolicy::Rollback if !kept.is_empty() => {
+                    return Err(format!("turn {turn} was rolled back and left {kept:?}"));
+                }
+                StopPolicy::Keep if !kept.is_empty() => kept_whole(kept, input)?,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    if let Some(state) = &aftermath.state
+        && state.conversation().messages != conversation_of(&aftermath.records)
+    {
+        return Err("what the session holds in memory is not what its log says".to_owned());
+    }
+    Ok(())
+}
+
+/// A committed turn begins with the user's words and ends with an answer.
+fn whole(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
+    begins_with(messages, input)?;
+    match messages.last().map(AsRef::as_ref) {
+        Some(Message::Assistant { tool_calls, .. }) if tool_calls.is_empty() => Ok(()),
+        last => Err(format!("a committed turn ends with {last:?}")),
+    }
+}
+
+/// What is kept of a stopped turn ends with the mark of the stop.
+fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
+    begins_with(kept, input)?;
+    match kept.last().map(AsRef::as_ref) {
+        Some(Message::StopMarker { .. }) => Ok(()),
+        last => Err(format!("what a stopped turn keeps ends with {last:?}")),
+    }
+}
+
+fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
+    match messages.first().map(AsRef::as_ref) {
+        Some(Message::User { text }) if Some(text) == input => Ok(()),
+        first => Err(format!("a turn of {input:?} begins with {first:?}")),
+    }
+}

@@ -1,0 +1,42 @@
+//! Nothing is shown after its time: no piece of an answer after the stop, nothing of a turn after its ending.
+
+use allstop_agent::AgentEvent as E;
+
+use super::{Checker, FailureClass, Invariant, Undisturbed};
+use crate::explore::Aftermath;
+
+pub(super) const CHECKER: Checker = Checker {
+    name: "delivery",
+    invariant: Invariant::NoSecondEnding,
+    class: FailureClass::StaleReply,
+    check,
+};
+
+fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+    let accepted = aftermath.disturbance().and_then(|stop| stop.accepted);
+    let (mut running, mut heard) = (false, false);
+    for (order, event) in &aftermath.events {
+        let name = || format!("{event:?}");
+        match event {
+            E::TurnStarted { .. } if running => return Err("a turn starts in a turn".to_owned()),
+            E::TurnStarted { .. } => (running, heard) = (true, false),
+            _ if !running => return Err(format!("after the end of the turn: {}", name())),
+            E::TurnEnded { .. } => running = false,
+            E::StopHeard { .. } if heard => return Err("a stop is heard twice".to_owned()),
+            E::StopHeard { .. } => heard = true,
+            // The result of a call that was done before the stop reached it is one.
+            E::ToolFinished { .. } => {}
+            _ if heard => return Err(format!("after the stop was heard: {}", name())),
+            E::TextDelta { .. } | E::ReasoningDelta { .. } | E::StepAnswered { .. }
+                if accepted.is_some_and(|accepted| *order > accepted) =>
+            {
+                return Err(format!("after the stop was accepted: {}", name()));
+            }
+            _ => {}
+        }
+    }
+    if running && !aftermath.hung {
+        return Err("a turn is shown to start and not to end".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Checkers: what must hold after a stop at any point, one file for each promise. Each can be used alone, on records,
+//! messages or a receipt of your own; the explorer applies [`CHECKERS`] to every run.
+
+mod barrier;
+mod cause;
+mod commit;
+mod conversation;
+mod delivery;
+mod endings;
+mod history;
+mod leftovers;
+mod next_message;
+mod receipt;
+mod recovery;
+mod repeats;
+mod usage;
+mod waiters;
+mod words;
+
+pub use conversation::conversation_of;
+pub use endings::endings;
+pub use history::history;
+pub use recovery::recovers_from_everywhere;
+pub use usage::metered;
+pub use words::{FailureClass, Invariant};
+
+use crate::explore::Aftermath;
+
+/// What an undisturbed run left: what a stopped one is compared with.
+pub type Undisturbed = Aftermath;
+
+/// One promise, and how it is checked.
+#[derive(Debug)]
+pub struct Checker {
+    /// Its name.
+    pub name: &'static str,
+    /// Which promise.
+    pub invariant: Invariant,
+    /// What users see where it is broken.
+    pub class: FailureClass,
+    /// The check. What is wrong, in words.
+    pub check: fn(&Aftermath, &Undisturbed) -> Result<(), String>,
+}
+
+/// Every checker, in the order in which a broken run is best understood.
+pub const CHECKERS: [Checker; 18] = [
+    waiters::CHECKER,
+    history::CHECKER,
+    endings::CHECKER,
+    commit::AFTER_STOP,
+    commit::LOST_STOP,
+    conversation::CHECKER,
+    receipt::TRUE,
+    receipt::ONE,
+    receipt::EXTENT,
+    barrier::CHECKER,
+    cause::CHECKER,
+    delivery::CHECKER,
+    usage::METERED,
+    usage::RESERVED,
+    repeats::CHECKER,
+    recovery::CHECKER,
+    next_message::CHECKER,
+    leftovers::CHECKER,
+];
+
+/// A promise that a run broke.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// The checker that saw it.
+    pub checker: &'static str,
+    /// Which promise.
+    pub invariant: Invariant,
+    /// What users see of it.
+    pub class: FailureClass,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Applies every checker.
+pub fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Vec<Violation> {
+    CHECKERS
+        .iter()
+        .filter_map(|checker| {
+            let what = (checker.check)(aftermath, undisturbed).err()?;
+            Some(Violation {
+                checker: checker.name,
+                invariant: checker.invariant,
+                class: checker.class,
+                what,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! Receipts are true: what they call ended has ended, and what ran is in them.
+
+use allstop_core::Extent;
+use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem};
+
+use super::{Checker, FailureClass, Invariant, Undisturbed};
+use crate::explore::{Aftermath, Answered, Asked, Lived};
+
+pub(super) const TRUE: Checker = Checker {
+    name: "receipt_true",
+    invariant: Invariant::NoClaimBeyondVerified,
+    class: FailureClass::FalseReceipt,
+    check: all_true,
+};
+
+pub(super) const ONE: Checker = Checker {
+    name: "one_receipt",
+    invariant: Invariant::NoSecondEnding,
+    class: FailureClass::StaleReply,
+    check: one_stop_one_receipt,
+};
+
+pub(super) const EXTENT: Checker = Checker {
+    name: "extent",
+    invariant: Invariant::NoClaimBeyondVerified,
+    class: FailureClass::WrongExtent,
+    check: nothing_outside_the_extent,
+};
+
+/// Whether an item can be about this piece of life.
+fn is_about(item: &ReceiptItem, lived: &Lived) -> bool {
+    item.kind == lived.kind
+        && match lived.kind {
+            ItemKind::ToolCall => item.id == lived.id,
+            // What a question is about is in its call's id; receipts name the question itself.
+            ItemKind::ModelCall | ItemKind::Permission => true,
+            _ => item.name == lived.id,
+        }
+}
+
+/// Whether a stop of this extent covers this. What processes belong to is told by their calls.
+fn covers(asked: &Asked, lived: &Lived) -> bool {
+    match asked.extent {
+        Extent::Call | Extent::Subtree => false,
+        Extent::Turn => lived.is_foreground(),
+        _ => true,
+    }
+}
+
+fn answers(aftermath: &Aftermath) -> impl Iterator<Item = (&Asked, &Answered)> {
+    aftermath
+        .asked
+        .iter()
+        .filter_map(|asked| Some((asked, asked.answer.as_ref()?)))
+        .filter(|(_, answer)| answer.receipt.outcome().is_none())
+}
+
+fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+    for (asked, answer) in answers(aftermath) {
+        let receipt = &answer.receipt;
+        for lived in aftermath.lived.iter().filter(|lived| covers(asked, lived)) {
+            let item = receipt.items().iter().find(|item| is_about(item, lived));
+            let name = format!("{} {}", lived.kind.as_str(), lived.id);
+            if lived.was_alive(answer.order) {
+                if receipt.quiet() {
+                    return Err(format!("the receipt says quiet while {name} runs"));
+                }
+                if let Some(item) = item
+                    && !item.state.breaks_quiet()
+                {
+                    let said = item.state.as_str();
+                    return Err(format!("the receipt says {said} of {name}, which runs"));
+                }
+            }
+            if lived.was_alive(asked.accepted) && item.is_none() && lived.kind != ItemKind::Process
+            {
+                return Err(format!(
+                    "the receipt does not name {name}, which ran at the stop"
+                ));
+            }
+        }
+        for item in receipt.items() {
+            says_how(item)?;
+        }
+    }
+    for turn in aftermath.turns.iter().flatten() {
+        let quiet = turn.receipt.as_ref().is_some_and(|receipt| receipt.quiet());
+        let mut running = aftermath.lived.iter().filter(|lived| lived.is_foreground());
+        if quiet && let Some(lived) = running.find(|lived| lived.was_alive(aftermath.over)) {
+            let name = format!("{} {}", lived.kind.as_str(), lived.id);
+            return Err(format!("turn {} says quiet while {name} runs", turn.turn));
+        }
+    }
+    Ok(())
+}
+
+/// An item that is stopped says how that is known, and one whose effect is unknown says what a repeat would do.
+fn says_how(item: &ReceiptItem) -> Result<(), String> {
+    match &item.state {
+        ItemState::Stopped { evidence, .. }
+            if evidence.proof().is_none() && evidence.checkpoint().is_none() =>
+        {
+            Err(format!(
+                "{} is stopped and nothing says how that is known",
+                item.name
+            ))
+        }
+        ItemState::Unknown { .. } if item.effect.is_none() => Err(format!(
+            "{} is unknown and its effect is not named",
+            item.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Stops that meet get one receipt; what has ended answers with the id of the stop that ended it.
+fn one_stop_one_receipt(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+    let mut of_turn = aftermath
+        .asked
+        .iter()
+        .filter(|asked| asked.extent == Extent::Turn);
+    let (Some(first), Some(second)) = (of_turn.next(), of_turn.next()) else {
+        return Ok(());
+    };
+    let (Some(first), Some(second)) = (&first.answer, &second.answer) else {
+        return Ok(());
+    };
+    if first.receipt.outcome().is_some() {
+        return Ok(());
+    }
+    if first.receipt.stop_id() != second.receipt.stop_id() {
+        return Err("a second stop of the same has another id than the first".to_owned());
+    }
+    if second.receipt.outcome().is_none() && first.receipt != second.receipt {
+        return Err("two who asked for the same stop got different receipts".to_owned());
+    }
+    Ok(())
+}
+
+/// A stop of a turn leaves background work alone, and names it.
+fn nothing_outside_the_extent(
+    aftermath: &Aftermath,
+    undisturbed: &Undisturbed,
+) -> Result<(), String> {
+    let narrow = aftermath.caller_gone.is_none()
+        && aftermath.deadline.is_none()
+        && aftermath
+            .asked
+            .iter()
+            .all(|asked| matches!(asked.extent, Extent::Turn | Extent::Call));
+    if !narrow {
+        return Ok(());
+    }
+    for lived in aftermath
+        .lived
+        .iter()
+        .filter(|lived| lived.kind == ItemKind::Background)
+    {
+        if !lived.was_alive(aftermath.over) {
+            let ends_by_itself = undisturbed.lived.iter().any(|other| {
+                other.kind == ItemKind::Background && !other.was_alive(undisturbed.over)
+            });
+            if !ends_by_itself {
+                return Err(format!(
+                    "background work {} ended with a stop of the turn",
+                    lived.id
+                ));
+            }
+        }
+        for (asked, answer) in answers(aftermath) {
+            let named = answer
+                .receipt
+                .items()
+                .iter()
+                .any(|item| item.kind == ItemKind::Background);
+            let alive = lived.was_alive(asked.accepted) && lived.was_alive(answer.order);
+            if asked.extent == Extent::Turn && alive && !named {
+                return Err(format!(
+                    "background work {} runs on and is not named",
+                    lived.id
+                ));
+            }
+        }
+    }
+    Ok(())
+}

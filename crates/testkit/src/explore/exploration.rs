@@ -1,0 +1,216 @@
+//! All points of a scenario, all ways to stop at each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use allstop_core::{CauseKind, Extent};
+use allstop_log::MemoryLog;
+
+use super::aftermath::Aftermath;
+use super::case::{self, Case};
+use super::point::Point;
+use super::replay::{self, CaseName};
+use super::report::{Failure, Report};
+use super::scenario::Scenario;
+use super::way::{CAUSES, Way};
+use crate::check::{self, Undisturbed};
+
+/// How much later a second stop falls, in points: at once, in the middle of the first one's ladder, when the ending is
+/// written, and thereafter.
+const SECOND_AFTER: [u32; 5] = [1, 2, 4, 7, 12];
+
+/// Explores a scenario: runs it once undisturbed for its points, and then once for each point and each way to stop.
+///
+/// ```
+/// use allstop_agent::Agent;
+/// use allstop_model::Reply;
+/// use allstop_testkit::explore::{Scenario, explore};
+///
+/// let scenario = Scenario::new("greeting", |stage| {
+///     let model = stage.model(vec![Reply::text("Hello.")]);
+///     stage.agent(Agent::builder(model), "Hi.")
+/// });
+/// explore(&scenario).assert_clean();
+/// ```
+///
+/// # Panics
+/// If the scenario is not the same in each run, so that its points mean nothing.
+pub fn explore(scenario: &Scenario) -> Report {
+    Exploration::of(scenario).run()
+}
+
+/// An exploration with choices.
+#[derive(Debug)]
+#[must_use = "call run"]
+pub struct Exploration<'a> {
+    scenario: &'a Scenario,
+    dense: bool,
+}
+
+impl<'a> Exploration<'a> {
+    /// Of this scenario, in the form that is fast enough for every run of the tests.
+    pub fn of(scenario: &'a Scenario) -> Self {
+        Self {
+            scenario,
+            dense: false,
+        }
+    }
+
+    /// The long form: every way at the polls too, and a second stop at each point after the first.
+    pub fn dense(mut self) -> Self {
+        self.dense = true;
+        self
+    }
+
+    /// Runs it.
+    ///
+    /// # Panics
+    /// If the scenario is not the same in each run, or the environment asks for a case that is none.
+    pub fn run(self) -> Report {
+        if let Some(case) = replay::asked_for() {
+            return self.run_only(&case);
+        }
+        let undisturbed = undisturbed(self.scenario);
+        let mut report = Report::new(self.scenario.name(), undisturbed.points.len());
+        report.add(Failure::of_undisturbed(
+            self.scenario.name(),
+            check::check(&undisturbed, &undisturbed),
+        ));
+        for point in &undisturbed.points {
+            for way in self.ways(point, &undisturbed) {
+                self.run_case(point, way, &undisturbed, &mut report);
+            }
+        }
+        report
+    }
+
+    fn run_only(&self, case: &CaseName) -> Report {
+        let undisturbed = undisturbed(self.scenario);
+        let mut report = Report::new(self.scenario.name(), undisturbed.points.len());
+        if case.scenario == **self.scenario.name()
+            && let Some(point) = undisturbed.points.get(case.point as usize)
+        {
+            if case.way == Way::Kill {
+                super::kill::play_in_this_process(self.scenario, point);
+            }
+            self.run_case(point, case.way, &undisturbed, &mut report);
+        }
+        report
+    }
+
+    fn run_case(&self, point: &Point, way: Way, undisturbed: &Undisturbed, report: &mut Report) {
+        let played = case::play(&Case {
+            scenario: self.scenario,
+            log: Arc::new(MemoryLog::new()),
+            stop: Some((point, way)),
+        });
+        let Some(aftermath) = played else {
+            return; // Nothing there could be stopped in that way.
+        };
+        let mut violations = check::check(&aftermath, undisturbed);
+        violations.extend(same_until(point, &aftermath, undisturbed));
+        report.count(point, way);
+        let name = CaseName {
+            scenario: self.scenario.name().to_string(),
+            point: point.number,
+            way,
+        };
+        report.add(Failure::of_case(name, point, &aftermath, violations));
+    }
+
+    /// The ways that are tried at a point.
+    fn ways(&self, point: &Point, undisturbed: &Undisturbed) -> Vec<Way> {
+        let mut ways = vec![
+            Way::USER,
+            Way::Drop,
+            Way::Stop(Extent::Process, CauseKind::Shutdown),
+            Way::Stop(Extent::Call, CauseKind::User),
+        ];
+        let first_of_its_time = undisturbed
+            .points
+            .iter()
+            .find(|other| other.at == point.at)
+            .is_some_and(|first| first.number == point.number);
+        if first_of_its_time {
+            ways.push(Way::Deadline);
+        }
+        if !point.is_semantic() && !self.dense {
+            return ways;
+        }
+        ways.extend(CAUSES.map(|cause| Way::Stop(Extent::Turn, cause)));
+        ways.push(Way::Stop(Extent::Session, CauseKind::User));
+        let left = undisturbed.points.len() as u32 - point.number;
+        let later: Vec<u32> = if self.dense {
+            (1..=left.max(12)).collect()
+        } else {
+            SECOND_AFTER.to_vec()
+        };
+        for after in later {
+            ways.extend([Way::Again(after), Way::Wider(after), Way::Force(after)]);
+        }
+        // The same way twice would only be counted twice.
+        let mut seen = BTreeSet::new();
+        ways.retain(|way| seen.insert(way.to_string()));
+        ways
+    }
+}
+
+/// Runs a scenario twice without a stop: it must be the same run.
+///
+/// # Panics
+/// If it is not.
+pub(crate) fn undisturbed(scenario: &Scenario) -> Aftermath {
+    let play = || {
+        let log = Arc::new(MemoryLog::new());
+        case::play(&Case {
+            scenario,
+            log,
+            stop: None,
+        })
+        .expect("without a stop there is nothing that could not be done")
+    };
+    let (first, second) = (play(), play());
+    let same = first
+        .points
+        .iter()
+        .zip(&second.points)
+        .find(|(a, b)| a != b);
+    if let Some((a, b)) = same {
+        panic!(
+            "{}: two runs differ: {a} in one, {b} in the other",
+            scenario.name()
+        );
+    }
+    assert_eq!(
+        first.points.len(),
+        second.points.len(),
+        "{}: two runs differ in their length",
+        scenario.name()
+    );
+    first
+}
+
+/// Up to its point a stopped run is the undisturbed one.
+fn same_until(
+    point: &Point,
+    aftermath: &Aftermath,
+    undisturbed: &Undisturbed,
+) -> Option<check::Violation> {
+    // A deadline is a timer, whose task is polled too.
+    if aftermath.deadline.is_some() {
+        return None;
+    }
+    let until = point.number as usize;
+    let pairs = aftermath
+        .points
+        .iter()
+        .zip(&undisturbed.points)
+        .take(until + 1);
+    let (here, there) = pairs.into_iter().find(|(here, there)| here != there)?;
+    Some(check::Violation {
+        checker: "repeatable",
+        invariant: check::Invariant::NoClaimBeyondVerified,
+        class: check::FailureClass::FalseReceipt,
+        what: format!("the run is not repeatable: {here} in this one, {there} in the first"),
+    })
+}

@@ -1,0 +1,32 @@
+//! The explorer.
+
+mod aftermath;
+mod case;
+mod clockwork;
+mod exploration;
+mod kill;
+mod live;
+mod parts;
+mod point;
+mod replay;
+mod report;
+mod scenario;
+mod stage;
+mod subject;
+mod way;
+mod world;
+
+pub use aftermath::{Aftermath, Answered, Asked, Disturbance, Gone};
+pub use exploration::{Exploration, explore};
+pub use kill::explore_kills;
+pub use point::{Moment, POLL, Point, Points};
+pub use replay::{CaseName, UnknownCase, VARIABLE};
+pub use report::{Failure, Report};
+pub use scenario::{Scenario, Setup};
+pub use stage::Stage;
+pub use subject::{Play, Running, Subject};
+pub use way::{CAUSES, UnknownWay, Way};
+pub use world::{LifeGuard, Lived, Order, World};
+
+/// The message that is sent after each explored run: the session must take it.
+pub const NEXT_MESSAGE: &str = "the next message";

@@ -1,0 +1,85 @@
+//! A scenario: how to build what is explored, anew for each run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::StopReason;
+
+use super::stage::Stage;
+use super::subject::Subject;
+
+/// How to build what is explored, anew for each run.
+#[derive(Clone)]
+pub struct Scenario {
+    name: Arc<str>,
+    build: Arc<dyn Fn(&Stage) -> Setup + Send + Sync>,
+}
+
+impl Scenario {
+    /// A scenario of this name. `build` is called once for each run: it must build the same every time.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        build: impl Fn(&Stage) -> Setup + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            build: Arc::new(build),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn build(&self, stage: &Stage) -> Setup {
+        (self.build)(stage)
+    }
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scenario")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is explored, and with what.
+#[must_use = "a scenario returns it"]
+pub struct Setup {
+    pub(crate) subject: Box<dyn Subject>,
+    pub(crate) prompts: Vec<Arc<str>>,
+    pub(crate) next_ends: Option<StopReason>,
+}
+
+impl Setup {
+    /// This subject with one message. Use [`Stage::agent`] for an agent.
+    pub fn new(subject: impl Subject + 'static, prompt: &str) -> Self {
+        Self {
+            subject: Box::new(subject),
+            prompts: vec![prompt.into()],
+            next_ends: Some(StopReason::Completed),
+        }
+    }
+
+    /// The same, with a further message in the same run: a turn of its own.
+    pub fn and_prompt(mut self, prompt: &str) -> Self {
+        self.prompts.push(prompt.into());
+        self
+    }
+
+    /// The same, where the next message may end in any way, because a limit of the session is reached.
+    pub fn next_may_be_refused(mut self) -> Self {
+        self.next_ends = None;
+        self
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup")
+            .field("prompts", &self.prompts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! The stage of one run: hands out the parts of an agent with points in them.
+
+use std::sync::Arc;
+
+use allstop_agent::{Agent, AgentBuilder, Background, Guardrail, Hook};
+use allstop_core::Timestamp;
+use allstop_log::Log;
+use allstop_model::{Model, Reply, ScriptedModel};
+use allstop_scope::{RootOptions, Scope, ScopeOptions};
+use allstop_tools::{Prompter, Tool, ToolRegistry};
+
+use super::parts::{
+    Watch, WatchedGuardrail, WatchedHook, WatchedLog, WatchedModel, WatchedPrompter, WatchedTool,
+};
+use super::point::{Moment, Points};
+use super::scenario::Setup;
+use super::world::World;
+
+/// Where a scenario builds its agent anew for each run. What comes from here has points before, inside and after what it
+/// does; what does not is explored only at the polls around it.
+#[derive(Debug)]
+pub struct Stage {
+    watch: Watch,
+    root: Scope,
+    session: Scope,
+    background: Arc<Background>,
+}
+
+impl Stage {
+    /// Must be called in the runtime of the run.
+    pub(crate) fn new() -> Self {
+        let watch = Watch {
+            points: Points::new(),
+            world: World::default(),
+        };
+        let (root, session) = scopes();
+        let below = session
+            .child("session/explored/background", ScopeOptions::default())
+            .expect("nothing is stopped yet");
+        Self {
+            watch,
+            root,
+            session,
+            background: Background::new(below, 1),
+        }
+    }
+
+    /// A model that gives these replies, one a step.
+    pub fn model(&self, replies: Vec<Reply>) -> Arc<dyn Model> {
+        self.watch_model(Arc::new(ScriptedModel::new(replies)))
+    }
+
+    /// A model of your own. It must not wait for anything but tokio's timers.
+    pub fn watch_model(&self, inner: Arc<dyn Model>) -> Arc<dyn Model> {
+        let watch = self.watch.clone();
+        Arc::new(WatchedModel { inner, watch })
+    }
+
+    /// A tool.
+    pub fn tool(&self, inner: impl Tool + 'static) -> Arc<dyn Tool> {
+        let watch = self.watch.clone();
+        Arc::new(WatchedTool {
+            inner: Arc::new(inner),
+            watch,
+        })
+    }
+
+    /// Tools, as a registry.
+    ///
+    /// # Panics
+    /// If two have one name.
+    pub fn tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> ToolRegistry {
+        let mut registry = ToolRegistry::new();
+        for tool in tools {
+            registry.register(tool).expect("the names of tools differ");
+        }
+        registry
+    }
+
+    /// A hook.
+    pub fn hook(&self, inner: impl Hook + 'static) -> Arc<dyn Hook> {
+        let watch = self.watch.clone();
+        Arc::new(WatchedHook {
+            inner: Arc::new(inner),
+            watch,
+        })
+    }
+
+    /// A guardrail.
+    pub fn guardrail(&self, inner: impl Guardrail + 'static) -> Arc<dyn Guardrail> {
+        let watch = self.watch.clone();
+        Arc::new(WatchedGuardrail {
+            inner: Arc::new(inner),
+            watch,
+        })
+    }
+
+    /// Somebody who answers permission questions.
+    pub fn prompter(&self, inner: impl Prompter + 'static) -> Arc<dyn Prompter> {
+        let watch = self.watch.clone();
+        Arc::new(WatchedPrompter {
+            inner: Arc::new(inner),
+            watch,
+        })
+    }
+
+    /// An agent that is explored: with its clock as a point too, which stands before each record is made.
+    pub fn agent(&self, agent: AgentBuilder, prompt: &str) -> Setup {
+        let points = self.watch.points.clone();
+        let clock = move || {
+            points.reach(Moment::Before, "record", "");
+            Timestamp::from_unix_ms(0)
+        };
+        let agent: Agent = agent.clock(Arc::new(clock)).build();
+        Setup::new(agent, prompt)
+    }
+
+    /// The background work of the session.
+    pub fn background(&self) -> &Arc<Background> {
+        &self.background
+    }
+
+    /// A point of your own: whatever stops there, stops before this returns.
+    pub fn reach(&self, moment: Moment, what: &'static str) {
+        self.watch.points.reach(moment, what, "");
+    }
+
+    pub(crate) fn points(&self) -> &Points {
+        &self.watch.points
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.watch.world
+    }
+
+    pub(crate) fn root(&self) -> &Scope {
+        &self.root
+    }
+
+    pub(crate) fn session(&self) -> &Scope {
+        &self.session
+    }
+
+    pub(crate) fn log(&self, inner: Arc<dyn Log>) -> Arc<dyn Log> {
+        let watch = self.watch.clone();
+        Arc::new(WatchedLog { inner, watch })
+    }
+}
+
+/// A process with one session in it.
+pub(crate) fn scopes() -> (Scope, Scope) {
+    let mut options = RootOptions::current();
+    options.now = Arc::new(|| Timestamp::from_unix_ms(0));
+    let root = Scope::root("process", options);
+    let session = root
+        .child("session/explored", ScopeOptions::default())
+        .expect("nothing is stopped yet");
+    (root, session)
+}

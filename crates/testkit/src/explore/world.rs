@@ -1,0 +1,163 @@
+//! What really happened in a run, seen by the parts that did it and not by what was reported of it.
+//!
+//! Everything is put in one order: a number that grows with each thing that is noted. So a checker can ask what was
+//! alive when a receipt was given, and whether something began after a stop had been accepted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Message, Usage};
+use allstop_scope::Scope;
+use parking_lot::Mutex;
+
+/// A place in the order of what happened.
+pub type Order = u64;
+
+/// Something that ran.
+#[derive(Debug, Clone)]
+pub struct Lived {
+    /// What it is.
+    pub kind: ItemKind,
+    /// Which: a call's id, a hook's name, a process's marker.
+    pub id: Arc<str>,
+    /// When it began.
+    pub began: Order,
+    /// When it ended, if it has.
+    pub ended: Option<Order>,
+}
+
+impl Lived {
+    /// Whether it belongs to the turn, and not to the background.
+    pub fn is_foreground(&self) -> bool {
+        self.kind != ItemKind::Background
+    }
+
+    /// Whether it ran then.
+    pub fn was_alive(&self, at: Order) -> bool {
+        self.began <= at && self.ended.is_none_or(|ended| ended > at)
+    }
+}
+
+/// What really happened. Clones are the same world.
+#[derive(Clone, Default)]
+pub struct World {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Order,
+    lived: Vec<Lived>,
+    events: Vec<(Order, AgentEvent)>,
+    requests: Vec<Vec<Arc<Message>>>,
+    delivered: Usage,
+    /// Of the calls that run, by their place in `lived`.
+    calls: Vec<(usize, Scope)>,
+}
+
+impl World {
+    /// The next place in the order.
+    pub fn now(&self) -> Order {
+        let mut state = self.state.lock();
+        state.now += 1;
+        state.now
+    }
+
+    /// Something begins; it ends when the guard is dropped.
+    pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> LifeGuard {
+        let began = self.now();
+        let mut state = self.state.lock();
+        state.lived.push(Lived {
+            kind,
+            id: id.into(),
+            began,
+            ended: None,
+        });
+        LifeGuard {
+            world: self.clone(),
+            at: state.lived.len() - 1,
+        }
+    }
+
+    /// A tool's call begins: until it ends its scope is known, so that it can be stopped alone.
+    pub(crate) fn begin_call(&self, id: &str, scope: &Scope) -> LifeGuard {
+        let guard = self.begin(ItemKind::ToolCall, id);
+        self.state.lock().calls.push((guard.at, scope.clone()));
+        guard
+    }
+
+    /// The scope of the call that began last and runs.
+    pub(crate) fn running_call(&self) -> Option<Scope> {
+        let state = self.state.lock();
+        state.calls.last().map(|(_, scope)| scope.clone())
+    }
+
+    /// A live event was sent.
+    pub(crate) fn note_event(&self, event: AgentEvent) {
+        let now = self.now();
+        self.state.lock().events.push((now, event));
+    }
+
+    /// A model was asked.
+    pub(crate) fn note_request(&self, messages: Vec<Arc<Message>>) {
+        self.state.lock().requests.push(messages);
+    }
+
+    /// A model said what it cost, and that was received.
+    pub(crate) fn note_usage(&self, usage: Usage) {
+        self.state.lock().delivered += usage;
+    }
+
+    /// Everything that ran so far.
+    pub fn lived(&self) -> Vec<Lived> {
+        self.state.lock().lived.clone()
+    }
+
+    /// Everything that was shown live, in order.
+    pub fn events(&self) -> Vec<(Order, AgentEvent)> {
+        self.state.lock().events.clone()
+    }
+
+    /// What the model was sent, request by request.
+    pub fn requests(&self) -> Vec<Vec<Arc<Message>>> {
+        self.state.lock().requests.clone()
+    }
+
+    /// What the model said that it cost.
+    pub fn delivered(&self) -> Usage {
+        self.state.lock().delivered
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+/// Something that runs, until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it says that it has ended"]
+pub struct LifeGuard {
+    world: World,
+    at: usize,
+}
+
+impl Drop for LifeGuard {
+    fn drop(&mut self) {
+        let ended = self.world.now();
+        let mut state = self.world.state.lock();
+        if let Some(lived) = state.lived.get_mut(self.at) {
+            lived.ended = Some(ended);
+        }
+        let (over, running) = std::mem::take(&mut state.calls)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(at, _)| *at == self.at);
+        state.calls = running;
+        drop(state);
+        // Outside the lock: the last handle of a scope has work to do.
+        drop(over);
+    }
+}

@@ -1,0 +1,3 @@
+//! The parts of the test kit.
+
+mod simulated;
