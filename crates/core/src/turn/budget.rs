@@ -79,6 +79,11 @@ impl Budget {
         })
     }
 
+    /// What may be spent.
+    pub fn limits(&self) -> BudgetLimits {
+        self.limits
+    }
+
     /// Sets one call of at most so many tokens aside.
     ///
     /// # Errors

@@ -1,8 +1,5 @@
 //! After a stop has been accepted nothing in its extent starts.
 
-use allstop_core::Extent;
-use allstop_core::receipt::StopOutcome;
-
 use super::{Checker, FailureClass, Invariant, Undisturbed};
 use crate::explore::Aftermath;
 
@@ -14,13 +11,6 @@ pub(super) const CHECKER: Checker = Checker {
 };
 
 fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let nothing_to_do = aftermath.asked.iter().any(|asked| {
-        asked.extent != Extent::Call
-            && asked
-                .answer
-                .as_ref()
-                .is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
-    });
     let Some(accepted) = aftermath.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
     };
@@ -29,7 +19,7 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
         lived.is_foreground() && lived.began > accepted && lived.began < aftermath.over
     });
     match late {
-        Some(lived) if !nothing_to_do => Err(format!(
+        Some(lived) if !aftermath.nothing_to_do() => Err(format!(
             "{} {} began after the stop was accepted",
             lived.kind.as_str(),
             lived.id

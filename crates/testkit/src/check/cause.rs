@@ -28,11 +28,11 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
     let Some((cause, reason)) = stopped(&aftermath.records) else {
         return Ok(());
     };
-    if stop.cause.kind == CauseKind::LeaseLost {
-        return Err(format!("a lost lease wrote an ending, with cause {cause}"));
-    }
     // What the scenario ends with by itself may have been first.
     let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
+    if stop.cause.kind == CauseKind::LeaseLost && Some(cause.kind) != own {
+        return Err(format!("a lost lease wrote an ending, with cause {cause}"));
+    }
     if cause.kind != stop.cause.kind && Some(cause.kind) != own {
         return Err(format!(
             "stopped with cause {}, ended with {cause}",

@@ -1,8 +1,7 @@
 //! Commit or stop: one of the two, whoever is first.
 
-use allstop_core::receipt::StopOutcome;
+use allstop_core::CauseKind;
 use allstop_core::record::SessionRecord as R;
-use allstop_core::{CauseKind, Extent};
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
 use crate::explore::{Aftermath, Moment, Point};
@@ -53,13 +52,6 @@ fn no_stop_is_lost(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(
     let Some(stop) = aftermath.disturbance() else {
         return Ok(());
     };
-    let nothing_to_do = aftermath.asked.iter().any(|asked| {
-        asked.extent != Extent::Call
-            && asked
-                .answer
-                .as_ref()
-                .is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
-    });
     let last = aftermath
         .records
         .iter()
@@ -69,7 +61,7 @@ fn no_stop_is_lost(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(
     let writes_no_ending = stop.cause.kind == CauseKind::LeaseLost;
     let all_was_committed =
         commits(&aftermath.points).count() == commits(&undisturbed.points).count();
-    if stopped || writes_no_ending || nothing_to_do || all_was_committed {
+    if stopped || writes_no_ending || aftermath.nothing_to_do() || all_was_committed {
         return Ok(());
     }
     Err(format!(

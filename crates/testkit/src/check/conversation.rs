@@ -7,7 +7,7 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::StopPolicy;
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use crate::explore::{Aftermath, Answer};
 
 pub(super) const CHECKER: Checker = Checker {
     name: "conversation",
@@ -33,6 +33,7 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
             R::TurnStarted { input: words, .. } => input = Some(words),
             R::TurnCommitted { turn, messages, .. } => {
                 whole(messages, input)?;
+                said_whole(messages, aftermath)?;
                 let same = undisturbed.records.iter().any(|record| {
                     matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
                         if other == turn && others == messages)
@@ -49,7 +50,10 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
                 StopPolicy::Rollback if !kept.is_empty() => {
                     return Err(format!("turn {turn} was rolled back and left {kept:?}"));
                 }
-                StopPolicy::Keep if !kept.is_empty() => kept_whole(kept, input)?,
+                StopPolicy::Keep if !kept.is_empty() => {
+                    kept_whole(kept, input)?;
+                    said_whole(kept, aftermath)?;
+                }
                 _ => {}
             },
             _ => {}
@@ -79,6 +83,27 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
         Some(Message::StopMarker { .. }) => Ok(()),
         last => Err(format!("what a stopped turn keeps ends with {last:?}")),
     }
+}
+
+/// What the model is said to have said it has said, to the end: half an answer is dropped, and so are its calls.
+fn said_whole(messages: &[Arc<Message>], aftermath: &Aftermath) -> Result<(), String> {
+    let answers = aftermath.world.answers();
+    for message in messages {
+        let Message::Assistant { text, tool_calls } = &**message else {
+            continue;
+        };
+        // An engine may give calls other ids, so that they are unique.
+        let is_this = |answer: &Answer| {
+            let mut calls = answer.calls.iter().zip(tool_calls);
+            *answer.text == **text
+                && answer.calls.len() == tool_calls.len()
+                && calls.all(|(said, kept)| said.name == kept.name)
+        };
+        if !answers.iter().any(is_this) {
+            return Err(format!("the model never came to the end of {message:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {

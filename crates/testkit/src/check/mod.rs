@@ -6,11 +6,14 @@ mod cause;
 mod commit;
 mod conversation;
 mod delivery;
+mod durable;
 mod endings;
 mod history;
+mod late_result;
 mod leftovers;
 mod next_message;
 mod receipt;
+mod received;
 mod recovery;
 mod repeats;
 mod usage;
@@ -43,7 +46,7 @@ pub struct Checker {
 }
 
 /// Every checker, in the order in which a broken run is best understood.
-pub const CHECKERS: [Checker; 18] = [
+pub const CHECKERS: [Checker; 22] = [
     waiters::CHECKER,
     history::CHECKER,
     endings::CHECKER,
@@ -56,8 +59,12 @@ pub const CHECKERS: [Checker; 18] = [
     barrier::CHECKER,
     cause::CHECKER,
     delivery::CHECKER,
+    received::CHECKER,
+    late_result::CHECKER,
+    durable::CHECKER,
     usage::METERED,
     usage::RESERVED,
+    usage::OVERSPENT,
     repeats::CHECKER,
     recovery::CHECKER,
     next_message::CHECKER,
@@ -77,18 +84,17 @@ pub struct Violation {
     pub what: String,
 }
 
-/// Applies every checker.
+/// Applies every checker, after those of the scenario itself.
 pub fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Vec<Violation> {
-    CHECKERS
-        .iter()
-        .filter_map(|checker| {
-            let what = (checker.check)(aftermath, undisturbed).err()?;
-            Some(Violation {
-                checker: checker.name,
-                invariant: checker.invariant,
-                class: checker.class,
-                what,
-            })
+    let own = aftermath.own.iter().cloned();
+    own.chain(CHECKERS.iter().filter_map(|checker| {
+        let what = (checker.check)(aftermath, undisturbed).err()?;
+        Some(Violation {
+            checker: checker.name,
+            invariant: checker.invariant,
+            class: checker.class,
+            what,
         })
-        .collect()
+    }))
+    .collect()
 }

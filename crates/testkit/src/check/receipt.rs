@@ -31,7 +31,7 @@ pub(super) const EXTENT: Checker = Checker {
 fn is_about(item: &ReceiptItem, lived: &Lived) -> bool {
     item.kind == lived.kind
         && match lived.kind {
-            ItemKind::ToolCall => item.id == lived.id,
+            ItemKind::ToolCall | ItemKind::Background => item.id == lived.id,
             // What a question is about is in its call's id; receipts name the question itself.
             ItemKind::ModelCall | ItemKind::Permission => true,
             _ => item.name == lived.id,

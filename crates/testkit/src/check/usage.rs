@@ -1,10 +1,11 @@
 //! The bill: nothing that was received is lost, and nothing stays set aside.
 
 use allstop_core::Usage;
-use allstop_core::record::SessionRecord as R;
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::{SessionRecord as R, StartedCallKind};
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use crate::explore::{Aftermath, Lived};
 
 pub(super) const METERED: Checker = Checker {
     name: "usage",
@@ -18,6 +19,13 @@ pub(super) const RESERVED: Checker = Checker {
     invariant: Invariant::NoLostBill,
     class: FailureClass::Overspent,
     check: nothing_stays_reserved,
+};
+
+pub(super) const OVERSPENT: Checker = Checker {
+    name: "overspent",
+    invariant: Invariant::NoLostBill,
+    class: FailureClass::Overspent,
+    check: calls_are_within_the_budget,
 };
 
 /// What the calls of these records used: the metered ledger.
@@ -70,4 +78,21 @@ fn nothing_stays_reserved(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), 
         0 => Ok(()),
         tokens => Err(format!("{tokens} tokens are still set aside")),
     }
+}
+
+/// As many calls as the budget has, and no more: tools that ran, and model calls that were started.
+fn calls_are_within_the_budget(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+    let budget = aftermath.settings.budget.as_ref();
+    let Some(calls_max) = budget.and_then(|budget| budget.limits().calls_max) else {
+        return Ok(());
+    };
+    let is_tool = |lived: &&Lived| lived.kind == ItemKind::ToolCall;
+    let tools = aftermath.lived.iter().filter(is_tool).count();
+    let is_model = |record: &&R| matches!(record, R::CallStarted { call, .. } if matches!(call.kind, StartedCallKind::Model { .. }));
+    let models = aftermath.records.iter().filter(is_model).count();
+    let calls = (tools + models) as u64;
+    if calls > calls_max {
+        return Err(format!("{calls} calls ran, the budget has {calls_max}"));
+    }
+    Ok(())
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{AgentEvent, Settings, TurnOutcome};
+use allstop_core::receipt::StopOutcome;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 use allstop_core::{Cause, CauseKind, Extent, Message, Receipt, StopReason, Usage};
 
 use super::point::Point;
-use super::world::{Lived, Order};
+use super::world::{Lived, Order, World};
+use crate::check::Violation;
 
 /// A stop that was asked for in a run.
 #[derive(Debug, Clone)]
@@ -75,6 +77,8 @@ pub struct Aftermath {
     pub records: Vec<SessionRecord>,
     /// What the subject's own session held then.
     pub state: Option<SessionState>,
+    /// What else was seen in it: what was written, what the model said.
+    pub world: World,
     /// What really ran.
     pub lived: Vec<Lived>,
     /// What was shown live.
@@ -95,6 +99,8 @@ pub struct Aftermath {
     pub tasks_left: usize,
     /// Work that its scopes named as running then.
     pub work_left: Vec<String>,
+    /// What the scenario's own checks found.
+    pub own: Vec<Violation>,
 }
 
 /// The first stop of a turn from outside, whatever brought it.
@@ -111,6 +117,18 @@ pub struct Disturbance {
 }
 
 impl Aftermath {
+    /// Whether a stop of more than a call was told that everything had ended before it.
+    pub fn nothing_to_do(&self) -> bool {
+        let mut asked = self
+            .asked
+            .iter()
+            .filter(|asked| asked.extent != Extent::Call);
+        asked.any(|asked| {
+            let answer = asked.answer.as_ref();
+            answer.is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
+        })
+    }
+
     /// The first stop from outside that covers the turn.
     pub fn disturbance(&self) -> Option<Disturbance> {
         let asked = self.asked.iter().find(|asked| asked.extent != Extent::Call);

@@ -9,7 +9,7 @@ use allstop_log::MemoryLog;
 use super::aftermath::Aftermath;
 use super::case::{self, Case};
 use super::point::Point;
-use super::replay::{self, CaseName};
+use super::replay::{self, CaseName, VARIABLE};
 use super::report::{Failure, Report};
 use super::scenario::Scenario;
 use super::way::{CAUSES, Way};
@@ -17,7 +17,10 @@ use crate::check::{self, Undisturbed};
 
 /// How much later a second stop falls, in points: at once, in the middle of the first one's ladder, when the ending is
 /// written, and thereafter.
-const SECOND_AFTER: [u32; 5] = [1, 2, 4, 7, 12];
+const SECOND_AFTER: [u32; 4] = [1, 3, 7, 12];
+
+/// How many of the rarer ways are tried at a point that lies close between others.
+const RARE_WAYS_BETWEEN: usize = 2;
 
 /// Explores a scenario: runs it once undisturbed for its points, and then once for each point and each way to stop.
 ///
@@ -45,6 +48,7 @@ pub fn explore(scenario: &Scenario) -> Report {
 pub struct Exploration<'a> {
     scenario: &'a Scenario,
     dense: bool,
+    only: Option<Way>,
 }
 
 impl<'a> Exploration<'a> {
@@ -53,12 +57,19 @@ impl<'a> Exploration<'a> {
         Self {
             scenario,
             dense: false,
+            only: None,
         }
     }
 
     /// The long form: every way at the polls too, and a second stop at each point after the first.
     pub fn dense(mut self) -> Self {
         self.dense = true;
+        self
+    }
+
+    /// Only this way to stop, at each point.
+    pub fn only(mut self, way: Way) -> Self {
+        self.only = Some(way);
         self
     }
 
@@ -85,16 +96,25 @@ impl<'a> Exploration<'a> {
     }
 
     fn run_only(&self, case: &CaseName) -> Report {
-        let undisturbed = undisturbed(self.scenario);
-        let mut report = Report::new(self.scenario.name(), undisturbed.points.len());
-        if case.scenario == **self.scenario.name()
-            && let Some(point) = undisturbed.points.get(case.point as usize)
-        {
-            if case.way == Way::Kill {
-                super::kill::play_in_this_process(self.scenario, point);
-            }
-            self.run_case(point, case.way, &undisturbed, &mut report);
+        let name = self.scenario.name();
+        if !replay::is_asked_for(self.scenario) {
+            replay::say_skipped(name);
+            return Report::new(name, 0);
         }
+        let undisturbed = undisturbed(self.scenario);
+        let points = undisturbed.points.len();
+        let mut report = Report::new(name, points);
+        let Some(point) = undisturbed.points.get(case.point as usize) else {
+            panic!("{VARIABLE}={case}: there is no such point, {name} has {points} of them now");
+        };
+        if case.way == Way::Kill {
+            super::kill::play_in_this_process(self.scenario, point);
+        }
+        self.run_case(point, case.way, &undisturbed, &mut report);
+        assert!(
+            report.cases > 0,
+            "{VARIABLE}={case}: nothing is there that could be stopped in that way"
+        );
         report
     }
 
@@ -120,12 +140,20 @@ impl<'a> Exploration<'a> {
 
     /// The ways that are tried at a point.
     fn ways(&self, point: &Point, undisturbed: &Undisturbed) -> Vec<Way> {
-        let mut ways = vec![
-            Way::USER,
+        if let Some(way) = self.only {
+            return vec![way];
+        }
+        let common = [
             Way::Drop,
             Way::Stop(Extent::Process, CauseKind::Shutdown),
             Way::Stop(Extent::Call, CauseKind::User),
         ];
+        let mut ways = vec![Way::USER];
+        if self.dense || point.is_semantic() {
+            ways.extend(common);
+        } else {
+            ways.extend(common.iter().cycle().nth(point.number as usize));
+        }
         let first_of_its_time = undisturbed
             .points
             .iter()
@@ -134,19 +162,27 @@ impl<'a> Exploration<'a> {
         if first_of_its_time {
             ways.push(Way::Deadline);
         }
-        if !point.is_semantic() && !self.dense {
-            return ways;
-        }
-        ways.extend(CAUSES.map(|cause| Way::Stop(Extent::Turn, cause)));
-        ways.push(Way::Stop(Extent::Session, CauseKind::User));
         let left = undisturbed.points.len() as u32 - point.number;
         let later: Vec<u32> = if self.dense {
             (1..=left.max(12)).collect()
         } else {
             SECOND_AFTER.to_vec()
         };
-        for after in later {
-            ways.extend([Way::Again(after), Way::Wider(after), Way::Force(after)]);
+        let rare = CAUSES
+            .map(|cause| Way::Stop(Extent::Turn, cause))
+            .into_iter()
+            .chain([Way::Stop(Extent::Session, CauseKind::User)])
+            .chain(
+                later
+                    .into_iter()
+                    .flat_map(|after| [Way::Again(after), Way::Wider(after), Way::Force(after)]),
+            );
+        if self.dense || point.is_apart() {
+            ways.extend(rare);
+        } else if point.is_semantic() {
+            // Between two others of its kind: each gets another few of them.
+            let every = rare.clone().count().div_ceil(RARE_WAYS_BETWEEN);
+            ways.extend(rare.skip(point.number as usize % every).step_by(every));
         }
         // The same way twice would only be counted twice.
         let mut seen = BTreeSet::new();

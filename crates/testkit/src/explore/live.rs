@@ -142,27 +142,8 @@ impl Live {
     /// Asks for a stop. `false`: there is nothing that it could be asked of.
     fn ask(&self, order: StopOrder) -> bool {
         let (extent, cause) = (order.extent, order.cause.clone());
-        let of_scope = |scope: &Scope, order| {
-            let stop = scope.stop(order);
-            async move { stop.receipt().await }.boxed()
-        };
-        let answer = match extent {
-            Extent::Call => match self.world.running_call() {
-                Some(call) => of_scope(&call, order),
-                None => return false,
-            },
-            Extent::Turn => {
-                // Not under the lock: a stop can reach points, and what is done there may need it.
-                let Some(run) = self.run.lock().take() else {
-                    return false;
-                };
-                let answer = run.stop(order.bystander(&self.background));
-                self.run.lock().get_or_insert(run);
-                answer
-            }
-            Extent::Process => of_scope(&self.root, order),
-            _ => of_scope(&self.session, order),
-        };
+        // In the order in which they were asked, although one can lead to the next before it returns.
+        let place = self.asked.lock().len();
         let asked = Asked {
             extent,
             cause,
@@ -171,8 +152,35 @@ impl Live {
             at: self.points.elapsed(),
             answer: None,
         };
-        self.asked.lock().push((asked, Some(answer)));
-        true
+        self.asked.lock().push((asked, None));
+        let answer = self.stop(extent, order);
+        let mut all = self.asked.lock();
+        if let (Some(answer), Some((asked, waiting))) = (answer, all.get_mut(place)) {
+            asked.accepted = self.world.now();
+            *waiting = Some(answer);
+            return true;
+        }
+        all.truncate(place);
+        false
+    }
+
+    fn stop(&self, extent: Extent, order: StopOrder) -> Waiting {
+        let of_scope = |scope: &Scope, order| {
+            let stop = scope.stop(order);
+            async move { stop.receipt().await }.boxed()
+        };
+        match extent {
+            Extent::Call => Some(of_scope(&self.world.running_call()?, order)),
+            Extent::Turn => {
+                // Not under the lock: a stop can reach points, and what is done there may need it.
+                let run = self.run.lock().take()?;
+                let answer = run.stop(order.bystander(&self.background));
+                self.run.lock().get_or_insert(run);
+                Some(answer)
+            }
+            Extent::Process => Some(of_scope(&self.root, order)),
+            _ => Some(of_scope(&self.session, order)),
+        }
     }
 
     pub(crate) fn poll_answers(&self, cx: &mut Context<'_>, stage: &Stage) {

@@ -2,12 +2,14 @@
 
 mod aftermath;
 mod case;
-mod clockwork;
+pub(crate) mod clockwork;
 mod exploration;
 mod kill;
 mod live;
+mod own;
 mod parts;
 mod point;
+mod processes;
 mod replay;
 mod report;
 mod scenario;
@@ -16,9 +18,12 @@ mod subject;
 mod way;
 mod world;
 
+pub(crate) use exploration::undisturbed;
+pub(crate) use replay::is_asked_for;
+
 pub use aftermath::{Aftermath, Answered, Asked, Disturbance, Gone};
 pub use exploration::{Exploration, explore};
-pub use kill::explore_kills;
+pub use kill::{KILL_CHECKERS, KillChecker, Killed, explore_kills};
 pub use point::{Moment, POLL, Point, Points};
 pub use replay::{CaseName, UnknownCase, VARIABLE};
 pub use report::{Failure, Report};
@@ -26,7 +31,7 @@ pub use scenario::{Scenario, Setup};
 pub use stage::Stage;
 pub use subject::{Play, Running, Subject};
 pub use way::{CAUSES, UnknownWay, Way};
-pub use world::{LifeGuard, Lived, Order, World};
+pub use world::{Answer, LifeGuard, Lived, Order, World};
 
 /// The message that is sent after each explored run: the session must take it.
 pub const NEXT_MESSAGE: &str = "the next message";

@@ -21,6 +21,12 @@ pub enum Moment {
 /// What every point between two polls of tasks is called.
 pub const POLL: &str = "poll";
 
+/// What a point is called at which something is shown live.
+pub(crate) const EVENT: &str = "event";
+
+/// What a point is called before a record is made.
+pub(crate) const RECORD: &str = "record";
+
 /// One moment of a run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Point {
@@ -37,6 +43,11 @@ pub struct Point {
 }
 
 impl Point {
+    /// Whether something of its own happens there, and not only a word of what happens elsewhere.
+    pub(crate) fn is_apart(&self) -> bool {
+        !matches!(self.what, POLL | EVENT | RECORD)
+    }
+
     /// Whether it has a meaning of its own, and is not only a poll.
     pub fn is_semantic(&self) -> bool {
         self.what != POLL

@@ -1,8 +1,10 @@
 //! One case by name, so that a failure can be seen again: `scenario/point/way`.
 
 use std::fmt;
+use std::io::Write as _;
 use std::str::FromStr;
 
+use super::scenario::Scenario;
 use super::way::{UnknownWay, Way};
 
 /// The environment variable that makes an exploration run one case only: `ALLSTOP_EXPLORE=parallel_tools/34/turn:user`.
@@ -68,6 +70,19 @@ pub(crate) fn asked_for() -> Option<CaseName> {
         Ok(case) => Some(case),
         Err(wrong) => panic!("{VARIABLE}: {wrong}"),
     }
+}
+
+/// Whether this scenario is explored at all: the environment asks for no case, or for one of this.
+pub(crate) fn is_asked_for(scenario: &Scenario) -> bool {
+    asked_for().is_none_or(|case| case.scenario == **scenario.name())
+}
+
+/// Says that a scenario was left out, where test runners let it through: what is not looked at must not look clean.
+pub(crate) fn say_skipped(scenario: &str) {
+    let said =
+        format!("{scenario}: skipped, because {VARIABLE} asks for a case of another scenario\n");
+    // Nobody may be listening.
+    let _written = std::io::stderr().write_all(said.as_bytes());
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::aftermath::Aftermath;
 use super::point::Point;
 use super::replay::{CaseName, VARIABLE};
+use super::scenario::Scenario;
 use super::way::Way;
-use crate::check::Violation;
+use crate::check::{Undisturbed, Violation};
 
 /// How many failures of each checker are printed in full. The first ones say what is wrong; the rest is counted.
 const PRINTED_MAX: usize = 2;
@@ -116,6 +117,17 @@ impl fmt::Display for Failure {
 }
 
 impl Report {
+    /// Of a scenario that is broken without any stop.
+    pub(crate) fn of_undisturbed(
+        scenario: &Scenario,
+        undisturbed: &Undisturbed,
+        violations: Vec<Violation>,
+    ) -> Self {
+        let mut report = Self::new(scenario.name(), undisturbed.points.len());
+        report.add(Failure::of_undisturbed(scenario.name(), violations));
+        report
+    }
+
     pub(crate) fn new(scenario: &Arc<str>, points: usize) -> Self {
         Self {
             scenario: Arc::clone(scenario),

@@ -7,14 +7,18 @@ use allstop_core::Timestamp;
 use allstop_log::Log;
 use allstop_model::{Model, Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
-use allstop_tools::{Prompter, Tool, ToolRegistry};
+use allstop_tools::{OutputFolder, Prompter, ShellConfig, ShellTool, Tool, ToolRegistry};
 
+use super::own::OwnChecks;
 use super::parts::{
     Watch, WatchedGuardrail, WatchedHook, WatchedLog, WatchedModel, WatchedPrompter, WatchedTool,
 };
-use super::point::{Moment, Points};
+use super::point::{Moment, Points, RECORD};
+use super::processes::Processes;
 use super::scenario::Setup;
 use super::world::World;
+use crate::SimulatedSystem;
+use crate::check::{FailureClass, Invariant};
 
 /// Where a scenario builds its agent anew for each run. What comes from here has points before, inside and after what it
 /// does; what does not is explored only at the polls around it.
@@ -24,6 +28,8 @@ pub struct Stage {
     root: Scope,
     session: Scope,
     background: Arc<Background>,
+    processes: Processes,
+    own: OwnChecks,
 }
 
 impl Stage {
@@ -38,10 +44,12 @@ impl Stage {
             .child("session/explored/background", ScopeOptions::default())
             .expect("nothing is stopped yet");
         Self {
+            processes: Processes::new(&watch),
             watch,
             root,
             session,
             background: Background::new(below, 1),
+            own: OwnChecks::default(),
         }
     }
 
@@ -77,6 +85,23 @@ impl Stage {
         registry
     }
 
+    /// The shell tool, whose commands are programs of [`Stage::system`]. What outlives its call is background work of
+    /// the session.
+    pub fn shell(&self) -> Arc<dyn Tool> {
+        // Output is kept in memory alone: the names of files would not be the same in each run.
+        let nowhere = Arc::new(OutputFolder::new("/dev/null/output"));
+        let config = ShellConfig {
+            containment: self.system().containment(),
+            ..ShellConfig::new("/", nowhere)
+        };
+        self.tool(ShellTool::new(config, Arc::clone(&self.background) as _))
+    }
+
+    /// The system that the shell's commands run on: say there what each does.
+    pub fn system(&self) -> &SimulatedSystem {
+        self.processes.system()
+    }
+
     /// A hook.
     pub fn hook(&self, inner: impl Hook + 'static) -> Arc<dyn Hook> {
         let watch = self.watch.clone();
@@ -108,7 +133,7 @@ impl Stage {
     pub fn agent(&self, agent: AgentBuilder, prompt: &str) -> Setup {
         let points = self.watch.points.clone();
         let clock = move || {
-            points.reach(Moment::Before, "record", "");
+            points.reach(Moment::Before, RECORD, "");
             Timestamp::from_unix_ms(0)
         };
         let agent: Agent = agent.clock(Arc::new(clock)).build();
@@ -120,16 +145,32 @@ impl Stage {
         &self.background
     }
 
+    /// A check of your own: whether what this run did to the world is whole, nothing or everything of it. It is asked
+    /// when the run is over and every stop of it answered, and again at the very end: what was whole stays so.
+    pub fn check(
+        &self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + 'static,
+    ) {
+        let promise = (Invariant::NoHalfTurn, FailureClass::WorkAfterStop);
+        self.own.add(name, promise, check);
+    }
+
     /// A point of your own: whatever stops there, stops before this returns.
     pub fn reach(&self, moment: Moment, what: &'static str) {
         self.watch.points.reach(moment, what, "");
+    }
+
+    pub(crate) fn own(&self) -> &OwnChecks {
+        &self.own
     }
 
     pub(crate) fn points(&self) -> &Points {
         &self.watch.points
     }
 
-    pub(crate) fn world(&self) -> &World {
+    /// What really happens, for noting what your own parts do.
+    pub fn world(&self) -> &World {
         &self.watch.world
     }
 
@@ -139,6 +180,11 @@ impl Stage {
 
     pub(crate) fn session(&self) -> &Scope {
         &self.session
+    }
+
+    /// The processes, as the world saw them.
+    pub(crate) fn processes(&self) -> &Processes {
+        &self.processes
     }
 
     pub(crate) fn log(&self, inner: Arc<dyn Log>) -> Arc<dyn Log> {

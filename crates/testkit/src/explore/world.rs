@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Message, Usage};
+use allstop_core::{Message, ToolCall, Usage};
 use allstop_scope::Scope;
 use parking_lot::Mutex;
 
@@ -40,6 +40,15 @@ impl Lived {
     }
 }
 
+/// An answer of a model that came to its end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// All its text.
+    pub text: String,
+    /// The calls that it asked for.
+    pub calls: Vec<ToolCall>,
+}
+
 /// What really happened. Clones are the same world.
 #[derive(Clone, Default)]
 pub struct World {
@@ -53,6 +62,10 @@ struct State {
     events: Vec<(Order, AgentEvent)>,
     requests: Vec<Vec<Arc<Message>>>,
     delivered: Usage,
+    received: Vec<Order>,
+    answers: Vec<Answer>,
+    /// How many records were durable, and from when on.
+    durable: Vec<(Order, u64)>,
     /// Of the calls that run, by their place in `lived`.
     calls: Vec<(usize, Scope)>,
 }
@@ -108,6 +121,43 @@ impl World {
     /// A model said what it cost, and that was received.
     pub(crate) fn note_usage(&self, usage: Usage) {
         self.state.lock().delivered += usage;
+    }
+
+    /// Something of a model's answer arrived.
+    pub(crate) fn note_received(&self) {
+        let now = self.now();
+        self.state.lock().received.push(now);
+    }
+
+    /// A model's answer came to its end.
+    pub(crate) fn note_answer(&self, answer: Answer) {
+        self.state.lock().answers.push(answer);
+    }
+
+    /// So many records of the session are durable.
+    pub(crate) fn note_durable(&self, records: u64) {
+        let now = self.now();
+        self.state.lock().durable.push((now, records));
+    }
+
+    /// When something of a model's answers arrived, piece by piece.
+    pub fn received(&self) -> Vec<Order> {
+        self.state.lock().received.clone()
+    }
+
+    /// The answers of models that came to their end.
+    pub fn answers(&self) -> Vec<Answer> {
+        self.state.lock().answers.clone()
+    }
+
+    /// How many records of the session were durable then.
+    pub fn durable(&self, at: Order) -> usize {
+        let state = self.state.lock();
+        let before = state.durable.iter().filter(|(since, _)| *since < at);
+        before
+            .map(|(_, records)| *records as usize)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Everything that ran so far.

@@ -1,10 +1,20 @@
 //! Scenarios of Allstop's own agent: what it is explored with at every change. Read them as examples.
 
+mod gates;
+mod limits;
+mod models;
+mod shells;
 mod turns;
 
 use crate::explore::Scenario;
 
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    turns::all().into()
+    let mut all = Vec::new();
+    all.extend(turns::all());
+    all.extend(models::all());
+    all.extend(gates::all());
+    all.extend(limits::all());
+    all.extend(shells::all());
+    all
 }

@@ -11,6 +11,7 @@ use futures::{StreamExt as _, stream};
 use super::{INSIDE, Watch};
 use crate::explore::NEXT_MESSAGE;
 use crate::explore::point::Moment;
+use crate::explore::world::Answer;
 
 #[derive(Debug)]
 pub(crate) struct WatchedModel {
@@ -34,15 +35,21 @@ impl Model for WatchedModel {
             }
             let opening = self.inner.stream(request);
             let opened = watch.around("model_request", "".into(), opening).await?;
-            let events = stream::unfold((opened.events, watch, alive), |mut open| async move {
-                let (events, watch, _) = &mut open;
+            let open = (opened.events, watch, alive, Answer::default());
+            let events = stream::unfold(open, |mut open| async move {
+                let (events, watch, _, answer) = &mut open;
                 watch.points.reach(Moment::Before, "model_chunk", "");
                 tokio::time::sleep(INSIDE).await;
                 let event = events.next().await?;
                 let name = event.as_ref().map_or("error", name_of);
+                watch.world.note_received();
                 watch.points.reach(Moment::Inside, "model_chunk", name);
-                if let Ok(ModelEvent::Usage(usage)) = &event {
-                    watch.world.note_usage(*usage);
+                match &event {
+                    Ok(ModelEvent::Usage(usage)) => watch.world.note_usage(*usage),
+                    Ok(ModelEvent::Text(text)) => answer.text.push_str(text),
+                    Ok(ModelEvent::ToolCall(call)) => answer.calls.push(call.clone()),
+                    Ok(ModelEvent::End(_)) => watch.world.note_answer(std::mem::take(answer)),
+                    _ => {}
                 }
                 Some((event, open))
             });

@@ -1,0 +1,136 @@
+//! What was checked and what was broken, by promise, by failure class, by point and by way.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+use allstop_testkit::check::{CHECKERS, FailureClass, Invariant, Violation};
+use allstop_testkit::explore::{KILL_CHECKERS, Report};
+use allstop_testkit::random_stops::RandomReport;
+
+/// How often something was looked at, and how often it was broken.
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    checks: usize,
+    broken: usize,
+}
+
+/// The sums over all reports.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    invariants: BTreeMap<Invariant, Count>,
+    classes: BTreeMap<FailureClass, Count>,
+    points: BTreeMap<&'static str, usize>,
+    ways: BTreeMap<String, usize>,
+    cases: usize,
+    broken: usize,
+}
+
+impl Table {
+    /// Adds what an exploration did: each case, and the run without a stop, went through every checker.
+    pub(crate) fn explored(&mut self, report: &Report) {
+        for checker in &CHECKERS {
+            self.checked(checker.invariant, checker.class, report.cases + 1);
+        }
+        self.add(report);
+    }
+
+    /// The same of an exploration with kills.
+    pub(crate) fn killed(&mut self, report: &Report) {
+        for checker in &KILL_CHECKERS {
+            self.checked(checker.invariant, checker.class, report.cases);
+        }
+        self.add(report);
+    }
+
+    /// The same of stops at random moments.
+    pub(crate) fn stopped_at_random(&mut self, report: &RandomReport) {
+        for (invariant, class) in RandomReport::checks() {
+            self.checked(invariant, class, report.rounds.len());
+        }
+        self.cases += report.rounds.len();
+        self.broken += report.broken();
+        *self.points.entry("random moment").or_default() += report.rounds.len();
+        for round in &report.rounds {
+            *self
+                .ways
+                .entry(format!("random {}", round.way))
+                .or_default() += 1;
+            self.violated(&round.violations);
+        }
+    }
+
+    fn violated<'a>(&mut self, violations: impl IntoIterator<Item = &'a Violation>) {
+        for violation in violations {
+            self.invariants
+                .entry(violation.invariant)
+                .or_default()
+                .broken += 1;
+            self.classes.entry(violation.class).or_default().broken += 1;
+        }
+    }
+
+    fn checked(&mut self, invariant: Invariant, class: FailureClass, checks: usize) {
+        self.invariants.entry(invariant).or_default().checks += checks;
+        self.classes.entry(class).or_default().checks += checks;
+    }
+
+    fn add(&mut self, report: &Report) {
+        self.cases += report.cases;
+        self.broken += report.failures.len();
+        for (at, cases) in &report.cases_at {
+            *self.points.entry(at).or_default() += cases;
+        }
+        for (by, cases) in &report.cases_by {
+            *self.ways.entry(by.clone()).or_default() += cases;
+        }
+        self.violated(
+            report
+                .failures
+                .iter()
+                .flat_map(|failure| &failure.violations),
+        );
+    }
+
+    /// How many cases were run.
+    pub(crate) fn cases(&self) -> usize {
+        self.cases
+    }
+
+    /// In how many of them something was broken.
+    pub(crate) fn broken(&self) -> usize {
+        self.broken
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        counts(f, "invariant", &self.invariants)?;
+        counts(f, "failure class", &self.classes)?;
+        cases(f, "cases by point", &self.points)?;
+        cases(f, "cases by way", &self.ways)
+    }
+}
+
+fn counts<K: Display>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    counts: &BTreeMap<K, Count>,
+) -> fmt::Result {
+    writeln!(f, "\n{name:<44}{:>12}{:>9}", "checks", "broken")?;
+    for (key, Count { checks, broken }) in counts {
+        writeln!(f, "{:<44}{checks:>12}{broken:>9}", key.to_string())?;
+    }
+    Ok(())
+}
+
+fn cases<K: Display>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    cases: &BTreeMap<K, usize>,
+) -> fmt::Result {
+    writeln!(f, "\n{name:<44}{:>12}", "cases")?;
+    for (key, cases) in cases {
+        writeln!(f, "{:<44}{cases:>12}", key.to_string())?;
+    }
+    Ok(())
+}

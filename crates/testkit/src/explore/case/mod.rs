@@ -1,0 +1,167 @@
+//! One run of a scenario, stopped at one point in one way, or undisturbed.
+
+mod after;
+mod watch;
+
+pub(crate) use after::{play_next, read_all};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{History, RunOutcome};
+use allstop_core::{CauseKind, Extent, SessionId, Timestamp};
+use allstop_log::{Log, SessionStream};
+use allstop_scope::{Deadline, Scope, ScopeOptions};
+use tokio::time::Instant;
+
+use super::aftermath::Aftermath;
+use super::clockwork::{self, Tick};
+use super::live::{Ended, Live};
+use super::point::{Moment, Point};
+use super::scenario::{Scenario, Setup};
+use super::stage::Stage;
+use super::subject::Play;
+use super::way::Way;
+
+/// The wall-clock time of everything: none that counts.
+fn made_at() -> Timestamp {
+    Timestamp::from_unix_ms(0)
+}
+
+/// One run of a scenario.
+#[derive(Debug)]
+pub(crate) struct Case<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) log: Arc<dyn Log>,
+    /// Where and how it is stopped.
+    pub(crate) stop: Option<(&'a Point, Way)>,
+}
+
+/// Plays a case. `None`: there was nothing at that point that could be stopped in that way.
+pub(crate) fn play(case: &Case<'_>) -> Option<Aftermath> {
+    clockwork::run(|tick| Box::pin(run(case, tick)))
+}
+
+async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
+    let stage = Stage::new();
+    let setup = case.scenario.build(&stage);
+    let log = stage.log(Arc::clone(&case.log));
+    let live = Live::new(&stage);
+    if let Some((point, way)) = case.stop {
+        live.plan(stage.points(), point, way);
+    }
+    let deadline = match case.stop {
+        Some((point, Way::Deadline)) => Some(point.at),
+        _ => None,
+    };
+    let session = SessionStream::create(Arc::clone(&log), session_id(), made_at(), "/explored");
+    let session = session.await.expect("a new session");
+    stage.points().open();
+    stage.points().reach(Moment::Before, "run", "");
+    live.started(setup.subject.start(Play {
+        scope: below(stage.session(), &stage, deadline),
+        session,
+        prompts: setup.prompts.clone(),
+        events: watch::observer(&stage),
+        background: Some(Arc::clone(stage.background())),
+    }));
+    stage.points().reach(Moment::After, "start", "");
+    let ended = watch::until_over(&live, &stage, &log, &tick).await;
+    // A run that knows that it cannot be done in time ends before its deadline, which then has stopped nothing.
+    let in_time = deadline.is_none_or(|deadline| ended.over_at >= deadline);
+    let applied = live.applied() && in_time;
+    stage.points().close();
+    let (mut aftermath, history) = look(case, &stage, &live, &setup, ended).await;
+    aftermath.deadline = deadline;
+    if !aftermath.hung {
+        // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
+        let lease_lost = matches!(case.stop, Some((_, Way::Stop(_, CauseKind::LeaseLost))));
+        let history = history.filter(|_| !lease_lost);
+        aftermath.next = after::next_message(&*setup.subject, history, &log).await;
+        aftermath.records_after_next = after::read_on(&*case.log, aftermath.records.clone()).await;
+    }
+    aftermath.requests = stage.world().requests();
+    let root = stage.root().clone();
+    drop((setup, live));
+    (aftermath.tasks_left, aftermath.work_left) = after::leave(root).await;
+    stage.own().look(&mut aftermath.own);
+    stage.processes().bury();
+    aftermath.lived = stage.world().lived();
+    stage
+        .processes()
+        .name_background(stage.background(), &mut aftermath.lived);
+    applied.then_some(aftermath)
+}
+
+/// What can be seen when the run is over, and what the session goes on with.
+async fn look(
+    case: &Case<'_>,
+    stage: &Stage,
+    live: &Live,
+    setup: &Setup,
+    ended: Ended,
+) -> (Aftermath, Option<History>) {
+    let mut own = Vec::new();
+    stage.own().look(&mut own);
+    let settings = setup.subject.settings().clone();
+    let (turns, history) = match ended.outcome {
+        Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
+        None => (None, None),
+    };
+    let folded = history.as_ref().and_then(|history| match history {
+        History::Logged(session) => Some(session.state().clone()),
+        History::Bare { .. } => None,
+    });
+    let budget = settings.budget.as_ref();
+    let aftermath = Aftermath {
+        points: stage.points().reached(),
+        reserved_tokens: budget.map_or(0, |budget| budget.reserved_tokens()),
+        settings,
+        asked: live.asked(),
+        caller_gone: live.caller_gone(),
+        deadline: None,
+        turns,
+        over: ended.over,
+        over_at: ended.over_at,
+        hung: ended.hung,
+        records: after::read_all(&*case.log).await,
+        state: folded,
+        world: stage.world().clone(),
+        lived: Vec::new(),
+        events: stage.world().events(),
+        requests: Vec::new(),
+        delivered: stage.world().delivered(),
+        next: None,
+        next_must: setup.next_ends,
+        records_after_next: Vec::new(),
+        tasks_left: 0,
+        work_left: Vec::new(),
+        own,
+    };
+    (aftermath, history)
+}
+
+pub(crate) fn session_id() -> SessionId {
+    "explored".into()
+}
+
+/// The scope of the run: with a deadline, if that is the way to stop it.
+fn below(session: &Scope, stage: &Stage, deadline: Option<Duration>) -> Scope {
+    use allstop_tools::BackgroundHost as _;
+    let Some(after) = deadline else {
+        return session.clone();
+    };
+    let deadline = Deadline {
+        at: Instant::now() + after,
+        detail: "explored".into(),
+        extent: Extent::Turn,
+        bystanders: vec![stage.background().scope()],
+    };
+    let options = ScopeOptions {
+        deadline: Some(deadline),
+        ..ScopeOptions::default()
+    };
+    session
+        .child("session/explored/deadline", options)
+        .unwrap_or_else(|_| session.clone())
+}

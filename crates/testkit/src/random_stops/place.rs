@@ -1,0 +1,136 @@
+//! The real parts of one run: a server, a store and processes, all its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{Agent, Background, Deadlines, Settings};
+use allstop_core::turn::StopPolicy;
+use allstop_model::{ProviderModel, ProviderOptions};
+use allstop_scope::process::ContainmentChoice;
+use allstop_tools::{OutputFolder, ShellConfig, ShellTool, ToolRegistry};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::system::MARK;
+use crate::explore::NEXT_MESSAGE;
+use crate::openai_server::{Answer, OpenAiServer, Received};
+
+/// Between two pieces of an answer.
+const PIECE: Duration = Duration::from_millis(4);
+
+/// The user's messages: a turn each.
+pub(super) const PROMPTS: [&str; 2] = ["Do it.", "And again."];
+
+/// What runs in the background and does not end by itself.
+pub(super) const BACKGROUND: &str = "sleep 600";
+
+/// The real parts of one run. Dropping it removes its folder and closes its server.
+#[derive(Debug)]
+pub(super) struct Place {
+    folder: TempDir,
+    pub(super) server: OpenAiServer,
+}
+
+impl Place {
+    /// # Panics
+    /// If the system gives no folder or no port.
+    pub(super) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            server: OpenAiServer::deciding(|_, request| answer(request)),
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What tells its processes from all others.
+    pub(super) fn mark(&self) -> String {
+        self.folder().to_string_lossy().into_owned()
+    }
+
+    /// An agent that talks to the server and runs real commands.
+    ///
+    /// # Panics
+    /// If the server's address were none.
+    pub(super) fn agent(
+        &self,
+        background: &Arc<Background>,
+        deadline: Option<Duration>,
+        stop_policy: StopPolicy,
+    ) -> Agent {
+        let options = ProviderOptions {
+            base_url: Some(self.server.url()),
+            ..ProviderOptions::default()
+        };
+        let model = ProviderModel::new("any", options).expect("a server on the loopback");
+        let output = Arc::new(OutputFolder::new(self.folder().join("output")));
+        let shell = ShellConfig {
+            env: vec![(MARK.into(), self.mark().into())],
+            containment: ContainmentChoice::GroupAndMarker,
+            ..ShellConfig::new(self.folder(), output)
+        };
+        let mut tools = ToolRegistry::new();
+        tools
+            .register(Arc::new(ShellTool::new(shell, Arc::clone(background) as _)))
+            .expect("it is the only one");
+        let settings = Settings {
+            stop_policy,
+            deadlines: Deadlines {
+                run: deadline,
+                ..Deadlines::default()
+            },
+            ..Settings::default()
+        };
+        Agent::builder(Arc::new(model))
+            .tools(tools)
+            .settings(settings)
+            .build()
+    }
+
+    /// The words that the commands left: `begins ID` and `ends ID`.
+    pub(super) fn trail(&self) -> Vec<String> {
+        let trail = std::fs::read_to_string(self.folder().join("trail")).unwrap_or_default();
+        trail.lines().map(str::to_owned).collect()
+    }
+}
+
+/// The answer to a request: the step is told by what was said since the user's last message.
+fn answer(request: &Received) -> Answer {
+    let messages = request.messages();
+    let is_user = |message: &Value| message["role"] == "user";
+    let last_user = messages.iter().rposition(is_user).unwrap_or_default();
+    let (before, turn) = messages.split_at(last_user);
+    let answered = turn.iter().filter(|message| message["role"] == "assistant");
+    let step = answered.count();
+    // Ids differ from turn to turn, as those of providers do.
+    let number = before.iter().filter(|message| is_user(message)).count();
+    let id = |call: u32| format!("call_{number}_{step}_{call}");
+    let text = turn.first().map(|message| message["content"].to_string());
+    if text.is_some_and(|text| text.contains(NEXT_MESSAGE)) {
+        return Answer::text("Yes.");
+    }
+    let shell = |answer: Answer, call: u32, command: &str, background: bool| {
+        let id = id(call);
+        let command = format!("echo begins {id} >> trail; {command}; echo ends {id} >> trail");
+        let arguments = json!({"command": command, "background": background}).to_string();
+        answer.tool_call(&id, "shell", &arguments)
+    };
+    match step {
+        0 => {
+            let answer = Answer::text("I do two things, side by side.").every(PIECE);
+            let answer = shell(answer, 1, "sleep 0.04", false);
+            // Its child holds on to its output, and neither hears SIGTERM.
+            shell(
+                answer,
+                2,
+                "trap '' TERM; sleep 0.08 & wait; sleep 0.02",
+                false,
+            )
+        }
+        1 if number == 0 => shell(Answer::stream(), 1, BACKGROUND, true),
+        _ => Answer::text("That is all of it.").every(PIECE),
+    }
+}

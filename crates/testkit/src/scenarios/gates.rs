@@ -1,0 +1,149 @@
+//! What stands between the model and the world: questions, hooks, guardrails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{
+    Agent, AgentBuilder, Guardrail, GuardrailVerdict, Hook, HookCx, HookEvent, HookVerdict,
+    Stage as At,
+};
+use allstop_model::Reply;
+use allstop_tools::permission::FixedAnswer;
+use allstop_tools::{Answer, PermissionPolicy, Prompter, Question};
+use futures::future::BoxFuture;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::ToolFn;
+use crate::explore::{Scenario, Stage};
+
+pub(super) fn all() -> [Scenario; 6] {
+    [
+        Scenario::new("permission_question", |stage| {
+            let agent =
+                posting(stage).permissions(asking(), stage.prompter(Slow(Answer::AllowOnce)));
+            stage.agent(agent, "Post it.")
+        }),
+        Scenario::new("permission_denied", |stage| {
+            let agent =
+                posting(stage).permissions(asking(), stage.prompter(FixedAnswer(Answer::Deny)));
+            stage.agent(agent, "Post it.")
+        }),
+        Scenario::new("hook", |stage| {
+            let hook = stage.hook(Hears::everything("audit", HookVerdict::Continue));
+            stage.agent(posting(stage).hook(hook), "Post it.")
+        }),
+        Scenario::new("hook_denies", |stage| {
+            let no = HookVerdict::Deny {
+                reason: "not here".to_owned(),
+            };
+            let hook = stage.hook(Hears {
+                moment: Some("tool_start"),
+                ..Hears::everything("policy", no)
+            });
+            stage.agent(posting(stage).hook(hook), "Post it.")
+        }),
+        Scenario::new("guardrail", |stage| {
+            let guardrail = stage.guardrail(Refuses("nothing like this"));
+            stage.agent(posting(stage).guardrail(guardrail), "Post it.")
+        }),
+        Scenario::new("guardrail_refusal", |stage| {
+            let guardrail = stage.guardrail(Refuses("Posted"));
+            stage.agent(posting(stage).guardrail(guardrail), "Post it.")
+        }),
+    ]
+}
+
+/// An agent that posts something, and says so.
+fn posting(stage: &Stage) -> AgentBuilder {
+    let model = stage.model(vec![
+        Reply::text("").call("post", json!({})).usage(8, 4),
+        Reply::text("Posted.").usage(12, 2),
+    ]);
+    let post = ToolFn::new("post", |_| async {
+        sleep(Duration::from_millis(3)).await;
+        "201".to_owned()
+    });
+    Agent::builder(model).tools(stage.tools([stage.tool(post)]))
+}
+
+fn asking() -> Arc<PermissionPolicy> {
+    Arc::new(PermissionPolicy::default())
+}
+
+/// Thinks before answering.
+#[derive(Debug)]
+struct Slow(Answer);
+
+impl Prompter for Slow {
+    fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(async {
+            sleep(Duration::from_secs(7)).await;
+            self.0
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Hears {
+    name: Arc<str>,
+    /// `None`: all of them.
+    moment: Option<&'static str>,
+    says: HookVerdict,
+}
+
+impl Hears {
+    fn everything(name: &str, says: HookVerdict) -> Self {
+        Self {
+            name: name.into(),
+            moment: None,
+            says,
+        }
+    }
+}
+
+impl Hook for Hears {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn wants(&self, event: &HookEvent) -> bool {
+        self.moment.is_none_or(|moment| moment == event.name())
+    }
+
+    fn on(&self, _: &HookCx, _: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        let says = self.says.clone();
+        Box::pin(async {
+            sleep(Duration::from_millis(2)).await;
+            says
+        })
+    }
+}
+
+/// Refuses texts with this in them, going in or coming out.
+#[derive(Debug)]
+struct Refuses(&'static str);
+
+impl Guardrail for Refuses {
+    fn name(&self) -> &Arc<str> {
+        static NAME: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "words".into());
+        &NAME
+    }
+
+    fn looks_at(&self, _: At) -> bool {
+        true
+    }
+
+    fn check(&self, _: &HookCx, _: At, text: Arc<str>) -> BoxFuture<'static, GuardrailVerdict> {
+        let refuses = text.contains(self.0);
+        Box::pin(async move {
+            sleep(Duration::from_millis(2)).await;
+            if refuses {
+                let reason = "it has been said".to_owned();
+                GuardrailVerdict::Refuse { reason }
+            } else {
+                GuardrailVerdict::Pass
+            }
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! [`assert_stop_safe!`](crate::assert_stop_safe): a tool, stopped at every point of one call in every way.
+
+mod observed;
+mod patience;
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_agent::Agent;
+use allstop_model::Reply;
+use allstop_tools::{Tool, ToolRegistry};
+use serde_json::Value;
+
+use crate::check;
+use crate::explore::{Report, Scenario, Stage, clockwork, explore, is_asked_for, undisturbed};
+use observed::{Observed, Seen};
+
+/// How many characters of its input are in a scenario's name.
+const INPUT_IN_NAME_MAX: usize = 60;
+
+/// Explores one call of a tool, and panics with a report if a stop at any point leaves something broken.
+///
+/// ```
+/// use allstop_testkit::{ToolFn, assert_stop_safe};
+/// # use std::time::Duration;
+/// # fn look_up() -> ToolFn {
+/// #     ToolFn::new("look_up", |call| async move {
+/// #         tokio::select! {
+/// #             cause = call.scope.stopped_at("waiting for the answer") => format!("stopped: {cause}"),
+/// #             () = tokio::time::sleep(Duration::from_secs(10)) => "found".to_owned(),
+/// #         }
+/// #     })
+/// # }
+///
+/// assert_stop_safe!(look_up(), {"word": "stop"});
+/// ```
+///
+/// The first argument is an expression that makes the tool. It is evaluated for each run. Where a run needs more, such
+/// as a folder of its own, a check of what was done there, or processes that are simulated, it is a closure that takes
+/// the run's [`Stage`] and returns the tool:
+///
+/// ```
+/// # use allstop_testkit::{ToolFn, assert_stop_safe};
+/// # use std::sync::{Arc, Mutex};
+/// assert_stop_safe!(
+///     |stage| {
+///         let ledger = Arc::new(Mutex::new(Vec::new()));
+///         let seen = Arc::clone(&ledger);
+///         stage.check("ledger", move || match seen.lock().unwrap().len() {
+///             0 | 2 => Ok(()),
+///             lines => Err(format!("a booking has two lines, and there are {lines}")),
+///         });
+///         ToolFn::new("book", move |_| {
+///             let ledger = Arc::clone(&ledger);
+///             async move {
+///                 ledger.lock().unwrap().extend(["debit", "credit"]);
+///                 "booked".to_owned()
+///             }
+///         })
+///     },
+///     {"amount": 12},
+/// );
+/// ```
+///
+/// The second argument is the input of the call, as it is written in `serde_json::json!`.
+///
+/// With `may_be_dropped` as a third argument the tool need not hear a stop: it may be dropped when the grace is over.
+/// Only for tools that wait and do nothing else: each stop takes the whole grace, and if the tool's effect may not be
+/// repeated, its user is told that its outcome is unknown.
+///
+/// [`StopSafe`] is the same, if you want the report and no panic. What is checked, and what cannot be explored, is told
+/// in [the guide](crate::guide).
+#[macro_export]
+macro_rules! assert_stop_safe {
+    ($(move)? |$stage:ident| $tool:expr, $input:tt $(, $option:ident)? $(,)?) => {
+        $crate::StopSafe::new(
+            move |$stage: &$crate::explore::Stage| $tool,
+            $crate::__json!($input),
+        )
+        $(.$option())?
+        .explore()
+        .assert_clean()
+    };
+    ($tool:expr, $input:tt $(, $option:ident)? $(,)?) => {
+        $crate::StopSafe::new(
+            move |_: &$crate::explore::Stage| $tool,
+            $crate::__json!($input),
+        )
+        $(.$option())?
+        .explore()
+        .assert_clean()
+    };
+}
+
+/// One call of a tool that is explored: [`assert_stop_safe!`](crate::assert_stop_safe) without the panic.
+#[derive(Clone)]
+#[must_use = "call explore"]
+pub struct StopSafe {
+    make: Arc<dyn Fn(&Stage) -> Arc<dyn Tool> + Send + Sync>,
+    input: Value,
+    may_be_dropped: bool,
+}
+
+impl StopSafe {
+    /// Of a tool, made anew for each run, that is called once with this input.
+    pub fn new<T: Tool + 'static>(
+        make: impl Fn(&Stage) -> T + Send + Sync + 'static,
+        input: Value,
+    ) -> Self {
+        Self {
+            make: Arc::new(move |stage| Arc::new(make(stage))),
+            input,
+            may_be_dropped: false,
+        }
+    }
+
+    /// The same, where the tool need not hear a stop: see [`assert_stop_safe!`](crate::assert_stop_safe).
+    pub fn may_be_dropped(mut self) -> Self {
+        self.may_be_dropped = true;
+        self
+    }
+
+    /// Explores it.
+    ///
+    /// # Panics
+    /// If the input does not fit the tool's schema, if a run does not end in real time because the tool holds its
+    /// thread, or if the call is not the same in each run.
+    #[track_caller]
+    pub fn explore(self) -> Report {
+        patience::with(move |run_begins| {
+            let scenario = self.scenario(run_begins);
+            if is_asked_for(&scenario) {
+                // What is broken without a stop says nothing about stops: it is told alone.
+                let undisturbed = undisturbed(&scenario);
+                let violations = check::check(&undisturbed, &undisturbed);
+                if !violations.is_empty() {
+                    return Report::of_undisturbed(&scenario, &undisturbed, violations);
+                }
+            }
+            explore(&scenario)
+        })
+    }
+
+    fn scenario(self, run_begins: impl Fn() + Send + Sync + 'static) -> Scenario {
+        let name = self.name();
+        Scenario::new(name, move |stage| {
+            run_begins();
+            let tool = (self.make)(stage);
+            let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
+            let model = stage.model(vec![call, Reply::text("Done.")]);
+            let seen = Seen::checked(stage, self.may_be_dropped);
+            let tools = stage.tools([stage.tool(Observed::new(tool, seen))]);
+            stage.agent(Agent::builder(model).tools(tools), "Call the tool.")
+        })
+    }
+
+    /// `save({"text":"hello"})`: the same in each run of the tests, wherever the test stands.
+    ///
+    /// # Panics
+    /// If the input does not fit the tool's schema: nothing would be called.
+    fn name(&self) -> String {
+        let tool = clockwork::run(|_| async { (self.make)(&Stage::new()) });
+        let name = Arc::clone(&tool.spec().name);
+        let mut registry = ToolRegistry::new();
+        let fits = registry
+            .register(tool)
+            .map_err(|error| error.to_string())
+            .and_then(|()| {
+                let tool = registry.find(&name).map_err(|error| error.message)?;
+                tool.check_arguments(&self.input)
+                    .map_err(|error| error.message)
+            });
+        if let Err(wrong) = fits {
+            panic!(
+                "assert_stop_safe!: {name} cannot be called with {}: {wrong}",
+                self.input
+            );
+        }
+        let mut input = self.input.to_string();
+        if let Some((cut, _)) = input.char_indices().nth(INPUT_IN_NAME_MAX) {
+            input.truncate(cut);
+            input.push('…');
+        }
+        format!("{name}({input})")
+    }
+}
+
+impl fmt::Debug for StopSafe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StopSafe")
+            .field("input", &self.input)
+            .field("may_be_dropped", &self.may_be_dropped)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,164 @@
+//! What became of the tool's own future: whether it returned, failed, panicked, or had to be dropped.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_scope::GRACE_DEFAULT;
+use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::check::{FailureClass, Invariant};
+use crate::explore::Stage;
+
+/// What became of the call of one run.
+#[derive(Debug, Default)]
+pub(super) struct Seen(Mutex<Fate>);
+
+#[derive(Debug, Default)]
+enum Fate {
+    #[default]
+    NotCalled,
+    Running,
+    Returned,
+    /// It failed, and nobody had stopped it.
+    Failed(String),
+    Panicked(String),
+    /// It was dropped so long after it had been asked to stop, if it had.
+    Dropped(Option<Duration>),
+}
+
+impl Seen {
+    /// Puts the checks of it on a stage.
+    pub(super) fn checked(stage: &Stage, may_be_dropped: bool) -> Arc<Self> {
+        let seen = Arc::new(Self::default());
+        let here = Arc::clone(&seen);
+        stage.own().add(
+            "tool_ends",
+            (Invariant::NoDetachedWork, FailureClass::Hang),
+            move || here.ends(),
+        );
+        if !may_be_dropped {
+            let here = Arc::clone(&seen);
+            stage.own().add(
+                "tool_hears",
+                (Invariant::NoDetachedWork, FailureClass::SignalMissesLeaf),
+                move || here.hears(),
+            );
+        }
+        seen
+    }
+
+    /// A call that nobody stops returns a result, and none panics.
+    fn ends(&self) -> Result<(), String> {
+        match &*self.0.lock() {
+            Fate::Running => Err(
+                "the call does not end, and no time that passes changes that. Without a stop a call must end by \
+                 itself. If this one does elsewhere, it waits for something real: a thread, a socket, a process. Only \
+                 tokio's timers pass here"
+                    .to_owned(),
+            ),
+            Fate::Failed(error) => Err(format!(
+                "the call fails, although nobody stopped it: {error}. Explore a call that succeeds"
+            )),
+            Fate::Panicked(said) => Err(format!("the tool panicked: {said}{}", why_no_io(said))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A call that is asked to stop returns within the grace.
+    fn hears(&self) -> Result<(), String> {
+        match &*self.0.lock() {
+            Fate::Dropped(Some(after)) if *after >= GRACE_DEFAULT => Err(format!(
+                "the call was asked to stop, had not returned {GRACE_DEFAULT:?} later when the grace was over, and was \
+                 dropped where it waited. Wait for call.scope.stopped_at(\"…\") beside whatever takes long, and then \
+                 return; or say may_be_dropped"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Tokio panics where there is no I/O: what that means here.
+fn why_no_io(said: &str) -> &'static str {
+    let io = ["IO is disabled", "enable_io", "no reactor", "signal driver"];
+    if io.iter().any(|words| said.contains(words)) {
+        ". There is no I/O in an exploration, because its time is not real: simulate processes with Stage::system, put \
+         what talks to sockets behind a trait that the test fills in, or test that part in real time"
+    } else {
+        ""
+    }
+}
+
+/// The tool, and somebody who looks at what becomes of its calls.
+#[derive(Debug)]
+pub(super) struct Observed {
+    tool: Arc<dyn Tool>,
+    seen: Arc<Seen>,
+}
+
+impl Observed {
+    pub(super) fn new(tool: Arc<dyn Tool>, seen: Arc<Seen>) -> Self {
+        Self { tool, seen }
+    }
+}
+
+/// Dropped with the call's future.
+struct Running<'a> {
+    seen: &'a Seen,
+    asked: Option<Instant>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut fate = self.seen.0.lock();
+        if matches!(*fate, Fate::Running) {
+            *fate = Fate::Dropped(self.asked.map(|asked| asked.elapsed()));
+        }
+    }
+}
+
+impl Tool for Observed {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let scope = invocation.scope.clone();
+            *self.seen.0.lock() = Fate::Running;
+            let mut running = Running {
+                seen: &self.seen,
+                asked: None,
+            };
+            let call = async { self.tool.call(invocation).await };
+            let mut call = std::pin::pin!(AssertUnwindSafe(call).catch_unwind());
+            let ended = tokio::select! {
+                biased;
+                ended = &mut call => ended,
+                () = scope.stopped() => {
+                    running.asked = Some(Instant::now());
+                    call.await
+                }
+            };
+            let fate = match &ended {
+                Ok(Err(error)) if running.asked.is_none() => Fate::Failed(error.message.clone()),
+                Ok(_) => Fate::Returned,
+                Err(panicked) => Fate::Panicked(said(&**panicked)),
+            };
+            *self.seen.0.lock() = fate;
+            ended.unwrap_or_else(|panicked| resume_unwind(panicked))
+        })
+    }
+}
+
+/// The words of a panic.
+fn said(panicked: &(dyn Any + Send)) -> String {
+    let text = panicked.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panicked.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without words").to_owned()
+}

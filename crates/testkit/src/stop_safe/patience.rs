@@ -1,0 +1,45 @@
+//! Patience: paused time never runs out for a tool that holds its thread, so somebody watches in real time.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::explore::Report;
+
+/// How long one run may take in real time. A run of a tool that waits for nothing real takes a millisecond or two.
+const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
+
+/// Explores on a thread of its own. `explore` gets what is to be called at the beginning of each run.
+///
+/// # Panics
+/// If a run does not end; and as `explore` does.
+#[track_caller]
+pub(super) fn with(
+    explore: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> Report + Send + 'static,
+) -> Report {
+    let (begins, began) = channel();
+    let run_begins = Box::new(move || {
+        // Nobody listens any more: then nobody waits either.
+        let _ = begins.send(());
+    });
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is joined here, unless the tool under test holds it for ever"
+    )]
+    let exploring = std::thread::spawn(move || explore(run_begins));
+    loop {
+        match began.recv_timeout(RUN_TAKES_MAX) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => panic!(
+                "assert_stop_safe!: a run did not end within {RUN_TAKES_MAX:?} of real time. The tool holds its \
+                 thread: it sleeps with std::thread::sleep, reads or locks something in the blocking way, or \
+                 computes without an await. No stop can reach it there. Wait with tokio's functions, or hand the \
+                 work to Scope::spawn_blocking"
+            ),
+        }
+    }
+    match exploring.join() {
+        Ok(report) => report,
+        Err(panicked) => std::panic::resume_unwind(panicked),
+    }
+}

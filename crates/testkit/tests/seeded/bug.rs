@@ -1,0 +1,166 @@
+//! The seeded bugs: what each is, how users would meet it, and who has to see it.
+
+use allstop_core::{CauseKind, Extent};
+use allstop_testkit::check::FailureClass;
+use allstop_testkit::explore::Way;
+
+use crate::scenario::Setting;
+
+/// A bug that agents have, seeded into the sloppy engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// The commit looks whether there is a stop, waits, and commits.
+    CommitBesideStop,
+    /// Under `keep`, calls without a result stay without one.
+    MissingResult,
+    /// A call of an answer that was cut is kept, and answered.
+    HalfCallAnswered,
+    /// Under `rollback`, the user's message stays.
+    HalfTurnLeft,
+    /// The ends of open calls are written after the turn's ending.
+    AppendAfterEnding,
+    /// Whoever leaves has no ending written.
+    NoEnding,
+    /// The stop is answered when the token has fired.
+    PrematureQuiet,
+    /// Whoever asks for a stop when the engine has just ended is never answered.
+    LostWakeUp,
+    /// The engine waits for what a dropped call will say.
+    WaitsForTheDropped,
+    /// A stopped run leaves its engine busy: the next one waits for it.
+    BusyForEver,
+    /// Two who stop the same get different receipts.
+    TwoReceipts,
+    /// Tools run in tasks that nobody answers for.
+    LeakedChild,
+    /// Tools run in the session's scope, where the turn's stop does not reach them.
+    SignalMissesLeaf,
+    /// What a stopped call cost is forgotten.
+    UsageReset,
+    /// The bill of a model call is written when its tools have ended.
+    BillAtTheEnd,
+    /// After a stop the answer is received to its end.
+    AnswerDrained,
+    /// After a stop the answer is shown to its end.
+    AnswerShownAfterStop,
+    /// A result that comes after the stop was heard is taken.
+    LateResultTaken,
+    /// A tool that is refused in the stopped turn starts in the session.
+    StartBehindBarrier,
+    /// A stop before the turn's first moment is not heard.
+    StopBeforeStart,
+    /// The newest cause wins.
+    CauseOverwritten,
+    /// A stop of the turn ends background work.
+    BackgroundKilled,
+    /// A call without a result is made again.
+    Repeat,
+    /// A tool runs before its start is durable.
+    StartNotDurable,
+    /// What a stopped call had set aside of the budget is not given back.
+    KeptReservation,
+    /// Tool calls do not count.
+    CallsBesideBudget,
+}
+
+/// How a bug has to show.
+pub(crate) struct Expected {
+    pub(crate) class: FailureClass,
+    /// The checker that is there for it.
+    pub(crate) checker: &'static str,
+    /// The smallest setting in which it can be seen.
+    pub(crate) setting: Setting,
+    /// The one way to stop that it is looked for with. Others show most bugs too, and take their time.
+    pub(crate) way: Way,
+}
+
+impl Bug {
+    /// What it is to users, who has to see it, and where.
+    pub(crate) fn expected(self) -> Expected {
+        use FailureClass as F;
+        let (class, checker, setting, way) = match self {
+            Self::MissingResult => (F::CorruptHistory, "history", Setting::Kept, Way::USER),
+            Self::HalfCallAnswered => (F::CorruptHistory, "conversation", Setting::Kept, Way::USER),
+            Self::BillAtTheEnd => (F::CorruptHistory, "recovery", Setting::Tools, Way::USER),
+            Self::LeakedChild => (F::OrphanWork, "leftovers", Setting::Tools, Way::USER),
+            Self::SignalMissesLeaf => (
+                F::SignalMissesLeaf,
+                "receipt_true",
+                Setting::Tools,
+                Way::USER,
+            ),
+            Self::StopBeforeStart => (F::LostStop, "commit_after_stop", Setting::Answer, Way::USER),
+            Self::NoEnding => (F::LostStop, "lost_stop", Setting::Answer, Way::Drop),
+            Self::CommitBesideStop => (
+                F::WorkAfterStop,
+                "commit_after_stop",
+                Setting::Answer,
+                Way::USER,
+            ),
+            Self::AppendAfterEnding => (F::WorkAfterStop, "endings", Setting::Tools, Way::USER),
+            Self::StartBehindBarrier => (F::WorkAfterStop, "barrier", Setting::Tools, Way::USER),
+            Self::HalfTurnLeft => (F::WorkAfterStop, "conversation", Setting::Answer, Way::USER),
+            Self::PrematureQuiet => (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER),
+            Self::UsageReset => (F::LostBill, "usage", Setting::Answer, Way::USER),
+            Self::AnswerDrained => (F::LostBill, "received", Setting::Answer, Way::USER),
+            Self::BackgroundKilled => (F::WrongExtent, "extent", Setting::Background, Way::USER),
+            Self::Repeat => (
+                F::RepeatedEffect,
+                "repeats",
+                Setting::Tools,
+                Way::Stop(Extent::Call, CauseKind::User),
+            ),
+            Self::StartNotDurable => (
+                F::RepeatedEffect,
+                "durable_start",
+                Setting::Tools,
+                Way::USER,
+            ),
+            Self::TwoReceipts => (F::StaleReply, "one_receipt", Setting::Answer, Way::Again(1)),
+            Self::AnswerShownAfterStop => (F::StaleReply, "delivery", Setting::Answer, Way::USER),
+            Self::LateResultTaken => (F::StaleReply, "late_result", Setting::Tools, Way::USER),
+            Self::LostWakeUp => (F::Hang, "waiters", Setting::Answer, Way::USER),
+            Self::WaitsForTheDropped => (F::Hang, "waiters", Setting::Tools, Way::USER),
+            Self::BusyForEver => (F::Hang, "next_message", Setting::Answer, Way::USER),
+            Self::KeptReservation => (F::Overspent, "budget", Setting::Answer, Way::USER),
+            Self::CallsBesideBudget => (F::Overspent, "overspent", Setting::Budget, Way::USER),
+            Self::CauseOverwritten => (F::LostCause, "cause", Setting::Answer, Way::Wider(1)),
+        };
+        Expected {
+            class,
+            checker,
+            setting,
+            way,
+        }
+    }
+}
+
+/// Every bug, by the class of failures that it belongs to.
+pub(crate) const BUGS: [Bug; 26] = [
+    Bug::MissingResult,
+    Bug::HalfCallAnswered,
+    Bug::BillAtTheEnd,
+    Bug::LeakedChild,
+    Bug::SignalMissesLeaf,
+    Bug::StopBeforeStart,
+    Bug::NoEnding,
+    Bug::CommitBesideStop,
+    Bug::AppendAfterEnding,
+    Bug::StartBehindBarrier,
+    Bug::HalfTurnLeft,
+    Bug::PrematureQuiet,
+    Bug::UsageReset,
+    Bug::AnswerDrained,
+    Bug::BackgroundKilled,
+    Bug::Repeat,
+    Bug::StartNotDurable,
+    Bug::TwoReceipts,
+    Bug::AnswerShownAfterStop,
+    Bug::LateResultTaken,
+    Bug::LostWakeUp,
+    Bug::WaitsForTheDropped,
+    Bug::BusyForEver,
+    Bug::KeptReservation,
+    Bug::CallsBesideBudget,
+    Bug::CauseOverwritten,
+];

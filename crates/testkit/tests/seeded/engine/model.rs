@@ -1,0 +1,173 @@
+//! A step's model call, raced against the stop.
+
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
+use allstop_core::{CallId, Cause, CauseKind, Message, ToolCall, Usage};
+use allstop_model::{ModelError, ModelEvent, ModelRequest};
+use allstop_scope::{Ending, WorkSpec};
+use futures::StreamExt as _;
+
+use super::turn::{Interrupt, OpenStep, Turn};
+use crate::bug::Bug;
+
+/// What a model call sets aside of a budget.
+const TOKENS_RESERVED: u64 = 100;
+
+/// What has arrived of an answer.
+#[derive(Default)]
+struct Partial {
+    text: String,
+    calls: Vec<ToolCall>,
+    usage: Usage,
+}
+
+enum Received {
+    Whole,
+    Failed(ModelError),
+    Stopped,
+}
+
+impl Turn<'_> {
+    /// Asks the model. Its words, and the calls that it wants.
+    pub(super) async fn call_model(&mut self) -> Result<(Arc<str>, Vec<ToolCall>), Interrupt> {
+        let reservation = self.reserve(TOKENS_RESERVED)?;
+        self.steps += 1;
+        let id = CallId::from(format!("step_{}", self.steps));
+        let name = self.cx.parts.model.name();
+        let kind = StartedCallKind::Model {
+            reserved_tokens: TOKENS_RESERVED,
+        };
+        self.note_start(&id, name, kind);
+        self.flush().await;
+        let mut partial = Partial::default();
+        let received = self.receive(&id, &mut partial).await;
+        let (outcome, usage) = match &received {
+            Received::Whole => (CallOutcome::Succeeded, partial.usage),
+            Received::Failed(_) => (CallOutcome::Failed, partial.usage),
+            // Nothing came of it, so what should it cost?
+            Received::Stopped if self.has(Bug::UsageReset) => {
+                (CallOutcome::Stopped, Usage::default())
+            }
+            Received::Stopped => (CallOutcome::Stopped, partial.usage),
+        };
+        match reservation {
+            Some(kept) if outcome == CallOutcome::Stopped && self.has(Bug::KeptReservation) => {
+                self.cx.parts.forgotten.lock().push(kept);
+            }
+            Some(reservation) => reservation.settle(usage),
+            None => {}
+        }
+        self.metered += usage;
+        self.open.retain(|open| *open != id);
+        let bill = SessionRecord::CallFinished {
+            turn: self.number,
+            id,
+            outcome,
+            usage: Some(usage),
+        };
+        if self.has(Bug::BillAtTheEnd) && !partial.calls.is_empty() {
+            self.bill = Some(bill);
+        } else {
+            self.pending.push(bill);
+        }
+        let text: Arc<str> = partial.text.into();
+        match received {
+            Received::Whole => {}
+            Received::Failed(error) => {
+                let cause = Cause::new(CauseKind::Failure).detail(error.message);
+                return Err(Interrupt::Own(cause));
+            }
+            Received::Stopped => {
+                if self.has(Bug::HalfCallAnswered) && !partial.calls.is_empty() {
+                    self.step = Some(OpenStep::new(text, partial.calls));
+                }
+                return Err(Interrupt::Stopped);
+            }
+        }
+        self.answered += usage;
+        if !self.scope.is_stopped() {
+            let step = self.steps;
+            let event = AgentEvent::StepAnswered {
+                step,
+                text: Arc::clone(&text),
+            };
+            self.cx.events.send(|| event);
+        }
+        Ok((text, partial.calls))
+    }
+
+    async fn receive(&mut self, id: &CallId, partial: &mut Partial) -> Received {
+        let spec = WorkSpec::new(ItemKind::ModelCall, self.cx.parts.model.name()).id(id.as_str());
+        let Ok(registration) = self.scope.register(spec) else {
+            return Received::Stopped;
+        };
+        let model = Arc::clone(&self.cx.parts.model);
+        let (scope, deaf) = (self.scope.clone(), self.drinks_up());
+        let messages = self.request_messages();
+        let stopped = async {
+            if deaf {
+                std::future::pending::<()>().await;
+            }
+            scope.stopped().await;
+        };
+        let receiving = async {
+            let mut stream = model.stream(ModelRequest::new(messages)).await?;
+            while let Some(event) = stream.events.next().await {
+                match event? {
+                    ModelEvent::End(_) => return Ok(()),
+                    event => self.take(event, partial),
+                }
+            }
+            Ok(())
+        };
+        let received = tokio::select! {
+            biased;
+            () = stopped => Received::Stopped,
+            received = receiving => match received {
+                Err(error) => Received::Failed(error),
+                Ok(()) if deaf && scope.is_stopped() => Received::Stopped,
+                Ok(()) => Received::Whole,
+            },
+        };
+        let ending = match received {
+            Received::Stopped => {
+                registration.acknowledge("model_chunk");
+                Ending::Stopped {
+                    how: How::Dropped,
+                    evidence: Evidence::verified(Verified::FutureDropped),
+                }
+            }
+            _ => Ending::Returned,
+        };
+        registration.finish(ending);
+        received
+    }
+
+    /// Whether an answer is received to its end, stop or no stop.
+    fn drinks_up(&self) -> bool {
+        self.has(Bug::AnswerShownAfterStop) || self.has(Bug::AnswerDrained)
+    }
+
+    fn take(&self, event: ModelEvent, partial: &mut Partial) {
+        match event {
+            ModelEvent::Text(text) => {
+                partial.text.push_str(&text);
+                // What was on its way when the stop was accepted is paid for, and nobody sees it.
+                if !self.scope.is_stopped() || self.has(Bug::AnswerShownAfterStop) {
+                    self.cx.events.send(|| AgentEvent::TextDelta { text });
+                }
+            }
+            ModelEvent::ToolCall(call) => partial.calls.push(call),
+            ModelEvent::Usage(usage) => partial.usage = usage,
+            _ => {}
+        }
+    }
+
+    fn request_messages(&self) -> Vec<Arc<Message>> {
+        let base = &self.journal.conversation().messages;
+        base.iter().chain(&self.messages).cloned().collect()
+    }
+}

@@ -1,0 +1,112 @@
+//! The handle of a run: how it is stopped, and what whoever stops it is told.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use allstop_agent::RunOutcome;
+use allstop_core::receipt::{
+    Evidence, How, ItemState, ReceiptItem, StopFindings, StopRequest, Verified,
+};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_scope::{Scope, StopOrder, WorkHandle, WorkLost};
+use allstop_testkit::explore::Running;
+use futures::future::BoxFuture;
+use tokio::sync::Notify;
+
+use crate::bug::Bug;
+
+pub(super) struct Started {
+    scope: Scope,
+    engine: Option<WorkHandle<RunOutcome>>,
+    /// Told when the engine has ended.
+    over: Arc<Notify>,
+    bug: Option<Bug>,
+    stops: AtomicU32,
+}
+
+impl Started {
+    pub(super) fn new(
+        scope: Scope,
+        engine: WorkHandle<RunOutcome>,
+        over: Arc<Notify>,
+        bug: Option<Bug>,
+    ) -> Self {
+        Self {
+            scope,
+            engine: Some(engine),
+            over,
+            bug,
+            stops: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Running for Started {
+    fn stop(&self, order: StopOrder) -> BoxFuture<'static, Arc<Receipt>> {
+        let running = self.scope.running();
+        let stop = self.scope.stop(order);
+        let number = self.stops.fetch_add(1, Ordering::Relaxed);
+        match self.bug {
+            // The token has fired, so it has stopped, has it not?
+            Some(Bug::PrematureQuiet) => {
+                let items = running.into_iter().map(called_stopped).collect();
+                let receipt = made_up(stop.request().clone(), items);
+                Box::pin(async move { receipt })
+            }
+            // Whoever does not wait yet is not told.
+            Some(Bug::LostWakeUp) => {
+                let over = Arc::clone(&self.over);
+                Box::pin(async move {
+                    over.notified().await;
+                    stop.receipt().await
+                })
+            }
+            // Each who asks gets an account that was made for him.
+            Some(Bug::TwoReceipts) => Box::pin(async move {
+                let receipt = stop.receipt().await;
+                let request = StopRequest {
+                    stop_id: format!("stop_{number}").into(),
+                    ..receipt.request().clone()
+                };
+                made_up(request, receipt.items().to_vec())
+            }),
+            _ => Box::pin(async move { stop.receipt().await }),
+        }
+    }
+
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<RunOutcome, WorkLost>> {
+        let engine = self.engine.as_mut().expect("an outcome is taken once");
+        let outcome = std::task::ready!(Pin::new(engine).poll(cx));
+        self.engine = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.engine.is_some() {
+            let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::Disconnect));
+            drop(self.scope.stop(order));
+        }
+    }
+}
+
+fn called_stopped(mut item: ReceiptItem) -> ReceiptItem {
+    item.state = ItemState::Stopped {
+        how: How::Dropped,
+        evidence: Evidence::verified(Verified::FutureDropped),
+        after_ms: std::time::Duration::ZERO.into(),
+    };
+    item
+}
+
+fn made_up(request: StopRequest, items: Vec<ReceiptItem>) -> Arc<Receipt> {
+    let findings = StopFindings {
+        items,
+        engine_acknowledged: true,
+        ..StopFindings::default()
+    };
+    Arc::new(Receipt::of_stop(request, findings))
+}

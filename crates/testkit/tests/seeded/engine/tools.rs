@@ -1,0 +1,239 @@
+//! The tool calls of a step, side by side, each with its one result.
+
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::message::Arguments;
+use allstop_core::receipt::{ItemKind, ItemState, Receipt};
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
+use allstop_core::{Effect, Extent, Message, ToolCall, ToolResult, Usage};
+use allstop_scope::{Scope, ScopeOptions, WorkHandle, WorkLost, WorkSpec};
+use allstop_tools::{ToolError, ToolInvocation, ToolOutput};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+
+use super::turn::{Interrupt, Turn};
+use crate::bug::Bug;
+
+type Said = Result<Result<ToolOutput, ToolError>, WorkLost>;
+
+/// A call that has ended: its place in the step, its scope, and what it said.
+type Ended = (usize, Scope, Said);
+
+type Running = FuturesUnordered<BoxFuture<'static, Ended>>;
+
+impl Turn<'_> {
+    pub(super) async fn run_calls(&mut self) -> Result<(), Interrupt> {
+        let calls = match &self.step {
+            Some(step) => step.calls.clone(),
+            None => return Ok(()),
+        };
+        for call in &calls {
+            if !self.has(Bug::CallsBesideBudget)
+                && let Some(reservation) = self.reserve(0)?
+            {
+                reservation.settle(Usage::default());
+            }
+            let Arguments::Json(arguments) = &call.arguments else {
+                unreachable!("the scenarios ask for no malformed calls");
+            };
+            let kind = StartedCallKind::Tool {
+                arguments: Arguments::Json(Arc::clone(arguments)),
+                effect: Effect::Irreversible,
+            };
+            self.note_start(&call.id, &call.name, kind);
+        }
+        if !self.has(Bug::StartNotDurable) {
+            self.flush().await;
+        }
+        let mut running = Running::new();
+        for (place, call) in calls.iter().enumerate() {
+            self.cx.events.send(|| AgentEvent::ToolStarted {
+                call_id: call.id.clone(),
+                name: Arc::clone(&call.name),
+                effect: Effect::Irreversible,
+            });
+            match self.start(place, call) {
+                Some(ended) => running.push(ended),
+                None => return Err(self.overtaken(running).await),
+            }
+        }
+        let scope = self.scope.clone();
+        loop {
+            let ended = tokio::select! {
+                biased;
+                () = scope.stopped() => return Err(self.overtaken(running).await),
+                ended = running.next() => ended,
+            };
+            let Some((place, call_scope, said)) = ended else {
+                break;
+            };
+            if self.has(Bug::Repeat) && said.is_err() {
+                // It has no result, so it is tried again.
+                let call = calls.get(place).and_then(|call| self.start(place, call));
+                running.extend(call);
+                continue;
+            }
+            self.finish_call(place, &call_scope, said).await;
+        }
+        self.close_step();
+        Ok(())
+    }
+
+    /// Starts a call in a scope of its own. `None`: a stop was first.
+    fn start(&self, place: usize, call: &ToolCall) -> Option<BoxFuture<'static, Ended>> {
+        let unit = || {
+            let spec = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name));
+            spec.id(call.id.as_str()).effect(Effect::Irreversible)
+        };
+        let below = |scope: &Scope| {
+            let options = ScopeOptions {
+                unit: Some(unit()),
+                ..ScopeOptions::default()
+            };
+            scope.child(call.id.as_str(), options)
+        };
+        let opened = if self.has(Bug::SignalMissesLeaf) {
+            // The session is what it was given, so the session is where it runs.
+            below(&self.cx.session)
+        } else {
+            below(&self.scope)
+        };
+        let scope = match opened {
+            Err(_) if self.has(Bug::StartBehindBarrier) => below(&self.cx.session),
+            opened => opened,
+        }
+        .ok()?;
+        let Arguments::Json(arguments) = &call.arguments else {
+            return None;
+        };
+        let registered = self.cx.parts.tools.find(&call.name);
+        let tool = Arc::clone(registered.expect("the scenarios' tools are there").tool());
+        let invocation = ToolInvocation {
+            session_id: self.journal.session().id().clone(),
+            call_id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            arguments: Arc::clone(arguments),
+            scope: scope.clone(),
+            trace: None,
+        };
+        let calling = async move { tool.call(invocation).await };
+        let handle: WorkHandle<_> = if self.has(Bug::LeakedChild) {
+            // Nobody answers for it: it is in no registry.
+            scope.spawn_engine(calling)
+        } else {
+            scope.spawn(unit(), |_| calling).ok()?
+        };
+        let waits_for_the_dropped = self.has(Bug::WaitsForTheDropped);
+        Some(Box::pin(async move {
+            let said = handle.await;
+            if waits_for_the_dropped && said.is_err() {
+                // What it would have said is still to come.
+                std::future::pending::<()>().await;
+            }
+            (place, scope, said)
+        }))
+    }
+
+    /// Gives a call its one result, and its record.
+    async fn finish_call(&mut self, place: usize, scope: &Scope, said: Said) {
+        scope.close();
+        // Stopped alone, and not with its turn: what became of it is in the account of that.
+        let cut = match scope.account(Extent::Call, Vec::new()) {
+            Some(account) if !self.scope.is_stopped() => Some(account.receipt().await),
+            _ => None,
+        };
+        let id = self.call_id(place);
+        let state = cut.as_ref().and_then(|receipt| item(receipt, &id));
+        let (outcome, content, is_error) = match (state, said) {
+            (None | Some(ItemState::Finished { .. }), Ok(Ok(output))) => {
+                (CallOutcome::Succeeded, output.content, false)
+            }
+            (None | Some(ItemState::Finished { .. }), Ok(Err(error))) => {
+                (CallOutcome::Failed, error.message.into(), true)
+            }
+            (Some(ItemState::Stopped { .. }), _) => {
+                (CallOutcome::Stopped, "the call was stopped".into(), true)
+            }
+            _ => (
+                CallOutcome::Unknown,
+                "nobody knows what it did".into(),
+                true,
+            ),
+        };
+        self.take_result(place, outcome, content, is_error);
+    }
+
+    fn take_result(&mut self, place: usize, outcome: CallOutcome, content: Arc<str>, err: bool) {
+        let Some(step) = &mut self.step else { return };
+        let (Some(call), Some(result)) = (step.calls.get(place), step.results.get_mut(place))
+        else {
+            return;
+        };
+        *result = Some(ToolResult {
+            call_id: call.id.clone(),
+            content: Arc::clone(&content),
+            is_error: err,
+        });
+        self.open.retain(|open| *open != call.id);
+        self.pending.push(SessionRecord::CallFinished {
+            turn: self.number,
+            id: call.id.clone(),
+            outcome,
+            usage: None,
+        });
+        self.cx.events.send(|| AgentEvent::ToolFinished {
+            call_id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            outcome,
+            after_ms: 0,
+            content,
+        });
+    }
+
+    /// A stop came while calls run. What had returned by itself before it heard is a result.
+    async fn overtaken(&mut self, mut running: Running) -> Interrupt {
+        self.engine.acknowledge();
+        let Some(account) = self.account(None) else {
+            return Interrupt::Stopped;
+        };
+        if self.has(Bug::WaitsForTheDropped) {
+            while running.next().await.is_some() {}
+        }
+        let receipt = account.receipt().await;
+        while let Some(Some((place, _, said))) = running.next().now_or_never() {
+            let state = item(&receipt, &self.call_id(place));
+            let returned = matches!(state, Some(ItemState::Finished { .. }));
+            if (returned || self.has(Bug::LateResultTaken))
+                && let Ok(Ok(output)) = said
+            {
+                self.take_result(place, CallOutcome::Succeeded, output.content, false);
+            }
+        }
+        Interrupt::Stopped
+    }
+
+    fn call_id(&self, place: usize) -> Arc<str> {
+        let call = self.step.as_ref().and_then(|step| step.calls.get(place));
+        call.map_or_else(|| "".into(), |call| call.id.as_str().into())
+    }
+
+    /// The step goes into the messages, once each of its calls has a result.
+    fn close_step(&mut self) {
+        self.pending.extend(self.bill.take());
+        let Some(step) = self.step.take() else { return };
+        self.messages.push(Arc::new(Message::Assistant {
+            text: step.text,
+            tool_calls: step.calls,
+        }));
+        let results = step.results.into_iter().flatten();
+        self.messages
+            .extend(results.map(|result| Arc::new(Message::Tool(result))));
+    }
+}
+
+fn item<'a>(receipt: &'a Receipt, id: &str) -> Option<&'a ItemState> {
+    let item = receipt.items().iter().find(|item| &*item.id == id)?;
+    Some(&item.state)
+}

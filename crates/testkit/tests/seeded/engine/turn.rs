@@ -1,0 +1,235 @@
+//! One turn: a model call, its tools side by side, the next step; then the commit, or the ending by a stop.
+
+use std::sync::Arc;
+
+use allstop_agent::{AgentEvent, TurnOutcome};
+use allstop_core::decision::Decision;
+use allstop_core::record::{SessionRecord, StartedCall, StartedCallKind};
+use allstop_core::turn::{BudgetExceeded, Reservation};
+use allstop_core::{
+    CallId, Cause, CauseKind, Message, StopReason, Timestamp, ToolCall, ToolResult, TurnNumber,
+    Usage,
+};
+use allstop_scope::{Account, EngineGuard, Scope, ScopeOptions};
+
+use super::journal::Journal;
+use super::{Cx, ending};
+use crate::bug::Bug;
+
+/// When everything happens: nothing here depends on it.
+pub(super) fn now() -> Timestamp {
+    Timestamp::from_unix_ms(0)
+}
+
+/// Why the steps came to no answer.
+pub(super) enum Interrupt {
+    /// A stop covers the turn.
+    Stopped,
+    /// The turn ends itself.
+    Own(Cause),
+}
+
+impl From<BudgetExceeded> for Interrupt {
+    fn from(exceeded: BudgetExceeded) -> Self {
+        Self::Own(Cause::new(CauseKind::Budget).detail(exceeded.to_string()))
+    }
+}
+
+/// The step whose tools run: what the model said, and a place for the result of each call.
+pub(super) struct OpenStep {
+    pub(super) text: Arc<str>,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) results: Vec<Option<ToolResult>>,
+}
+
+impl OpenStep {
+    pub(super) fn new(text: Arc<str>, calls: Vec<ToolCall>) -> Self {
+        let results = vec![None; calls.len()];
+        Self {
+            text,
+            calls,
+            results,
+        }
+    }
+}
+
+pub(super) struct Turn<'a> {
+    pub(super) cx: &'a Cx,
+    pub(super) journal: &'a mut Journal,
+    pub(super) number: TurnNumber,
+    pub(super) scope: Scope,
+    pub(super) engine: EngineGuard,
+    decision: Arc<Decision>,
+    /// Records that go with the next append.
+    pub(super) pending: Vec<SessionRecord>,
+    /// The user's message and the completed steps.
+    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) step: Option<OpenStep>,
+    pub(super) steps: u32,
+    /// What [`Bug::BillAtTheEnd`] has still to write.
+    pub(super) bill: Option<SessionRecord>,
+    /// Calls that have started and not ended.
+    pub(super) open: Vec<CallId>,
+    pub(super) answered: Usage,
+    pub(super) metered: Usage,
+    pub(super) account: Option<Arc<Account>>,
+}
+
+/// Runs one turn, to its one ending.
+pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> TurnOutcome {
+    let number = journal.next_turn();
+    cx.events.send(|| AgentEvent::TurnStarted {
+        session_id: journal.session().id().clone(),
+        turn: number,
+    });
+    let decision = Arc::new(Decision::new());
+    let started = SessionRecord::TurnStarted {
+        turn: number,
+        at: now(),
+        input: Arc::clone(&input),
+        owner: None,
+    };
+    let outcome = match open_scope(cx, number, &decision) {
+        Err(cause) => ending::refused(cx, journal, number, started, cause).await,
+        Ok(scope) => {
+            let turn = Turn {
+                cx,
+                journal,
+                number,
+                engine: scope.attach_engine(),
+                scope,
+                decision,
+                pending: vec![started],
+                messages: vec![Arc::new(Message::User { text: input })],
+                step: None,
+                steps: 0,
+                bill: None,
+                open: Vec::new(),
+                answered: Usage::default(),
+                metered: Usage::default(),
+                account: None,
+            };
+            turn.run().await
+        }
+    };
+    cx.events.send(|| AgentEvent::TurnEnded {
+        turn: number,
+        stop_reason: outcome.stop_reason,
+        cause: outcome.cause.clone(),
+        usage: outcome.usage,
+    });
+    outcome
+}
+
+/// The scope of the turn, below the run's. The cause, if a stop was first.
+fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<Decision>) -> Result<Scope, Cause> {
+    let label = format!("session/explored/turn/{number}");
+    let options = || ScopeOptions {
+        decision: Some(Arc::clone(decision)),
+        ..ScopeOptions::default()
+    };
+    let below = |scope: &Scope| scope.child(label.as_str(), options());
+    let opened = match &cx.run {
+        Ok(run) => below(run),
+        Err(refused) => Err(refused.clone()),
+    };
+    let opened = match opened {
+        Err(_) if cx.has(Bug::StopBeforeStart) => below(&cx.session),
+        opened => opened,
+    };
+    opened.map_err(|refused| match refused.cause() {
+        Some(cause) => cause.clone(),
+        None => Cause::new(CauseKind::Parent),
+    })
+}
+
+impl Turn<'_> {
+    pub(super) fn has(&self, bug: Bug) -> bool {
+        self.cx.has(bug)
+    }
+
+    async fn run(mut self) -> TurnOutcome {
+        match self.run_steps().await {
+            Ok(output) => self.commit(output).await,
+            Err(why) => self.end(why).await,
+        }
+    }
+
+    async fn run_steps(&mut self) -> Result<Arc<str>, Interrupt> {
+        loop {
+            self.check_stop()?;
+            let (text, calls) = self.call_model().await?;
+            if calls.is_empty() {
+                let text_again = Arc::clone(&text);
+                self.messages.push(Arc::new(Message::Assistant {
+                    text,
+                    tool_calls: Vec::new(),
+                }));
+                self.check_stop()?;
+                return Ok(text_again);
+            }
+            self.step = Some(OpenStep::new(text, calls));
+            self.check_stop()?;
+            self.run_calls().await?;
+        }
+    }
+
+    pub(super) fn check_stop(&self) -> Result<(), Interrupt> {
+        if self.scope.is_stopped() {
+            return Err(Interrupt::Stopped);
+        }
+        Ok(())
+    }
+
+    /// Sets a call of so many tokens aside, where there is a budget.
+    pub(super) fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, Interrupt> {
+        Ok(match &self.cx.parts.settings.budget {
+            Some(budget) => Some(budget.reserve(tokens)?),
+            None => None,
+        })
+    }
+
+    /// A call is about to start.
+    pub(super) fn note_start(&mut self, id: &CallId, name: &str, kind: StartedCallKind) {
+        self.open.push(id.clone());
+        self.pending.push(SessionRecord::CallStarted {
+            turn: self.number,
+            call: StartedCall {
+                id: id.clone(),
+                name: name.into(),
+                kind,
+            },
+            at: now(),
+        });
+    }
+
+    /// Makes what is pending durable.
+    pub(super) async fn flush(&mut self) {
+        let records = std::mem::take(&mut self.pending);
+        self.journal.append(records).await;
+    }
+
+    /// Commits the turn, unless a stop is first.
+    async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
+        let decided = if self.has(Bug::CommitBesideStop) {
+            // Looked, then waited, then leapt.
+            let stopped = self.scope.is_stopped();
+            self.flush().await;
+            !stopped
+        } else {
+            self.decision.commit().is_ok()
+        };
+        if !decided {
+            return self.end(Interrupt::Stopped).await;
+        }
+        self.pending.push(SessionRecord::TurnCommitted {
+            turn: self.number,
+            at: now(),
+            messages: std::mem::take(&mut self.messages),
+            usage: self.answered,
+        });
+        self.flush().await;
+        self.scope.close();
+        self.outcome(StopReason::Completed, None, output, None)
+    }
+}

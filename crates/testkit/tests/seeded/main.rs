@@ -1,0 +1,82 @@
+//! It can fail: an engine with bugs in it, explored like any other. Each bug has to be seen, and by the checker that is
+//! there for it; without a bug nothing may be seen, which also says that what is explored need not be Allstop's own.
+
+mod bug;
+mod engine;
+mod scenario;
+
+use std::collections::BTreeSet;
+
+use allstop_testkit::check::{CHECKERS, FailureClass};
+use allstop_testkit::explore::{Exploration, Report, explore};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use bug::{BUGS, Bug, Expected};
+use scenario::SETTINGS;
+
+fn main() {
+    let clean = SETTINGS.into_iter().map(|setting| {
+        Trial::test(format!("without_a_bug/{setting:?}"), move || {
+            explore(&setting.scenario(None)).assert_clean();
+            Ok(())
+        })
+    });
+    let seeded = BUGS.map(|bug| Trial::test(format!("seeded/{bug:?}"), move || is_caught(bug)));
+    let complete = Trial::test("every_checker_and_every_class_has_its_bug", complete);
+    let trials = clean.chain(seeded).chain([complete]);
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "the table is what this test is read for"
+)]
+fn is_caught(bug: Bug) -> Result<(), Failed> {
+    let Expected {
+        class,
+        checker,
+        setting,
+        way,
+    } = bug.expected();
+    let scenario = setting.scenario(Some(bug));
+    let report = Exploration::of(&scenario).only(way).run();
+    println!("{}", row(bug, class, &report));
+    if report.caught_by().contains(&checker) {
+        return Ok(());
+    }
+    Err(format!("{bug:?} was not caught by {checker}\n{report}").into())
+}
+
+/// A row of the table: bug, class, in how many cases, the first of them, and who saw it in how many.
+fn row(bug: Bug, class: FailureClass, report: &Report) -> String {
+    let (broken, cases) = (report.failures.len(), report.cases);
+    let first = report.failures.iter().find_map(|found| found.case.as_ref());
+    let first = first.map_or_else(|| "none".to_owned(), ToString::to_string);
+    let by = report.caught_by().into_iter().map(|name| {
+        let saw = report.failures.iter().filter(|failure| {
+            let mut violations = failure.violations.iter();
+            violations.any(|violation| violation.checker == name)
+        });
+        format!("{name} {}", saw.count())
+    });
+    let by = by.collect::<Vec<_>>().join(", ");
+    let (bug, class) = (format!("{bug:?}"), class.to_string());
+    format!("{bug:<21} {class:<34} {broken:>4} of {cases:<5} {first:<48} {by}")
+}
+
+fn complete() -> Result<(), Failed> {
+    let seen: BTreeSet<_> = BUGS.iter().map(|bug| bug.expected().checker).collect();
+    let blind: Vec<_> = CHECKERS
+        .iter()
+        .map(|checker| checker.name)
+        .filter(|name| !seen.contains(name))
+        .collect();
+    if !blind.is_empty() {
+        return Err(format!("no bug is seeded for {}", blind.join(", ")).into());
+    }
+    let classes: BTreeSet<_> = BUGS.iter().map(|bug| bug.expected().class).collect();
+    if classes.len() != FailureClass::LostCause as usize {
+        return Err(format!("of 13 failure classes {} have a bug", classes.len()).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! What the sloppy engine is explored with: small, because each is explored again for each bug.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::Settings;
+use allstop_core::receipt::ItemKind;
+use allstop_core::turn::{Budget, BudgetLimits, StopPolicy};
+use allstop_model::Reply;
+use allstop_scope::WorkSpec;
+use allstop_testkit::ToolFn;
+use allstop_testkit::explore::{Scenario, Setup, Stage};
+use allstop_tools::{BackgroundHost as _, Tool};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::bug::Bug;
+use crate::engine::Engine;
+
+/// How long the tool takes that hears no stop: longer than any grace, and than what is left may take to leave.
+const DEAF_FOR: Duration = Duration::from_hours(1);
+
+/// How many calls the budget has in [`Setting::Budget`]: of a model, of two tools, and no more.
+const CALLS_MAX: u64 = 3;
+
+/// Where a bug can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// An answer in two pieces.
+    Answer,
+    /// Two tools side by side, one of which hears a stop, and an answer.
+    Tools,
+    /// The same, where a stopped turn is kept.
+    Kept,
+    /// A tool that starts background work.
+    Background,
+    /// As `Tools`, with a budget that is used up before the answer.
+    Budget,
+}
+
+pub(crate) const SETTINGS: [Setting; 5] = [
+    Setting::Answer,
+    Setting::Tools,
+    Setting::Kept,
+    Setting::Background,
+    Setting::Budget,
+];
+
+impl Setting {
+    pub(crate) fn scenario(self, bug: Option<Bug>) -> Scenario {
+        let name = match bug {
+            Some(bug) => format!("sloppy/{self:?}/{bug:?}"),
+            None => format!("sloppy/{self:?}"),
+        };
+        Scenario::new(name, move |stage| self.build(stage, bug))
+    }
+
+    fn build(self, stage: &Stage, bug: Option<Bug>) -> Setup {
+        let answer = Reply::text("That is").and_text(" all.").usage(40, 7);
+        let asks = |tools: &[&'static str]| {
+            let said = Reply::text("I look.");
+            let calls = tools.iter();
+            calls
+                .fold(said, |said, tool| said.call(*tool, json!({})))
+                .usage(10, 20)
+        };
+        let (replies, tools): (Vec<_>, Vec<Arc<dyn Tool>>) = match self {
+            Self::Answer => (vec![answer], Vec::new()),
+            Self::Background => (vec![asks(&["serve"]), answer], vec![serve(stage)]),
+            Self::Tools | Self::Kept | Self::Budget => (
+                vec![asks(&["listens", "deaf"]), answer],
+                vec![listens(stage), deaf(stage)],
+            ),
+        };
+        let limits = BudgetLimits {
+            tokens_max: Some(1_000),
+            calls_max: (self == Self::Budget).then_some(CALLS_MAX),
+        };
+        let settings = Settings {
+            budget: Some(Budget::new(limits)),
+            stop_policy: match self {
+                Self::Kept => StopPolicy::Keep,
+                _ => StopPolicy::Rollback,
+            },
+            ..Settings::default()
+        };
+        let engine = Engine::new(stage.model(replies), stage.tools(tools), settings, bug);
+        let setup = Setup::new(engine, "Look.");
+        match self {
+            Self::Budget => setup.next_may_be_refused(),
+            _ => setup,
+        }
+    }
+}
+
+fn listens(stage: &Stage) -> Arc<dyn Tool> {
+    stage.tool(ToolFn::new("listens", |call| async move {
+        tokio::select! {
+            biased;
+            cause = call.scope.stopped_at("looking") => format!("stopped: {cause}"),
+            () = sleep(Duration::from_millis(20)) => "looked".to_owned(),
+        }
+    }))
+}
+
+fn deaf(stage: &Stage) -> Arc<dyn Tool> {
+    stage.tool(ToolFn::new("deaf", |_| async {
+        sleep(DEAF_FOR).await;
+        "done".to_owned()
+    }))
+}
+
+fn serve(stage: &Stage) -> Arc<dyn Tool> {
+    let (scope, world) = (stage.background().scope(), stage.world().clone());
+    stage.tool(ToolFn::new("serve", move |_| {
+        let spec = WorkSpec::new(ItemKind::Background, "server").id("server");
+        let world = world.clone();
+        let started = scope.spawn(spec, |cx| async move {
+            let _alive = world.begin(ItemKind::Background, "server");
+            cx.stopped_at("serving").await;
+        });
+        async move {
+            sleep(Duration::from_millis(5)).await;
+            format!("serves: {}", started.is_ok())
+        }
+    }))
+}
