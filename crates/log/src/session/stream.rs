@@ -127,7 +127,8 @@ impl SessionStream {
         })
     }
 
-    /// Appends records as one, all or nothing, and applies them to the state when they are durable.
+    /// Appends records as one, all or nothing, and applies them to the state when they are durable. None at all only
+    /// settles what was asked for before.
     ///
     /// **Cancel safety**: a dropped append may have happened. The state then does not show it until the next append,
     /// or [`SessionStream::settle`], has finished it; it is never lost halfway and never written twice.
@@ -137,6 +138,9 @@ impl SessionStream {
     /// [`SessionError::Indeterminate`]; or a failure of the store.
     pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         self.settle().await?;
+        if records.is_empty() {
+            return Ok(());
+        }
         self.state.check(&records)?;
         let encoded = codec::encode_all(&records, &mut self.scratch);
         self.scratch.clear();

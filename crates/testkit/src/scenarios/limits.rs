@@ -11,11 +11,25 @@ use tokio::time::sleep;
 use crate::ToolFn;
 use crate::explore::{Scenario, Stage};
 
-pub(super) fn all() -> [Scenario; 5] {
+pub(super) fn all() -> [Scenario; 7] {
     [
         budget_edge(),
         loop_detection(),
         tool_timeout(),
+        slow_tool(
+            "step_deadline",
+            Deadlines {
+                step: Some(Duration::from_secs(2)),
+                ..Deadlines::default()
+            },
+        ),
+        slow_tool(
+            "inactivity",
+            Deadlines {
+                inactivity: Some(Duration::from_secs(2)),
+                ..Deadlines::default()
+            },
+        ),
         Scenario::new("step_limit", |stage| {
             let settings = Settings {
                 steps_max: Some(2),
@@ -109,6 +123,32 @@ fn tool_timeout() -> Scenario {
             stage.tool(deaf.timeout(limit)),
         ];
         stage.agent(Agent::builder(model).tools(stage.tools(tools)), "Try.")
+    })
+}
+
+/// A tool that takes longer than the turn is given.
+fn slow_tool(name: &str, deadlines: Deadlines) -> Scenario {
+    Scenario::new(name, move |stage| {
+        let model = stage.model(vec![
+            Reply::text("Quick.").call("quick", json!({})).usage(4, 2),
+            Reply::text("")
+                .call("quick", json!({}))
+                .call("slow", json!({}))
+                .usage(6, 3),
+            Reply::text("Never said."),
+        ]);
+        let quick = ToolFn::new("quick", |_| async { "done".to_owned() });
+        let slow = ToolFn::new("slow", |_| async {
+            sleep(Duration::from_secs(9)).await;
+            "too late".to_owned()
+        });
+        let settings = Settings {
+            deadlines,
+            stop_policy: StopPolicy::Keep,
+            ..Settings::default()
+        };
+        let agent = Agent::builder(model).tools(stage.tools([stage.tool(quick), stage.tool(slow)]));
+        stage.agent(agent.settings(settings), "Hurry.")
     })
 }
 
