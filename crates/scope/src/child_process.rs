@@ -103,6 +103,10 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
         );
         how = how.and(Some(How::Sigkill));
     }
+    if status.detached {
+        // A stop that was accepted meanwhile covers it, and must not lose sight of it.
+        details.note = Some("it was let go on purpose, and runs on".into());
+    }
     registration.finish(match (status.empty, how) {
         (Some(verified), Some(how)) => Ending::Stopped {
             how,
@@ -171,8 +175,9 @@ impl Process {
     /// Not cancel safe: dropped halfway, it may or may not have been let go.
     pub async fn detach(&self, output: &std::path::Path) -> Result<(), process::DetachError> {
         self.handle.detach(output).await?;
-        if let Some(registration) = self.owner.lock().take() {
-            registration.release();
+        let registration = self.owner.lock().take();
+        if let Some(registration) = registration {
+            account(registration, &self.handle);
         }
         Ok(())
     }

@@ -231,7 +231,7 @@ async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
     let seen = Arc::clone(&began);
     let work = call
         .spawn(future("post"), |_| async move {
-            seen.store(true, Ordering::Relaxed)
+            seen.store(true, Ordering::Relaxed);
         })
         .unwrap();
     let receipt = scope.stop(by_user()).await;

@@ -5,8 +5,10 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::Containment;
+use allstop_core::receipt::{Containment, ItemKind};
+use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::process::{DetachError, Signal, Unobserved, is_alive, signal};
+use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
 use libtest_mimic::Trial;
 
 use crate::support::{proof, run, running, shell, sleepers, token, trial, wait_until};
@@ -25,6 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             deaf_tree_ends_with_its_keeper,
         ),
         trial("detaching::refused", refused),
+        trial(
+            "detaching::a_stop_meanwhile_names_it",
+            a_stop_meanwhile_names_it,
+        ),
     ]
 }
 
@@ -179,4 +185,38 @@ async fn refused() {
         .expect_err("it has no keeper");
     assert!(matches!(refusal, DetachError::NeedsKeeper), "{refusal}");
     let _ = call.force_and_wait().await;
+}
+
+/// It ignores the ask, and is let go in the grace: whoever stopped must hear that it runs on.
+async fn a_stop_meanwhile_names_it() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let scope = Scope::root("detaching", RootOptions::current());
+    let spec = shell(
+        "trap '' TERM; echo ready; while :; do sleep 0.1; done",
+        &token,
+        Containment::Keeper,
+    );
+    let work = WorkSpec::new(ItemKind::Process, "deaf");
+    let (process, mut output) = scope.spawn_process(work, spec).expect("it starts");
+    let mut buffer = [0; 64];
+    assert!(output.read(&mut buffer).await.expect("it prints") > 0);
+    let cause = Cause::new(CauseKind::User);
+    let stop = scope.stop(StopOrder::new(Extent::Process, cause).grace(SOON));
+    let keeper = process
+        .handle()
+        .keeper_identity()
+        .cloned()
+        .expect("it has one");
+    process
+        .detach(&folder.path().join("out"))
+        .await
+        .expect("it is let go");
+    let receipt = stop.receipt().await;
+    assert!(!receipt.quiet(), "{receipt:?}");
+    assert_eq!(receipt.items().len(), 1, "{receipt:?}");
+    assert_eq!(receipt.items()[0].state.as_str(), "still_running");
+    assert!(is_alive(&keeper));
+    signal(&keeper, Signal::Term).expect("it is there");
+    wait_until("its keeper ends", SOON, || !is_alive(&keeper)).await;
 }
