@@ -1,7 +1,11 @@
 //! Parts for tests of things that stop: tools made of closures, a fake provider, a real local model.
+//!
+//! To try a tool of yours at every moment at which it can be stopped, start with [`assert_stop_safe!`] and the
+//! [`guide`]; for a whole agent, with [`explore::explore`].
 
 pub mod check;
 pub mod explore;
+pub mod guide;
 pub mod llama;
 pub mod openai_server;
 pub mod scenarios;

@@ -15,7 +15,10 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     let living = aftermath.lived.iter().filter(|lived| lived.ended.is_none());
     left.extend(living.map(|lived| format!("{} {}", lived.kind.as_str(), lived.id)));
     if aftermath.tasks_left > 0 {
-        left.push(format!("{} tasks", aftermath.tasks_left));
+        left.push(format!(
+            "{} tasks that no scope knows: spawn in the call's scope, not with tokio::spawn",
+            aftermath.tasks_left
+        ));
     }
     if left.is_empty() {
         Ok(())

@@ -22,6 +22,10 @@ const SECOND_AFTER: [u32; 4] = [1, 3, 7, 12];
 /// How many of the rarer ways are tried at a point that lies close between others.
 const RARE_WAYS_BETWEEN: usize = 2;
 
+/// What to do where runs differ.
+const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored: threads (tokio::fs and spawn_blocking \
+     have some), real time, random numbers, the order of a HashMap";
+
 /// Explores a scenario: runs it once undisturbed for its points, and then once for each point and each way to stop.
 ///
 /// ```
@@ -83,10 +87,10 @@ impl<'a> Exploration<'a> {
         }
         let undisturbed = undisturbed(self.scenario);
         let mut report = Report::new(self.scenario.name(), undisturbed.points.len());
-        report.add(Failure::of_undisturbed(
-            self.scenario.name(),
-            check::check(&undisturbed, &undisturbed),
-        ));
+        report.add(Failure::of_undisturbed(check::check(
+            &undisturbed,
+            &undisturbed,
+        )));
         for point in &undisturbed.points {
             for way in self.ways(point, &undisturbed) {
                 self.run_case(point, way, &undisturbed, &mut report);
@@ -213,14 +217,14 @@ pub(crate) fn undisturbed(scenario: &Scenario) -> Aftermath {
         .find(|(a, b)| a != b);
     if let Some((a, b)) = same {
         panic!(
-            "{}: two runs differ: {a} in one, {b} in the other",
+            "{}: two runs differ: {a} in one, {b} in the other. {ALL_THE_SAME}",
             scenario.name()
         );
     }
     assert_eq!(
         first.points.len(),
         second.points.len(),
-        "{}: two runs differ in their length",
+        "{}: two runs differ in their length. {ALL_THE_SAME}",
         scenario.name()
     );
     first

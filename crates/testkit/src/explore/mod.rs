@@ -4,6 +4,7 @@ mod aftermath;
 mod case;
 pub(crate) mod clockwork;
 mod exploration;
+mod failure;
 mod kill;
 mod live;
 mod own;

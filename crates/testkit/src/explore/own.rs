@@ -36,8 +36,19 @@ impl OwnChecks {
         });
     }
 
-    /// Looks now, and adds what is wrong and was not known yet.
-    pub(crate) fn look(&self, known: &mut Vec<Violation>) {
+    /// Looks when every stop is answered.
+    pub(crate) fn look(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        self.look_for("", &mut found);
+        found
+    }
+
+    /// Looks when all is over, and adds what is wrong and was not then.
+    pub(crate) fn look_again(&self, known: &mut Vec<Violation>) {
+        self.look_for("whole when the stop was answered, and not later: ", known);
+    }
+
+    fn look_for(&self, when: &str, known: &mut Vec<Violation>) {
         for own in &*self.0.lock() {
             if known.iter().any(|known| known.checker == own.name) {
                 continue;
@@ -47,7 +58,7 @@ impl OwnChecks {
                     checker: own.name,
                     invariant: own.invariant,
                     class: own.class,
-                    what,
+                    what: format!("{when}{what}"),
                 });
             }
         }

@@ -61,13 +61,11 @@ impl fmt::Display for Point {
             Moment::Inside => "inside",
             Moment::After => "after",
         };
-        write!(
-            f,
-            "#{} {} ms: {moment} {}",
-            self.number,
-            self.at.as_millis(),
-            self.what
-        )?;
+        let ms = self.at.as_millis();
+        if !self.is_semantic() {
+            return write!(f, "#{} {ms} ms: between two polls", self.number);
+        }
+        write!(f, "#{} {ms} ms: {moment} {}", self.number, self.what)?;
         if self.of.is_empty() {
             Ok(())
         } else {

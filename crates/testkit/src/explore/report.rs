@@ -4,21 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::aftermath::Aftermath;
+pub use super::failure::Failure;
 use super::point::Point;
-use super::replay::{CaseName, VARIABLE};
 use super::scenario::Scenario;
 use super::way::Way;
 use crate::check::{Undisturbed, Violation};
 
-/// How many failures of each checker are printed in full. The first ones say what is wrong; the rest is counted.
-const PRINTED_MAX: usize = 2;
-
-/// How many points before a failure are printed.
-const POINTS_BEFORE: usize = 12;
-
-/// How many points after it.
-const POINTS_AFTER: usize = 24;
+/// How many of the points at which a checker found something are named. One case of each checker is shown.
+const POINTS_NAMED_MAX: usize = 12;
 
 /// What an exploration found.
 #[derive(Debug, Clone)]
@@ -38,84 +31,6 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
-/// A case in which something was broken.
-#[derive(Debug, Clone)]
-pub struct Failure {
-    /// The case, for seeing it again; none where the scenario is broken without a stop.
-    pub case: Option<CaseName>,
-    scenario: Arc<str>,
-    /// What was broken.
-    pub violations: Vec<Violation>,
-    point: Option<Point>,
-    points: Vec<Point>,
-}
-
-impl Failure {
-    pub(crate) fn of_case(
-        case: CaseName,
-        point: &Point,
-        aftermath: &Aftermath,
-        violations: Vec<Violation>,
-    ) -> Self {
-        let points = if violations.is_empty() {
-            Vec::new()
-        } else {
-            let from = (point.number as usize).saturating_sub(POINTS_BEFORE);
-            let all = aftermath.points.iter().skip(from);
-            all.take(POINTS_BEFORE + POINTS_AFTER).cloned().collect()
-        };
-        Self {
-            scenario: case.scenario.as_str().into(),
-            case: Some(case),
-            violations,
-            point: Some(point.clone()),
-            points,
-        }
-    }
-
-    pub(crate) fn of_undisturbed(scenario: &Arc<str>, violations: Vec<Violation>) -> Self {
-        Self {
-            case: None,
-            scenario: Arc::clone(scenario),
-            violations,
-            point: None,
-            points: Vec::new(),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.case, &self.point) {
-            (Some(case), Some(point)) => {
-                writeln!(f, "{}: stopped by {} at {point}", case.scenario, case.way)?;
-            }
-            _ => writeln!(f, "{}: without any stop", self.scenario)?,
-        }
-        for Violation {
-            checker,
-            invariant,
-            class,
-            what,
-        } in &self.violations
-        {
-            writeln!(f, "  {checker}: {what}")?;
-            writeln!(f, "    ({invariant}; {class})")?;
-        }
-        for point in &self.points {
-            let here = self
-                .point
-                .as_ref()
-                .is_some_and(|at| at.number == point.number);
-            writeln!(f, "  {} {point}", if here { ">" } else { " " })?;
-        }
-        match &self.case {
-            Some(case) => writeln!(f, "  again: {VARIABLE}='{case}'"),
-            None => Ok(()),
-        }
-    }
-}
-
 impl Report {
     /// Of a scenario that is broken without any stop.
     pub(crate) fn of_undisturbed(
@@ -124,7 +39,7 @@ impl Report {
         violations: Vec<Violation>,
     ) -> Self {
         let mut report = Self::new(scenario.name(), undisturbed.points.len());
-        report.add(Failure::of_undisturbed(scenario.name(), violations));
+        report.add(Failure::of_undisturbed(violations));
         report
     }
 
@@ -173,9 +88,10 @@ impl Report {
         clippy::print_stdout,
         reason = "a test says how much it has looked at, where tests say things"
     )]
+    #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.failures.is_empty(), "{self}");
-        println!("{self}");
+        print!("{self}");
     }
 
     /// The names of the checkers that found something.
@@ -202,6 +118,7 @@ impl fmt::Display for Report {
             f,
             "{scenario}: {points} points, {cases} cases, {broken} broken"
         )?;
+        // The violation that is told first is the one that is best understood; most others follow from it.
         let mut by_checker = BTreeMap::<_, Vec<_>>::new();
         for failure in failures {
             let first = failure.violations.first();
@@ -209,11 +126,47 @@ impl fmt::Display for Report {
             by_checker.entry(checker).or_default().push(failure);
         }
         for (checker, failures) in by_checker {
-            writeln!(f, "\n{} broken for {checker}", failures.len())?;
-            for failure in failures.iter().take(PRINTED_MAX) {
-                write!(f, "\n{failure}")?;
+            if let Some(places) = places(&failures) {
+                writeln!(
+                    f,
+                    "\n{checker}, broken in {}, {places}",
+                    counted(failures.len())
+                )?;
+            }
+            // The plainest way to stop shows it best.
+            let plain = failures.iter().find(|failure| {
+                failure
+                    .case
+                    .as_ref()
+                    .is_some_and(|case| case.way == Way::USER)
+            });
+            if let Some(shown) = plain.or(failures.first()) {
+                write!(f, "\n{shown}")?;
             }
         }
         Ok(())
+    }
+}
+
+/// At which points, in numbers.
+fn places(failures: &[&Failure]) -> Option<String> {
+    let points = failures.iter().filter_map(|failure| failure.point.as_ref());
+    let mut numbers: Vec<_> = points.map(|point| point.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let named = numbers.iter().take(POINTS_NAMED_MAX);
+    let named: Vec<_> = named.map(|number| format!("#{number}")).collect();
+    let more = if numbers.len() > POINTS_NAMED_MAX {
+        " …"
+    } else {
+        ""
+    };
+    (!named.is_empty()).then(|| format!("at {}{more}. One of them:", named.join(" ")))
+}
+
+fn counted(cases: usize) -> String {
+    match cases {
+        1 => "1 case".to_owned(),
+        more => format!("{more} cases"),
     }
 }

@@ -15,6 +15,12 @@ use tokio::time::Instant;
 use crate::check::{FailureClass, Invariant};
 use crate::explore::Stage;
 
+/// The name of the check that a call ends by itself.
+pub(super) const ENDS: &str = "tool_ends";
+
+/// The name of the check that a call ends when it is asked to.
+const HEARS: &str = "tool_hears";
+
 /// What became of the call of one run.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Fate>);
@@ -38,14 +44,14 @@ impl Seen {
         let seen = Arc::new(Self::default());
         let here = Arc::clone(&seen);
         stage.own().add(
-            "tool_ends",
+            ENDS,
             (Invariant::NoDetachedWork, FailureClass::Hang),
             move || here.ends(),
         );
         if !may_be_dropped {
             let here = Arc::clone(&seen);
             stage.own().add(
-                "tool_hears",
+                HEARS,
                 (Invariant::NoDetachedWork, FailureClass::SignalMissesLeaf),
                 move || here.hears(),
             );
@@ -148,7 +154,7 @@ impl Tool for Observed {
             let fate = match &ended {
                 Ok(Err(error)) if running.asked.is_none() => Fate::Failed(error.message.clone()),
                 Ok(_) => Fate::Returned,
-                Err(panicked) => Fate::Panicked(said(&**panicked)),
+                Err(panicked) => Fate::Panicked(said(&**panicked).trim_end_matches('.').to_owned()),
             };
             *self.seen.0.lock() = fate;
             ended.unwrap_or_else(|panicked| resume_unwind(panicked))

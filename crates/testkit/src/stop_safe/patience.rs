@@ -11,7 +11,7 @@ const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 /// Explores on a thread of its own. `explore` gets what is to be called at the beginning of each run.
 ///
 /// # Panics
-/// If a run does not end; and as `explore` does.
+/// If a run does not end, or the system gives no thread; and as `explore` does.
 #[track_caller]
 pub(super) fn with(
     explore: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> Report + Send + 'static,
@@ -21,11 +21,15 @@ pub(super) fn with(
         // Nobody listens any more: then nobody waits either.
         let _ = begins.send(());
     });
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "it is joined here, unless the tool under test holds it for ever"
-    )]
-    let exploring = std::thread::spawn(move || explore(run_begins));
+    // Named as the test is, so that what it prints is found. It is joined, unless the tool holds it for ever.
+    let name = std::thread::current()
+        .name()
+        .unwrap_or("explorer")
+        .to_owned();
+    let thread = std::thread::Builder::new().name(name);
+    let exploring = thread
+        .spawn(move || explore(run_begins))
+        .expect("the system has a thread left");
     loop {
         match began.recv_timeout(RUN_TAKES_MAX) {
             Ok(()) => {}

@@ -1,3 +1,4 @@
 //! The parts of the test kit.
 
 mod simulated;
+mod stop_safe;

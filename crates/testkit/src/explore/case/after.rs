@@ -10,7 +10,7 @@ use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, SessionStream, Version};
 use allstop_scope::{Scope, StopOrder};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::watch::HANGS_AFTER;
 use super::{made_at, session_id};
@@ -20,8 +20,8 @@ use crate::explore::scenario::Scenario;
 use crate::explore::stage::{Stage, scopes};
 use crate::explore::subject::{Play, Subject};
 
-/// How long what was stopped may take to leave no task behind, on the paused clock: longer than any grace.
-const LEAVES_WITHIN: Duration = Duration::from_secs(30);
+/// Time passes only when nothing is left to do: after this everything has happened that was about to.
+const SETTLES: Duration = Duration::from_millis(1);
 
 /// Sends the next message to what the run left; where that is gone, to what the log says.
 pub(super) async fn next_message(
@@ -80,12 +80,20 @@ pub(super) async fn leave(root: Scope) -> (usize, Vec<String>) {
         .map(|item| format!("{} {}", item.kind.as_str(), item.name))
         .collect();
     drop(root);
-    let began = Instant::now();
+    (tasks_now().await, work_left)
+}
+
+/// Tasks that live although nothing runs in any scope: somebody spawned them outside.
+pub(super) async fn tasks_loose(root: &Scope) -> usize {
+    let tasks = tasks_now().await;
+    if root.running().is_empty() { tasks } else { 0 }
+}
+
+/// Tasks that wait for something, when nothing is left to do.
+async fn tasks_now() -> usize {
+    sleep(SETTLES).await;
     let metrics = tokio::runtime::Handle::current().metrics();
-    while metrics.num_alive_tasks() > OWN_TASKS && began.elapsed() < LEAVES_WITHIN {
-        sleep(Duration::from_millis(100)).await;
-    }
-    (metrics.num_alive_tasks() - OWN_TASKS, work_left)
+    metrics.num_alive_tasks() - OWN_TASKS
 }
 
 /// Every record of the session.

@@ -73,6 +73,7 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
     stage.points().close();
     let (mut aftermath, history) = look(case, &stage, &live, &setup, ended).await;
     aftermath.deadline = deadline;
+    let tasks_loose = after::tasks_loose(stage.root()).await;
     if !aftermath.hung {
         // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
         let lease_lost = matches!(case.stop, Some((_, Way::Stop(_, CauseKind::LeaseLost))));
@@ -84,7 +85,8 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
     let root = stage.root().clone();
     drop((setup, live));
     (aftermath.tasks_left, aftermath.work_left) = after::leave(root).await;
-    stage.own().look(&mut aftermath.own);
+    aftermath.tasks_left = aftermath.tasks_left.max(tasks_loose);
+    stage.own().look_again(&mut aftermath.own);
     stage.processes().bury();
     aftermath.lived = stage.world().lived();
     stage
@@ -101,8 +103,7 @@ async fn look(
     setup: &Setup,
     ended: Ended,
 ) -> (Aftermath, Option<History>) {
-    let mut own = Vec::new();
-    stage.own().look(&mut own);
+    let own = stage.own().look();
     let settings = setup.subject.settings().clone();
     let (turns, history) = match ended.outcome {
         Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),

@@ -1,0 +1,125 @@
+//! `assert_stop_safe!`: which tools it lets through, and what it says of those that it does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_testkit::check::CHECKERS;
+use allstop_testkit::explore::{Report, Stage};
+use allstop_testkit::{StopSafe, ToolFn, assert_stop_safe};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::sleep;
+
+/// Longer than any grace.
+const LONG: Duration = Duration::from_secs(10);
+
+fn explored(tool: impl Fn(&Stage) -> ToolFn + Send + Sync + 'static) -> Report {
+    StopSafe::new(tool, json!({})).explore()
+}
+
+fn deaf() -> ToolFn {
+    ToolFn::new("deaf", |_| async {
+        sleep(LONG).await;
+        "done".to_owned()
+    })
+}
+
+#[test]
+fn a_tool_that_does_not_listen_is_caught_unless_it_may_be_dropped() {
+    let report = explored(|_| deaf());
+    assert_eq!(report.caught_by(), ["tool_hears"], "{report}");
+    assert_stop_safe!(deaf(), {}, may_be_dropped);
+}
+
+#[test]
+fn a_tool_that_spawns_outside_its_scope_is_caught() {
+    let report = explored(|_| {
+        ToolFn::new("detached", |_| async {
+            #[expect(clippy::disallowed_methods, reason = "what is to be caught")]
+            drop(tokio::spawn(sleep(LONG)));
+            "done".to_owned()
+        })
+    });
+    assert_eq!(report.caught_by(), ["leftovers"], "{report}");
+}
+
+#[test]
+fn a_tool_that_leaves_half_of_its_work_is_caught_by_its_own_check_alone() {
+    let report = explored(|stage| {
+        let lines = Arc::new(Mutex::new(0));
+        let seen = Arc::clone(&lines);
+        stage.check("lines", move || match *seen.lock() {
+            1 => Err("half a record".to_owned()),
+            _ => Ok(()),
+        });
+        ToolFn::new("half", move |call| {
+            let lines = Arc::clone(&lines);
+            async move {
+                *lines.lock() += 1;
+                tokio::select! {
+                    cause = call.scope.stopped_at("between two lines") => return cause.to_string(),
+                    () = sleep(LONG) => {}
+                }
+                *lines.lock() += 1;
+                "done".to_owned()
+            }
+        })
+    });
+    assert_eq!(report.caught_by(), ["lines"], "{report}");
+    assert!(report.cases > 100, "{report}");
+}
+
+/// What is wrong, where nothing had to be stopped to see it.
+fn wrong_by_itself(tool: impl Fn(&Stage) -> ToolFn + Send + Sync + 'static) -> String {
+    let report = explored(tool);
+    assert_eq!(report.caught_by(), ["tool_ends"], "{report}");
+    assert_eq!(report.cases, 0, "{report}");
+    report.to_string()
+}
+
+#[test]
+fn what_cannot_be_explored_is_said() {
+    let socket = wrong_by_itself(|_| {
+        ToolFn::new("socket", |_| async {
+            let connected = tokio::net::TcpStream::connect("127.0.0.1:1").await;
+            format!("{connected:?}")
+        })
+    });
+    assert!(
+        socket.contains("There is no I/O in an exploration"),
+        "{socket}"
+    );
+    let endless = wrong_by_itself(|_| {
+        ToolFn::new("endless", |call| async move {
+            call.scope.stopped_at("for ever").await.to_string()
+        })
+    });
+    assert!(endless.contains("the call does not end"), "{endless}");
+    let failing = wrong_by_itself(|_| {
+        ToolFn::fallible("failing", |_| async { Err("no such file".to_owned()) })
+    });
+    assert!(failing.contains("no such file"), "{failing}");
+}
+
+#[test]
+#[should_panic(expected = "deaf cannot be called with 7")]
+fn an_input_that_does_not_fit_is_said() {
+    assert_stop_safe!(deaf(), 7);
+}
+
+/// The guide has a row for each checker, with the promise that it stands for.
+#[test]
+fn the_guide_names_every_checker() {
+    let guide = include_str!("../../../../docs/testing-stops.md");
+    let rows: Vec<_> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .collect();
+    for checker in &CHECKERS {
+        let promise = checker.invariant.to_string();
+        let promise = promise.trim_start_matches(|char: char| char == ' ' || char.is_ascii_digit());
+        let row = rows.iter().find(|(name, _)| *name == checker.name);
+        let told = row.and_then(|(_, rest)| rest.split(" | ").next());
+        assert_eq!(told, Some(promise), "{}", checker.name);
+    }
+}
