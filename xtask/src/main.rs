@@ -14,6 +14,7 @@ mod arrows;
 mod bench;
 mod documents;
 mod exec;
+mod explore;
 mod gates;
 mod links;
 mod parts;
@@ -31,6 +32,9 @@ What a developer runs on this repository.
                                    cargo xtask test ladder --no-capture     and show what they print
     cargo xtask gates            format, crate arrows, links, licences, clippy, docs; no tests
     cargo xtask parts            fetch what tests need from outside and print where it is
+    cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
+                                   cargo xtask explore --kill               kills processes too
+                                   cargo xtask explore --help               the rest
     cargo xtask bench [ARGS...]  the benchmarks; ARGS go to criterion:
                                    cargo xtask bench -- stop                names that contain a word
     cargo xtask help             this text
@@ -40,7 +44,7 @@ Needed on the machine: Rust, and Python 3 with pip.
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.
-const SUBCOMMANDS: [&str; 5] = ["test", "gates", "parts", "bench", "help"];
+const SUBCOMMANDS: [&str; 6] = ["test", "gates", "parts", "explore", "bench", "help"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -48,13 +52,14 @@ fn main() -> ExitCode {
         .split_first()
         .map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
     let done = match command {
-        "test" => test::run(rest),
-        "gates" => gates::run(),
-        "parts" => parts::run(),
-        "bench" => bench::run(rest),
+        "test" => test::run(rest).map(|()| ExitCode::SUCCESS),
+        "gates" => gates::run().map(|()| ExitCode::SUCCESS),
+        "parts" => parts::run().map(|()| ExitCode::SUCCESS),
+        "explore" => explore::run(rest),
+        "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         unknown => {
             eprintln!("error: no subcommand `{unknown}`\n\n{HELP}");
@@ -62,7 +67,7 @@ fn main() -> ExitCode {
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("\nerror: {error:#}");
             ExitCode::FAILURE

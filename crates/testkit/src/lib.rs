@@ -8,6 +8,7 @@ pub mod explore;
 pub mod guide;
 pub mod llama;
 pub mod openai_server;
+pub mod random_stops;
 pub mod scenarios;
 mod simulated_system;
 mod stop_safe;

@@ -1,14 +1,17 @@
 //! One run on real parts, stopped at one moment, and everything that it left.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use allstop_agent::{Agent, Background, EventSink, History, Run, RunOutcome, RunRequest, TurnOutcome};
+use allstop_agent::{
+    Agent, Background, EventSink, History, Run, RunOutcome, RunRequest, TurnOutcome,
+};
+use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{SessionState, StopPolicy};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, SessionStream, SqliteLog, Version};
+use allstop_log::{LockAttempt, Log, SessionStream, SqliteLog, Version};
 use allstop_scope::{FORCE_MAX, RootOptions, Scope, ScopeOptions, Stop, StopOrder};
 use allstop_tools::BackgroundHost as _;
 use serde_json::Value;
@@ -98,7 +101,9 @@ pub(super) fn play(plan: Plan) -> Left {
     let processes = system::running(&place.mark());
     left.leftovers.extend(processes);
     left.leftovers.extend(system::open_files(place.folder()));
-    let connections = place.server.wait_until_blocking(SLACK, |seen| seen.open() == 0);
+    let connections = place
+        .server
+        .wait_until_blocking(SLACK, |seen| seen.open() == 0);
     if let Err(seen) = connections {
         left.leftovers.push(format!("{} connections", seen.open()));
     }
@@ -132,8 +137,14 @@ async fn run(place: &Place, plan: Plan) -> Left {
         && way != RandomWay::Deadline
     {
         sleep(moment).await;
-        let scopes = [&root, &session_scope, &background.scope()];
-        answers = stop(place, &mut run, scopes, way).await;
+        match &run {
+            _ if way == RandomWay::Drop => drop(run.take()),
+            Some(run) => {
+                let scopes = [&root, &session_scope, &background.scope()];
+                answers = stop(place, run, scopes, way).await;
+            }
+            None => {}
+        }
     }
     let outcome = outcome(run, &log).await;
     let length = began.elapsed();
@@ -151,8 +162,8 @@ async fn run(place: &Place, plan: Plan) -> Left {
     if let Some(turn) = turns.iter().flatten().last()
         && let Some(receipt) = &turn.receipt
     {
-        let receipt = Arc::clone(receipt);
-        answers.push(answered(place, Extent::Turn, Duration::ZERO, Some(receipt)).await);
+        let receipt = Some(Arc::clone(receipt));
+        answers.push(look(place, Extent::Turn, Duration::ZERO, receipt).await);
     }
     let next = if hung {
         None
@@ -161,8 +172,7 @@ async fn run(place: &Place, plan: Plan) -> Left {
     };
     let records_after_next = read_all(&*log).await;
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
-    let (took, last) = receipt(root.stop(order)).await;
-    answers.push(answered(place, Extent::Process, took, last).await);
+    answers.push(answer(place, &root.stop(order)).await);
     store.close().await;
     Left {
         plan,
@@ -175,7 +185,12 @@ async fn run(place: &Place, plan: Plan) -> Left {
         next,
         records_after_next,
         trail: place.trail(),
-        requests: place.server.requests().iter().map(|request| request.messages().to_vec()).collect(),
+        requests: place
+            .server
+            .requests()
+            .iter()
+            .map(|request| request.messages().to_vec())
+            .collect(),
         leftovers: Vec::new(),
     }
 }
@@ -183,44 +198,150 @@ async fn run(place: &Place, plan: Plan) -> Left {
 /// Stops the run in this way, and waits for the answers.
 async fn stop(
     place: &Place,
-    run: &mut Option<Run>,
+    run: &Run,
     [root, session, background]: [&Scope; 3],
     way: RandomWay,
 ) -> Vec<Answered> {
-    let Some(running) = run.take_if(|_| way == RandomWay::Drop).or(run.as_ref().map(|_| ()).and(None)) else {
-        let Some(running) = run.as_ref() else {
-            return Vec::new();
-        };
-        let user = || Cause::new(CauseKind::User);
-        let process = |cause| root.stop(StopOrder::new(Extent::Process, Cause::new(cause)));
-        let stops: Vec<(Extent, Stop)> = match way {
-            RandomWay::Stop(Extent::Process, cause) => vec![(Extent::Process, process(cause))],
-            RandomWay::Stop(Extent::Session, cause) => {
-                let order = StopOrder::new(Extent::Session, Cause::new(cause));
-                vec![(Extent::Session, session.stop(order))]
-            }
-            RandomWay::Stop(_, cause) => vec![(Extent::Turn, running.stop(Cause::new(cause)))],
-            RandomWay::Force(after) => {
-                let first = running.stop(user());
-                sleep(after).await;
-                let order = StopOrder::new(Extent::Turn, user()).grace(Duration::ZERO);
-                let second = running.scope().stop(order.bystander(background));
-                vec![(Extent::Turn, first), (Extent::Turn, second)]
-            }
-            RandomWay::Wider(after) => {
-                let first = running.stop(user());
-                sleep(after).await;
-                vec![(Extent::Turn, first), (Extent::Process, process(CauseKind::Shutdown))]
-            }
-            RandomWay::Drop | RandomWay::Deadline => Vec::new(),
-        };
-        let mut answers = Vec::new();
-        for (extent, stop) in stops {
-            let (took, receipt) = receipt(stop).await;
-            answers.push(answered(place, extent, took, receipt).await);
+    let order = |extent, cause| StopOrder::new(extent, Cause::new(cause)).bystander(background);
+    let turn = |cause| run.scope().stop(order(Extent::Turn, cause));
+    let stops: Vec<Stop> = match way {
+        RandomWay::Stop(Extent::Process, cause) => vec![root.stop(order(Extent::Process, cause))],
+        RandomWay::Stop(Extent::Session, cause) => {
+            vec![session.stop(order(Extent::Session, cause))]
         }
-        return answers;
+        RandomWay::Stop(_, cause) => vec![turn(cause)],
+        RandomWay::Force(after) => {
+            let first = turn(CauseKind::User);
+            sleep(after).await;
+            let second = order(Extent::Turn, CauseKind::User).grace(Duration::ZERO);
+            vec![first, run.scope().stop(second)]
+        }
+        RandomWay::Wider(after) => {
+            let first = turn(CauseKind::User);
+            sleep(after).await;
+            let second = order(Extent::Process, CauseKind::Shutdown);
+            vec![first, root.stop(second)]
+        }
+        RandomWay::Drop | RandomWay::Deadline => Vec::new(),
     };
-    drop(running);
-    Vec::new()
+    let mut answers = Vec::new();
+    for stop in stops {
+        answers.push(answer(place, &stop).await);
+    }
+    answers
+}
+
+/// Waits for the answer, and looks at the world then.
+async fn answer(place: &Place, stop: &Stop) -> Answered {
+    let asked = Instant::now();
+    let receipt = timeout(ANSWERED_WITHIN, stop.receipt()).await.ok();
+    let took = asked.elapsed();
+    look(place, stop.request().extent, took, receipt).await
+}
+
+async fn look(
+    place: &Place,
+    extent: Extent,
+    took: Duration,
+    receipt: Option<Arc<Receipt>>,
+) -> Answered {
+    let running = system::running(&place.mark());
+    let closed_a_connection = receipt
+        .iter()
+        .flat_map(|receipt| receipt.items())
+        .any(|item| {
+            item.kind == ItemKind::ModelCall && matches!(item.state, ItemState::Stopped { .. })
+        });
+    let connections = if closed_a_connection {
+        // What one end has closed the other hears of a moment later.
+        let seen = place
+            .server
+            .wait_until(SLACK, |seen| seen.open() == 0)
+            .await;
+        seen.map_or_else(|seen| seen.open(), |_| 0)
+    } else {
+        0
+    };
+    Answered {
+        extent,
+        took,
+        receipt,
+        running,
+        connections,
+    }
+}
+
+/// The outcome, if somebody is there to get it; an error if there is none in time.
+async fn outcome(run: Option<Run>, log: &Arc<dyn Log>) -> Result<Option<RunOutcome>, ()> {
+    if let Some(run) = run {
+        let outcome = timeout(HANGS_AFTER, run.finish()).await;
+        return outcome.map_err(drop)?.map(Some).map_err(drop);
+    }
+    // An engine whose caller has gone lets go of the session when it has ended.
+    let began = Instant::now();
+    while began.elapsed() < ANSWERED_WITHIN {
+        if let Ok(LockAttempt::Locked(_)) = log.try_lock(&stream_of(&session_id())).await {
+            return Ok(None);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Err(())
+}
+
+/// Sends the next message to what is left.
+async fn next(
+    agent: &Agent,
+    session: Option<SessionStream>,
+    log: &Arc<dyn Log>,
+) -> Option<StopReason> {
+    let session = match session {
+        Some(session) => session,
+        None => SessionStream::resume(Arc::clone(log), session_id(), now())
+            .await
+            .ok()?,
+    };
+    let (_root, scope) = scopes();
+    let request = RunRequest::new(History::Logged(Box::new(session)), NEXT_MESSAGE);
+    let run = agent.start(&scope, request, EventSink::none());
+    let outcome = timeout(HANGS_AFTER, run.finish()).await.ok()?.ok()?;
+    outcome.turns.last().map(|turn| turn.stop_reason)
+}
+
+/// Waits until it is so, or has not become so in time.
+async fn looked_until(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() && began.elapsed() < SLACK {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// A process with one session in it.
+fn scopes() -> (Scope, Scope) {
+    let mut options = RootOptions::current();
+    options.grace = GRACE;
+    let root = Scope::root("process", options);
+    let session = root.child("session/random", ScopeOptions::default());
+    (root, session.expect("nothing is stopped yet"))
+}
+
+fn session_id() -> SessionId {
+    "random".into()
+}
+
+fn now() -> Timestamp {
+    SystemTime::now().into()
+}
+
+/// Every record of the session.
+async fn read_all(log: &dyn Log) -> Vec<SessionRecord> {
+    let read = log.read(&stream_of(&session_id()), Version(1), usize::MAX);
+    let read = read.await.expect("the log can be read");
+    let records = read.iter().map(|(_, bytes)| decode(bytes));
+    records
+        .map(|record| {
+            record
+                .expect("a record can be read")
+                .expect("of a known type")
+        })
+        .collect()
 }

@@ -27,7 +27,10 @@ pub(super) fn running(mark: &str) -> Vec<String> {
 
 /// The files below this folder that this process holds open.
 pub(super) fn open_files(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let entries = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
     entries
         .filter_map(|entry| fs::read_link(entry.path()).ok())
         .filter(|target| target.starts_with(folder))
