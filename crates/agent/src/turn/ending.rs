@@ -100,7 +100,6 @@ impl Turn<'_> {
     pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(&interrupt);
         let account = self.begin_account(cause.clone());
-        self.engine.acknowledge();
         let receipt = match account {
             Some(stop) => Some(stop.receipt().await),
             None => None,
@@ -151,6 +150,8 @@ impl Turn<'_> {
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
+            // Now that the scope is stopped, by whomever: what waits for the engine must not wait for this account.
+            self.engine.acknowledge();
         }
         self.account.clone()
     }

@@ -110,7 +110,6 @@ impl Turn<'_> {
         overtaken: Option<Ended>,
         interrupt: Interrupt,
     ) -> Result<(), Interrupt> {
-        self.engine.acknowledge();
         let (cause, ..) = self.why(&interrupt);
         let Some(account) = self.begin_account(cause) else {
             return Err(interrupt);
