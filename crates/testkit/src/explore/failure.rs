@@ -59,21 +59,26 @@ impl Failure {
         }
     }
 
-    fn is_here(&self, point: &Point) -> bool {
-        let here = self.point.as_ref();
-        here.is_some_and(|here| here.number == point.number)
+    /// What falls on a point: the stop, or the second one.
+    fn mark(&self, point: &Point) -> Option<&'static str> {
+        let (first, way) = (self.point.as_ref()?, self.case.as_ref()?.way);
+        let later = point.number.checked_sub(first.number)?;
+        match way.second_after() {
+            _ if later == 0 => Some("stopped here"),
+            Some(after) if later == after => Some("and here the second time"),
+            _ => None,
+        }
     }
 
     /// The points around it. Polls in a row say nothing by themselves and are one line.
     fn write_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_poll = |point: &Point| !point.is_semantic() && !self.is_here(point);
+        let is_poll = |point: &Point| !point.is_semantic() && self.mark(point).is_none();
         for row in self.points.chunk_by(|a, b| is_poll(a) && is_poll(b)) {
-            match row {
-                [point] if self.is_here(point) => writeln!(f, "  > {point}   <- stopped here")?,
-                [point, ..] if is_poll(point) => writeln!(f, "      … polls: {}", row.len())?,
-                row => row
-                    .iter()
-                    .try_for_each(|point| writeln!(f, "    {point}"))?,
+            let Some(point) = row.first() else { continue };
+            match self.mark(point) {
+                Some(mark) => writeln!(f, "  > {point}   <- {mark}")?,
+                None if is_poll(point) => writeln!(f, "      … polls: {}", row.len())?,
+                None => writeln!(f, "    {point}")?,
             }
         }
         Ok(())

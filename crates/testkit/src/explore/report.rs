@@ -1,5 +1,6 @@
 //! What an exploration found.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -125,6 +126,8 @@ impl fmt::Display for Report {
             let checker = first.map_or("", |violation| violation.checker);
             by_checker.entry(checker).or_default().push(failure);
         }
+        let mut by_checker: Vec<_> = by_checker.into_iter().collect();
+        by_checker.sort_by_key(|(_, failures)| Reverse(failures.len()));
         for (checker, failures) in by_checker {
             if let Some(places) = places(&failures) {
                 writeln!(

@@ -155,10 +155,11 @@ impl StopSafe {
         let name = self.name();
         Scenario::new(name, move |stage| {
             run_begins();
+            // First: it tells why what the tool's own checks find is so.
+            let seen = Seen::checked(stage, self.may_be_dropped);
             let tool = (self.make)(stage);
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
             let model = stage.model(vec![call, Reply::text("Done.")]);
-            let seen = Seen::checked(stage, self.may_be_dropped);
             let tools = stage.tools([stage.tool(Observed::new(tool, seen))]);
             stage.agent(Agent::builder(model).tools(tools), "Call the tool.")
         })

@@ -21,6 +21,10 @@ pub(super) const ENDS: &str = "tool_ends";
 /// The name of the check that a call ends when it is asked to.
 const HEARS: &str = "tool_hears";
 
+/// How much later than it was accepted a stop can be heard here: a call that is watched begins a little after its
+/// start, so that it can be stopped in between.
+const HEARD_LATE_MAX: Duration = Duration::from_millis(10);
+
 /// What became of the call of one run.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Fate>);
@@ -79,7 +83,7 @@ impl Seen {
     /// A call that is asked to stop returns within the grace.
     fn hears(&self) -> Result<(), String> {
         match &*self.0.lock() {
-            Fate::Dropped(Some(after)) if *after >= GRACE_DEFAULT => Err(format!(
+            Fate::Dropped(Some(after)) if *after + HEARD_LATE_MAX >= GRACE_DEFAULT => Err(format!(
                 "the call was asked to stop, had not returned {GRACE_DEFAULT:?} later when the grace was over, and was \
                  dropped where it waited. Wait for call.scope.stopped_at(\"…\") beside whatever takes long, and then \
                  return; or say may_be_dropped"
