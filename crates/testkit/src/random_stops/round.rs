@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use allstop_agent::{
     Agent, Background, EventSink, History, Run, RunOutcome, RunRequest, TurnOutcome,
 };
-use allstop_core::receipt::{ItemKind, ItemState};
+use allstop_core::receipt::{ItemState, Verified};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{SessionState, StopPolicy};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
@@ -168,6 +168,11 @@ async fn run(place: &Place, plan: Plan) -> Left {
     let next = if hung {
         None
     } else {
+        // The deadline of the run is not that of the next.
+        let agent = match deadline {
+            Some(_) => place.agent(&background, None, plan.stop_policy),
+            None => agent.clone(),
+        };
         next(&agent, session, &log).await
     };
     let records_after_next = read_all(&*log).await;
@@ -249,8 +254,10 @@ async fn look(
     let closed_a_connection = receipt
         .iter()
         .flat_map(|receipt| receipt.items())
-        .any(|item| {
-            item.kind == ItemKind::ModelCall && matches!(item.state, ItemState::Stopped { .. })
+        .any(|item| match &item.state {
+            // Of a call that was not sent yet the connection may be there, unused since the last one.
+            ItemState::Stopped { evidence, .. } => evidence.proof() == Some(Verified::SocketClosed),
+            _ => false,
         });
     let connections = if closed_a_connection {
         // What one end has closed the other hears of a moment later.
