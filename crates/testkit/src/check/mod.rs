@@ -9,6 +9,7 @@ mod delivery;
 mod durable;
 mod endings;
 mod history;
+mod ladder;
 mod late_result;
 mod leftovers;
 mod next_message;
@@ -46,7 +47,7 @@ pub struct Checker {
 }
 
 /// Every checker, in the order in which a broken run is best understood.
-pub const CHECKERS: [Checker; 22] = [
+pub const CHECKERS: [Checker; 24] = [
     waiters::CHECKER,
     history::CHECKER,
     endings::CHECKER,
@@ -56,6 +57,8 @@ pub const CHECKERS: [Checker; 22] = [
     receipt::TRUE,
     receipt::ONE,
     receipt::EXTENT,
+    ladder::ACKNOWLEDGED,
+    ladder::PATIENT,
     barrier::CHECKER,
     cause::CHECKER,
     delivery::CHECKER,

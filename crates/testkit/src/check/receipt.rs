@@ -1,7 +1,8 @@
 //! Receipts are true: what they call ended has ended, and what ran is in them.
 
-use allstop_core::Extent;
-use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem};
+use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem};
+use allstop_core::record::{SessionRecord as R, StartedCallKind};
+use allstop_core::{Effect, Extent, Receipt};
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
 use crate::explore::{Aftermath, Answered, Asked, Lived};
@@ -80,7 +81,7 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             }
         }
         for item in receipt.items() {
-            says_how(item)?;
+            says_how(item, effect_of(aftermath, item))?;
         }
     }
     for turn in aftermath.turns.iter().flatten() {
@@ -94,14 +95,34 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     Ok(())
 }
 
+/// What a repeat of a call would do, as its start says.
+fn effect_of(aftermath: &Aftermath, item: &ReceiptItem) -> Option<Effect> {
+    aftermath.records.iter().find_map(|record| match record {
+        R::CallStarted { call, .. } if call.id.as_str() == &*item.id => match call.kind {
+            StartedCallKind::Tool { effect, .. } => Some(effect),
+            StartedCallKind::Model { .. } => None,
+        },
+        _ => None,
+    })
+}
+
 /// An item that is stopped says how that is known, and one whose effect is unknown says what a repeat would do.
-fn says_how(item: &ReceiptItem) -> Result<(), String> {
+fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
     match &item.state {
         ItemState::Stopped { evidence, .. }
             if evidence.proof().is_none() && evidence.checkpoint().is_none() =>
         {
             Err(format!(
                 "{} is stopped and nothing says how that is known",
+                item.name
+            ))
+        }
+        // What became of a process is known; what a dropped future had asked of the world is not.
+        ItemState::Stopped {
+            how: How::Dropped, ..
+        } if item.containment.is_none() && effect.is_some_and(|effect| !effect.may_repeat()) => {
+            Err(format!(
+                "{} was dropped and is irreversible: nobody knows whether it has happened",
                 item.name
             ))
         }
@@ -167,12 +188,25 @@ fn nothing_outside_the_extent(
                 ));
             }
         }
+        let names_it = |receipt: &Receipt| {
+            let mut items = receipt.items().iter();
+            items.any(|item| item.kind == ItemKind::Background)
+        };
+        let since = aftermath.disturbance().and_then(|stop| stop.accepted);
+        for turn in aftermath.turns.iter().flatten() {
+            if let (Some(receipt), Some(since)) = (&turn.receipt, since)
+                && lived.was_alive(since)
+                && lived.was_alive(aftermath.over)
+                && !names_it(receipt)
+            {
+                return Err(format!(
+                    "background work {} runs on and turn {} does not name it",
+                    lived.id, turn.turn
+                ));
+            }
+        }
         for (asked, answer) in answers(aftermath) {
-            let named = answer
-                .receipt
-                .items()
-                .iter()
-                .any(|item| item.kind == ItemKind::Background);
+            let named = names_it(&answer.receipt);
             let alive = lived.was_alive(asked.accepted) && lived.was_alive(answer.order);
             if asked.extent == Extent::Turn && alive && !named {
                 return Err(format!(

@@ -23,6 +23,12 @@ pub(crate) enum Bug {
     NoEnding,
     /// The stop is answered when the token has fired.
     PrematureQuiet,
+    /// The stop is answered with what runs at that moment.
+    GivesUpAtOnce,
+    /// What was dropped is called stopped, whatever it had asked of the world.
+    DroppedIsStopped,
+    /// The engine ends without a word to whoever stops it.
+    NeverAcknowledges,
     /// Whoever asks for a stop when the engine has just ended is never answered.
     LostWakeUp,
     /// The engine waits for what a dropped call will say.
@@ -101,6 +107,14 @@ impl Bug {
             Self::StartBehindBarrier => (F::WorkAfterStop, "barrier", Setting::Tools, Way::USER),
             Self::HalfTurnLeft => (F::WorkAfterStop, "conversation", Setting::Answer, Way::USER),
             Self::PrematureQuiet => (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER),
+            Self::DroppedIsStopped => (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER),
+            Self::NeverAcknowledges => (
+                F::SignalMissesLeaf,
+                "acknowledged",
+                Setting::Answer,
+                Way::USER,
+            ),
+            Self::GivesUpAtOnce => (F::WrongExtent, "patient", Setting::Tools, Way::USER),
             Self::UsageReset => (F::LostBill, "usage", Setting::Answer, Way::USER),
             Self::AnswerDrained => (F::LostBill, "received", Setting::Answer, Way::USER),
             Self::BackgroundKilled => (F::WrongExtent, "extent", Setting::Background, Way::USER),
@@ -136,12 +150,13 @@ impl Bug {
 }
 
 /// Every bug, by the class of failures that it belongs to.
-pub(crate) const BUGS: [Bug; 26] = [
+pub(crate) const BUGS: [Bug; 29] = [
     Bug::MissingResult,
     Bug::HalfCallAnswered,
     Bug::BillAtTheEnd,
     Bug::LeakedChild,
     Bug::SignalMissesLeaf,
+    Bug::NeverAcknowledges,
     Bug::StopBeforeStart,
     Bug::NoEnding,
     Bug::CommitBesideStop,
@@ -149,8 +164,10 @@ pub(crate) const BUGS: [Bug; 26] = [
     Bug::StartBehindBarrier,
     Bug::HalfTurnLeft,
     Bug::PrematureQuiet,
+    Bug::DroppedIsStopped,
     Bug::UsageReset,
     Bug::AnswerDrained,
+    Bug::GivesUpAtOnce,
     Bug::BackgroundKilled,
     Bug::Repeat,
     Bug::StartNotDurable,

@@ -35,13 +35,20 @@ impl Turn<'_> {
         self.account.clone()
     }
 
+    /// The engine has heard the stop.
+    pub(super) fn acknowledge(&self) {
+        if !self.has(Bug::NeverAcknowledges) {
+            self.engine.acknowledge();
+        }
+    }
+
     pub(super) async fn end(mut self, why: Interrupt) -> TurnOutcome {
         let own = match why {
             Interrupt::Stopped => None,
             Interrupt::Own(cause) => Some(cause),
         };
         let account = self.account(own.clone());
-        self.engine.acknowledge();
+        self.acknowledge();
         if self.has(Bug::BackgroundKilled)
             && let Some(background) = &self.cx.background
         {

@@ -55,6 +55,24 @@ impl Running for Started {
                 let receipt = made_up(stop.request().clone(), items);
                 Box::pin(async move { receipt })
             }
+            Some(Bug::GivesUpAtOnce) => {
+                let receipt = stop.account_now();
+                Box::pin(async move { receipt })
+            }
+            // Our side has ended, and what other side is there?
+            Some(Bug::DroppedIsStopped) => Box::pin(async move {
+                let receipt = stop.receipt().await;
+                let unknown = |item: &ReceiptItem| matches!(item.state, ItemState::Unknown { .. });
+                let items = receipt.items().iter().cloned();
+                let items = items.map(|item| {
+                    if unknown(&item) {
+                        called_stopped(item)
+                    } else {
+                        item
+                    }
+                });
+                made_up(receipt.request().clone(), items.collect())
+            }),
             // Whoever does not wait yet is not told.
             Some(Bug::LostWakeUp) => {
                 let over = Arc::clone(&self.over);

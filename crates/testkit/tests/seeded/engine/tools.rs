@@ -194,7 +194,7 @@ impl Turn<'_> {
 
     /// A stop came while calls run. What had returned by itself before it heard is a result.
     async fn overtaken(&mut self, mut running: Running) -> Interrupt {
-        self.engine.acknowledge();
+        self.acknowledge();
         let Some(account) = self.account(None) else {
             return Interrupt::Stopped;
         };
