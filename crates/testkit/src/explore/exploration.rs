@@ -19,6 +19,9 @@ use crate::check::{self, Undisturbed};
 /// written, and thereafter.
 const SECOND_AFTER: [u32; 4] = [1, 3, 7, 12];
 
+/// How many points share the rarer ways among them.
+const RARE_WAYS_SHARED_BY: usize = 2;
+
 /// How many of the rarer ways are tried at a point that lies close between others.
 const RARE_WAYS_BETWEEN: usize = 2;
 
@@ -181,13 +184,15 @@ impl<'a> Exploration<'a> {
                     .into_iter()
                     .flat_map(|after| [Way::Again(after), Way::Wider(after), Way::Force(after)]),
             );
-        if self.dense || point.is_apart() {
-            ways.extend(rare);
-        } else if point.is_semantic() {
-            // Between two others of its kind: each gets another few of them.
-            let every = rare.clone().count().div_ceil(RARE_WAYS_BETWEEN);
-            ways.extend(rare.skip(point.number as usize % every).step_by(every));
-        }
+        // Each point gets another share of them, so that neighbours make up for what one leaves out.
+        let every = match (self.dense, point.is_apart(), point.is_semantic()) {
+            (true, ..) => 1,
+            (_, true, _) => RARE_WAYS_SHARED_BY,
+            (_, _, true) => rare.clone().count().div_ceil(RARE_WAYS_BETWEEN),
+            // A poll has the common ones.
+            _ => return ways,
+        };
+        ways.extend(rare.skip(point.number as usize % every).step_by(every));
         // The same way twice would only be counted twice.
         let mut seen = BTreeSet::new();
         ways.retain(|way| seen.insert(way.to_string()));
