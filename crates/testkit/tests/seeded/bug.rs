@@ -106,8 +106,9 @@ impl Bug {
             Self::AppendAfterEnding => (F::WorkAfterStop, "endings", Setting::Tools, Way::USER),
             Self::StartBehindBarrier => (F::WorkAfterStop, "barrier", Setting::Tools, Way::USER),
             Self::HalfTurnLeft => (F::WorkAfterStop, "conversation", Setting::Answer, Way::USER),
-            Self::PrematureQuiet => (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER),
-            Self::DroppedIsStopped => (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER),
+            Self::PrematureQuiet | Self::DroppedIsStopped => {
+                (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER)
+            }
             Self::NeverAcknowledges => (
                 F::SignalMissesLeaf,
                 "acknowledged",
