@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Ok(Asked::Explore(options)) => explore(options),
+        Ok(Asked::Explore(options)) => explore(&options),
         Err(wrong) => {
             eprintln!("error: {wrong}\n\n{HELP}");
             ExitCode::from(2)
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 /// Explores what was asked for, a scenario a core, and prints what was found.
-fn explore(options: Options) -> ExitCode {
+fn explore(options: &Options) -> ExitCode {
     let began = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let table = Mutex::new(Table::default());
@@ -48,7 +48,7 @@ fn explore(options: Options) -> ExitCode {
     let next = || todo.lock().expect("nothing panics in here").next();
     let work = || {
         while let Some(scenario) = next() {
-            explore_one(scenario, &options, &table);
+            explore_one(scenario, options, &table);
         }
     };
     let panicked = std::thread::scope(|threads| {

@@ -16,10 +16,9 @@ pub(super) fn seed() -> u64 {
     )]
     let text = std::env::var(SEED_VARIABLE);
     match text {
-        Ok(text) => match text.parse() {
-            Ok(seed) => seed,
-            Err(_) => panic!("{SEED_VARIABLE}={text}: not a number"),
-        },
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|wrong| panic!("{SEED_VARIABLE}={text}: {wrong}")),
         Err(_) => SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |now| now.as_nanos() as u64),
