@@ -154,6 +154,7 @@ impl<'a> Exploration<'a> {
             Way::Drop,
             Way::Stop(Extent::Process, CauseKind::Shutdown),
             Way::Stop(Extent::Call, CauseKind::User),
+            Way::Force(2),
         ];
         let mut ways = vec![Way::USER];
         if self.dense || point.is_semantic() {
