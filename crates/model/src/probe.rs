@@ -30,6 +30,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(16);
 pub enum ConnectionState {
     /// There was at least one, and the kernel shows none of them open any more.
     Closed,
+    /// The answer had come whole, so the connection was given back: it is idle, and open for the next call.
+    GivenBack,
     /// At least one is still open after the bound.
     StillOpen,
     /// This system, or this model, gives no way to tell.
@@ -121,7 +123,7 @@ impl ConnectionProbe {
             }
             if sockets.is_empty() {
                 return if watch.returned {
-                    ConnectionState::Closed
+                    ConnectionState::GivenBack
                 } else {
                     ConnectionState::NeverOpened
                 };

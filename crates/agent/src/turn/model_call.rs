@@ -407,7 +407,10 @@ async fn verify_closed(
             How::ConnectionClosed,
             Evidence::verified(Verified::SocketClosed),
         ),
-        ConnectionState::NeverOpened => (How::Dropped, Evidence::verified(Verified::FutureDropped)),
+        // What the provider had to do it had done; our side of it was dropped.
+        ConnectionState::NeverOpened | ConnectionState::GivenBack => {
+            (How::Dropped, Evidence::verified(Verified::FutureDropped))
+        }
         ConnectionState::NotVerifiable => {
             registration.details_mut().note =
                 Some("its connection cannot be seen here; our side of it was dropped".into());
