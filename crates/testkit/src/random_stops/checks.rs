@@ -1,5 +1,6 @@
 //! What must hold of a run that was stopped at a random moment.
 
+use allstop_agent::TurnOutcome;
 use allstop_core::Extent;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::SessionRecord as R;
@@ -233,8 +234,26 @@ fn the_cause_is_its_own(left: &Left) -> Result<(), String> {
     match ending {
         Some(cause) if cause == way.cause() => Ok(()),
         None if committed.count() == PROMPTS.len() => Ok(()),
-        ending => Err(format!("stopped by {way}, ended by {ending:?}")),
+        ending => Err(format!(
+            "stopped by {way}, ended by {ending:?}: {}",
+            told(left)
+        )),
     }
+}
+
+/// How the turns ended, as they were told to whoever waited.
+fn told(left: &Left) -> String {
+    let turns = left.turns.iter().flatten().map(|turn| {
+        let TurnOutcome {
+            turn,
+            stop_reason,
+            cause,
+            error,
+            ..
+        } = turn;
+        format!("turn {turn} {stop_reason:?} {cause:?} {error:?}")
+    });
+    turns.collect::<Vec<_>>().join(", ")
 }
 
 /// What a command did to the world it did as a call of the journal, once; what ended by itself did all of it.

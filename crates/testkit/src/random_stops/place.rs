@@ -37,7 +37,7 @@ impl Place {
     /// If the system gives no folder or no port.
     pub(super) fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().expect("a temporary folder"),
+            folder: folder().expect("a temporary folder"),
             server: OpenAiServer::deciding(|_, request| answer(request)),
         }
     }
@@ -95,6 +95,12 @@ impl Place {
         let trail = std::fs::read_to_string(self.folder().join("trail")).unwrap_or_default();
         trail.lines().map(str::to_owned).collect()
     }
+}
+
+/// A folder in memory where the system has one: a disk that others keep busy for a second makes a turn say, rightly,
+/// that its store has not answered, and nothing else can be seen of it then.
+fn folder() -> std::io::Result<TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
 /// The answer to a request: the step is told by what was said since the user's last message.
