@@ -1,6 +1,6 @@
 //! A stop: what it is asked for, and the handle that everyone who asked shares.
 //!
-//! Its parts, in the order in which they act: [`accept`] closes the barrier of the extent, [`progress`] counts what it
+//! Its parts, in the order in which they act: [`accept()`] closes the barrier of the extent, [`progress`] counts what it
 //! waits for and holds its answer, [`ladder`] asks, waits and forces, [`part`] accounts for a piece of a wider stop.
 
 mod accept;
