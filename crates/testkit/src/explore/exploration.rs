@@ -104,7 +104,8 @@ impl<'a> Exploration<'a> {
 
     fn run_only(&self, case: &CaseName) -> Report {
         let name = self.scenario.name();
-        if !replay::is_asked_for(self.scenario) {
+        // Kills are explored by explore_kills.
+        if !replay::is_asked_for(self.scenario) || case.way == Way::Kill {
             replay::say_skipped(name);
             return Report::new(name, 0);
         }
@@ -114,9 +115,6 @@ impl<'a> Exploration<'a> {
         let Some(point) = undisturbed.points.get(case.point as usize) else {
             panic!("{VARIABLE}={case}: there is no such point, {name} has {points} of them now");
         };
-        if case.way == Way::Kill {
-            super::kill::play_in_this_process(self.scenario, point);
-        }
         self.run_case(point, case.way, &undisturbed, &mut report);
         assert!(
             report.cases > 0,

@@ -79,8 +79,7 @@ pub(crate) fn is_asked_for(scenario: &Scenario) -> bool {
 
 /// Says that a scenario was left out, where test runners let it through: what is not looked at must not look clean.
 pub(crate) fn say_skipped(scenario: &str) {
-    let said =
-        format!("{scenario}: skipped, because {VARIABLE} asks for a case of another scenario\n");
+    let said = format!("{scenario}: skipped, because {VARIABLE} asks for another case\n");
     // Nobody may be listening.
     let _written = std::io::stderr().write_all(said.as_bytes());
 }

@@ -157,10 +157,8 @@ fn killed(
 ///
 /// # Panics
 /// If the point was not reached, or there is no store to play on.
-pub(crate) fn play_in_this_process(scenario: &Scenario, point: &Point) -> ! {
-    let folder = store::from_environment().expect(
-        "a kill is explored by explore_kills, which names a store to the process that it kills",
-    );
+fn play_in_this_process(scenario: &Scenario, point: &Point) -> ! {
+    let folder = store::from_environment().expect("the one who starts this names a store");
     let log = store::open(&folder).expect("a new store");
     drop(case::play(&Case {
         scenario,
