@@ -145,9 +145,8 @@ impl<F: Future> Future for Tracked<F> {
             Some(future) if !overtaken => Some(std::task::ready!(future.poll(cx))),
             _ => None,
         };
-        if overtaken {
-            this.future.set(None);
-        }
+        // Also one that has returned: what it holds may take its time to go, and until then it has not ended.
+        this.future.set(None);
         if let Some(registration) = this.registration.take() {
             registration.finish(if overtaken {
                 Ending::NotBegun
@@ -260,6 +259,13 @@ impl Scope {
         let (tx, rx) = oneshot::channel();
         env.thread_started();
         let body = move || {
+            if registration.node().cause().is_some() {
+                // A stop was accepted while the system made the thread.
+                drop(run);
+                registration.finish(Ending::NotBegun);
+                env.thread_ended();
+                return;
+            }
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cx)));
             registration.finish(if result.is_ok() {
                 Ending::Returned

@@ -168,7 +168,14 @@ impl EndedWork {
                 Evidence::verified(returned).and_observed_at(checkpoint.clone()),
             ),
             Ending::Dropped => stopped(How::Dropped, Evidence::verified(Verified::FutureDropped)),
-            Ending::NotBegun => stopped(How::NotBegun, Evidence::verified(Verified::FutureDropped)),
+            Ending::NotBegun => {
+                let verified = if self.was_thread {
+                    Verified::ThreadEnded
+                } else {
+                    Verified::FutureDropped
+                };
+                stopped(How::NotBegun, Evidence::verified(verified))
+            }
             Ending::Panicked => stopped(How::Failed, Evidence::verified(returned)),
             Ending::Stopped { how, evidence } => stopped(*how, evidence.clone()),
             Ending::NotConfirmed => ItemState::Unreachable {

@@ -81,11 +81,6 @@ impl Node {
         own.or_else(|| state.stops.first()).cloned()
     }
 
-    /// The id of the stop that ended this node, for the answer `already_ended`.
-    pub(crate) fn last_stop(&self) -> Option<Arc<StopInProgress>> {
-        self.state.lock().stops.last().cloned()
-    }
-
     /// An engine drives this scope: a stop waits for its acknowledgement too.
     pub(crate) fn attach_engine(&self) {
         let mut state = self.state.lock();

@@ -130,12 +130,14 @@ impl Node {
 
     /// How much work runs here and below.
     pub(crate) fn subtree_live(&self) -> usize {
-        self.live()
-            + self
-                .children()
-                .iter()
-                .map(|child| child.subtree_live())
-                .sum::<usize>()
+        // With a list and not by recursion: scopes may be nested deeper than a stack is.
+        let mut live = self.live();
+        let mut below = self.children();
+        while let Some(node) = below.pop() {
+            live += node.live();
+            below.extend(node.children());
+        }
+        live
     }
 
     /// The unit that this node belongs to: its own, or the nearest above.

@@ -40,7 +40,8 @@ pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
         }
         Err(NotCovered::Join(running)) => {
             running.wait_for_walk();
-            if order.grace == Some(Duration::ZERO) {
+            // Who asks for a part of it does not force all of it.
+            if order.grace == Some(Duration::ZERO) && running.is_of(target) {
                 running.force();
             }
             Stop { shared: running }
@@ -101,7 +102,7 @@ pub(super) fn walk(
 
 fn already_ended(target: &Arc<Node>, shared: Arc<StopInProgress>) -> Stop {
     let mut request = shared.request().clone();
-    if let Some(first) = target.last_stop() {
+    if let Some(first) = target.covering_stop() {
         request.stop_id = first.request().stop_id.clone();
     }
     shared.answer(Receipt::of_nothing(request, StopOutcome::AlreadyEnded));

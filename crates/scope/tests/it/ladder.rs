@@ -88,9 +88,15 @@ async fn a_thread_that_never_looks_is_named_and_delays_nothing() {
     let scope = root();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let spec = WorkSpec::new(ItemKind::Thread, "wedged");
-    scope.spawn_blocking(spec, move |_| held.recv()).unwrap();
+    let (started_tx, started) = tokio::sync::oneshot::channel();
+    scope
+        .spawn_blocking(spec, move |_| {
+            started_tx.send(()).unwrap();
+            held.recv()
+        })
+        .unwrap();
     assert_eq!(scope.threads(), 1);
-    begun().await;
+    started.await.unwrap();
     let receipt = scope.stop(by_user().grace(Duration::ZERO)).await;
     assert!(!receipt.quiet() && !receipt.cancel_observed());
     assert!(receipt.quiet_after_ms().is_none());
@@ -115,7 +121,6 @@ async fn a_future_that_blocks_its_thread_is_named() {
         })
         .unwrap();
     started.await.unwrap();
-    begun().await;
     let receipt = scope.stop(by_user().grace(Duration::ZERO)).await;
     assert_eq!(
         receipt.items()[0].state,
@@ -130,14 +135,16 @@ async fn a_future_that_blocks_its_thread_is_named() {
 async fn a_thread_that_looks_acknowledges() {
     let scope = root();
     let spec = WorkSpec::new(ItemKind::Thread, "looks");
+    let (started_tx, started) = tokio::sync::oneshot::channel();
     scope
         .spawn_blocking(spec, |cx| {
+            started_tx.send(()).unwrap();
             while cx.checkpoint("between files").is_ok() {
                 std::thread::yield_now();
             }
         })
         .unwrap();
-    begun().await;
+    started.await.unwrap();
     let receipt = scope.stop(by_user()).await;
     let ItemState::Stopped { evidence, .. } = &receipt.items()[0].state else {
         panic!()
@@ -243,4 +250,65 @@ async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
         panic!("{receipt:?}")
     };
     assert_eq!(*how, How::NotBegun);
+}
+
+#[tokio::test]
+async fn a_thread_that_a_stop_overtakes_never_begins() {
+    // Which of the two is first is the system's to say: neither may have begun and be called not begun.
+    for _ in 0..200 {
+        let scope = root();
+        let began = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&began);
+        scope
+            .spawn_blocking(future("thread"), move |_| {
+                seen.store(true, Ordering::Relaxed);
+            })
+            .unwrap();
+        let receipt = scope.stop(by_user()).await;
+        assert!(receipt.quiet());
+        let not_begun = receipt.items().first().is_some_and(|item| {
+            matches!(
+                item.state,
+                ItemState::Stopped {
+                    how: How::NotBegun,
+                    ..
+                }
+            )
+        });
+        assert_ne!(not_begun, began.load(Ordering::Relaxed), "{receipt:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_has_ended_when_what_it_holds_is_gone() {
+    struct Slow(Arc<AtomicBool>);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let scope = root();
+    let gone = Arc::new(AtomicBool::new(false));
+    let (held, inner) = (Slow(Arc::clone(&gone)), scope.clone());
+    let seen = Arc::new(AtomicBool::new(false));
+    let (quiet, watched) = (Arc::clone(&seen), Arc::clone(&gone));
+    // Its captures live on when it has returned.
+    scope
+        .spawn(future("by hand"), |_| {
+            std::future::poll_fn(move |_| {
+                let _held = &held;
+                std::task::Poll::Ready(())
+            })
+        })
+        .unwrap();
+    std::future::poll_fn(|cx| {
+        if inner.is_quiet() {
+            quiet.store(watched.load(Ordering::Relaxed), Ordering::Relaxed);
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+    assert!(seen.load(Ordering::Relaxed));
 }

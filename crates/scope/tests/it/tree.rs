@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::decision::Decision;
-use allstop_core::receipt::StopOutcome;
+use allstop_core::receipt::{How, ItemState, StopOutcome};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopOrder};
 use tokio::time::Instant;
@@ -251,4 +251,55 @@ async fn an_account_that_nobody_waited_for_holds_up_neither_a_stop_nor_the_next_
     assert_ne!(again.stop_id(), wide.stop_id());
     assert_eq!(account.stop_id(), wide.stop_id());
     drop(stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_names_its_own_stop_and_not_a_later_wider_one() {
+    let scope = root();
+    let turn = scope.child("turn", ScopeOptions::default()).unwrap();
+    turn.spawn(
+        future("work"),
+        |cx| async move { cx.stopped_at("idle").await },
+    )
+    .unwrap();
+    let first = turn.stop(by_user()).await;
+    let wider = scope.stop(by_user()).await;
+    let again = turn.stop(by_user()).await;
+    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(again.stop_id(), first.stop_id());
+    assert_ne!(again.stop_id(), wider.stop_id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hurried_stop_of_a_part_leaves_the_rest_its_grace() {
+    let scope = root();
+    let part = scope.child("part", ScopeOptions::default()).unwrap();
+    let polite = future("polite");
+    scope
+        .spawn(polite, |cx| async move {
+            cx.stopped_at("cleaning up").await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        })
+        .unwrap();
+    tokio::task::yield_now().await;
+    let all = scope.stop(by_user());
+    let _part = part.stop(by_user().grace(Duration::ZERO));
+    let receipt = all.await;
+    let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
+        panic!("{receipt:?}")
+    };
+    assert_eq!(*how, How::Acknowledged);
+}
+
+#[tokio::test(start_paused = true)]
+async fn scopes_may_be_nested_deeper_than_a_stack_is() {
+    let mut chain = vec![root()];
+    for _ in 0..50_000 {
+        let deepest = chain.last().expect("the root");
+        let child = deepest.child("one more", ScopeOptions::default()).unwrap();
+        chain.push(child);
+    }
+    assert!(chain[0].is_quiet());
+    // From the deepest up, so that no drop has another below it.
+    while chain.pop().is_some() {}
 }
