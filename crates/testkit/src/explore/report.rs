@@ -114,6 +114,9 @@ impl fmt::Display for Report {
             failures,
             ..
         } = self;
+        if *points == 0 {
+            return writeln!(f, "{scenario}: skipped, nothing was looked at");
+        }
         let broken = failures.len();
         writeln!(
             f,
