@@ -60,7 +60,7 @@ impl Turn<'_> {
             .draft
             .finish_model(Arc::clone(&text), answer.calls, answer.usage)?;
         self.pending.push(model.record);
-        if self.scope.is_stopped() {
+        if self.work.is_stopped() {
             // It was whole before the stop was heard: it is in the log, and nobody is shown it any more.
             self.engine.acknowledge();
             return Err(Interrupt::Stopped);

@@ -25,6 +25,7 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
     let Some(stop) = aftermath.disturbance() else {
         return Ok(());
     };
+    receipts_say_why(aftermath, undisturbed)?;
     let Some((cause, reason)) = stopped(&aftermath.records) else {
         return Ok(());
     };
@@ -57,6 +58,26 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
             let said = receipt.cause();
             return Err(format!(
                 "the turn ended with {cause}, its receipt says {said}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A receipt says why it was asked for, or why the one was that it joined: one asked before, or the run's own.
+fn receipts_say_why(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
+    let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
+    let mut asked_so_far = Vec::new();
+    for asked in &aftermath.asked {
+        asked_so_far.push(asked.cause.kind);
+        let Some(answer) = &asked.answer else {
+            continue;
+        };
+        let said = answer.receipt.cause().kind;
+        if !asked_so_far.contains(&said) && Some(said) != own {
+            return Err(format!(
+                "asked with {}, the receipt says {said}",
+                asked.cause
             ));
         }
     }

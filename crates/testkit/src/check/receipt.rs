@@ -40,9 +40,10 @@ fn is_about(item: &ReceiptItem, lived: &Lived) -> bool {
 }
 
 /// Whether a stop of this extent covers this. What processes belong to is told by their calls.
-fn covers(asked: &Asked, lived: &Lived) -> bool {
+fn covers(asked: &Asked, receipt: &Receipt, lived: &Lived) -> bool {
     match asked.extent {
-        Extent::Call | Extent::Subtree => false,
+        Extent::Subtree => false,
+        Extent::Call => lived.kind == ItemKind::ToolCall && lived.id == receipt.request().target,
         Extent::Turn => lived.is_foreground(),
         _ => true,
     }
@@ -59,7 +60,8 @@ fn answers(aftermath: &Aftermath) -> impl Iterator<Item = (&Asked, &Answered)> {
 fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     for (asked, answer) in answers(aftermath) {
         let receipt = &answer.receipt;
-        for lived in aftermath.lived.iter().filter(|lived| covers(asked, lived)) {
+        let covered = aftermath.lived.iter();
+        for lived in covered.filter(|lived| covers(asked, receipt, lived)) {
             let item = receipt.items().iter().find(|item| is_about(item, lived));
             let name = format!("{} {}", lived.kind.as_str(), lived.id);
             if lived.was_alive(answer.order) {

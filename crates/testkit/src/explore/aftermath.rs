@@ -119,14 +119,10 @@ pub struct Disturbance {
 impl Aftermath {
     /// Whether a stop of more than a call was told that everything had ended before it.
     pub fn nothing_to_do(&self) -> bool {
-        let mut asked = self
-            .asked
-            .iter()
-            .filter(|asked| asked.extent != Extent::Call);
-        asked.any(|asked| {
-            let answer = asked.answer.as_ref();
-            answer.is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
-        })
+        // Only of the first: a second one finds nothing because the first one did its work.
+        let first = self.asked.iter().find(|asked| asked.extent != Extent::Call);
+        let answer = first.and_then(|asked| asked.answer.as_ref());
+        answer.is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
     }
 
     /// The first stop from outside that covers the turn.
