@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         }
         Ok(Asked::Explore(options)) => explore(&options),
         Err(wrong) => {
-            eprintln!("error: {wrong}\n\n{HELP}");
+            eprintln!("error: {wrong}; --help shows what there is");
             ExitCode::from(2)
         }
     }
