@@ -74,6 +74,7 @@ fn decide(policy: &PermissionPolicy, command: &str) -> Decision {
                 arguments: Arc::new(json!({ "command": command })),
                 scope: scope.clone(),
                 trace: None,
+                link: allstop_tools::CallLink::default(),
             },
         )
     })

@@ -8,6 +8,7 @@
 //! # use std::sync::Arc;
 //! # use allstop_scope::{RootOptions, Scope, ScopeOptions};
 //! # use allstop_tools::{ToolInvocation, ToolRegistry, Workspace, file_tools};
+//! # use allstop_tools::CallLink;
 //! # use serde_json::json;
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,6 +27,7 @@
 //!     arguments: Arc::new(arguments),
 //!     scope: turn.child("call_1", ScopeOptions::default())?,
 //!     trace: None,
+//!     link: CallLink::default(),
 //! });
 //! assert!(answer.await?.content.contains("lib.rs"));
 //! # Ok(())
@@ -34,6 +36,7 @@
 
 pub mod background;
 mod builtin;
+mod call_link;
 pub mod files;
 pub mod output;
 pub mod permission;
@@ -44,6 +47,7 @@ pub mod tool;
 
 pub use background::{BackgroundHost, BackgroundRegistry, BackgroundTool, BackgroundWork};
 pub use builtin::{BUILTIN_TOOLS, builtin_tools};
+pub use call_link::{CallLink, CallObserver, NotPromotable};
 pub use files::{FolderAccess, Workspace, file_tools};
 pub use output::{BoundedOutput, OutputFolder, OutputLimits};
 pub use permission::{Answer, Decision, PermissionPolicy, Permissions, Prompter, Question};

@@ -9,6 +9,8 @@ use allstop_scope::Scope;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::call_link::CallLink;
+
 /// What a tool is, for the model and for the loop.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
@@ -41,6 +43,8 @@ pub struct ToolInvocation {
     pub scope: Scope,
     /// W3C trace context (`traceparent`); a stop never cancels it.
     pub trace: Option<Arc<str>>,
+    /// What the call tells beside its answer, and is told.
+    pub link: CallLink,
 }
 
 /// What a tool answers.

@@ -52,6 +52,7 @@ fn question(id: &str, command: &str) -> Question {
         arguments: Arc::new(serde_json::json!({ "command": command })),
         scope: Scope::root("test", RootOptions::current()),
         trace: None,
+        link: allstop_tools::CallLink::default(),
     };
     match PermissionPolicy::default().decide(&spec, &invocation) {
         Decision::Ask(question) => *question,

@@ -29,6 +29,7 @@ fn invocation(name: &str, arguments: Value) -> ToolInvocation {
         arguments: Arc::new(arguments),
         scope: Scope::root("test", RootOptions::current()),
         trace: None,
+        link: allstop_tools::CallLink::default(),
     }
 }
 

@@ -79,6 +79,7 @@ impl Session {
             arguments: Arc::new(arguments),
             scope: scope.clone(),
             trace: None,
+            link: allstop_tools::CallLink::default(),
         }
     }
 

@@ -46,6 +46,7 @@ impl Turn<'_> {
             arguments,
             scope: self.call_scope(&call, tool.spec())?,
             trace: None,
+            link: allstop_tools::CallLink::default(),
         };
         if let Some(reason) = self.permitted(tool.spec(), &invocation).await? {
             self.deny(&call, reason)?;

@@ -52,6 +52,7 @@ impl Session {
             arguments: Arc::new(arguments),
             scope: scope.expect("nothing is stopped"),
             trace: None,
+            link: allstop_tools::CallLink::default(),
         };
         let answer = self.shell.call(invocation).await;
         answer

@@ -117,6 +117,7 @@ impl Turn<'_> {
             arguments: Arc::clone(arguments),
             scope: scope.clone(),
             trace: None,
+            link: allstop_tools::CallLink::default(),
         };
         let calling = async move { tool.call(invocation).await };
         let handle: WorkHandle<_> = if self.has(Bug::LeakedChild) {

@@ -1,0 +1,115 @@
+//! What a running call tells the one who runs it, beside its answer, and what it is told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allstop_core::{CallId, Usage};
+use parking_lot::Mutex;
+use tokio::sync::SetOnce;
+
+/// Hears of a call while it runs. Called on the tool's own thread: must not block.
+pub trait CallObserver: Send + Sync {
+    /// A piece of output, for eyes.
+    fn output(&self, call_id: &CallId, text: &str);
+
+    /// A sign of life.
+    fn alive(&self);
+}
+
+/// The link between a call and the one who runs it. Clones are the same link; the default one leads nowhere.
+#[derive(Clone, Default)]
+pub struct CallLink(Option<Arc<Linked>>);
+
+struct Linked {
+    call_id: CallId,
+    observer: Arc<dyn CallObserver>,
+    usage: Mutex<Usage>,
+    /// Whether the tool would hear if it were asked to go on in the background.
+    listens: AtomicBool,
+    promoted: SetOnce<()>,
+}
+
+/// The call cannot go on in the background: its tool does not know how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this call cannot go on in the background")]
+pub struct NotPromotable;
+
+impl CallLink {
+    /// The link of a call.
+    pub fn new(call_id: CallId, observer: Arc<dyn CallObserver>) -> Self {
+        Self(Some(Arc::new(Linked {
+            call_id,
+            observer,
+            usage: Mutex::default(),
+            listens: AtomicBool::new(false),
+            promoted: SetOnce::new(),
+        })))
+    }
+
+    /// Shows a piece of output to whoever watches, and gives a sign of life.
+    pub fn output(&self, text: &str) {
+        if let Some(linked) = &self.0 {
+            linked.observer.alive();
+            linked.observer.output(&linked.call_id, text);
+        }
+    }
+
+    /// Gives a sign of life: the call waits for something that does go on.
+    pub fn alive(&self) {
+        if let Some(linked) = &self.0 {
+            linked.observer.alive();
+        }
+    }
+
+    /// Counts tokens that the call has used. They count whatever becomes of the call.
+    pub fn meter(&self, usage: Usage) {
+        if let Some(linked) = &self.0 {
+            *linked.usage.lock() += usage;
+        }
+    }
+
+    /// What was metered so far.
+    pub fn metered(&self) -> Usage {
+        self.0
+            .as_ref()
+            .map_or_else(Usage::default, |linked| *linked.usage.lock())
+    }
+
+    /// Resolves when the call is asked to go on in the background. A tool that never awaits this cannot be asked.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn promotion(&self) {
+        match &self.0 {
+            None => std::future::pending().await,
+            Some(linked) => {
+                linked.listens.store(true, Ordering::Release);
+                linked.promoted.wait().await;
+            }
+        }
+    }
+
+    /// Asks the call to go on in the background. Asking twice is asking once.
+    ///
+    /// # Errors
+    /// If its tool does not listen for that.
+    pub fn promote(&self) -> Result<(), NotPromotable> {
+        match &self.0 {
+            Some(linked) if linked.listens.load(Ordering::Acquire) => {
+                // Set already: it was asked before.
+                drop(linked.promoted.set(()));
+                Ok(())
+            }
+            _ => Err(NotPromotable),
+        }
+    }
+}
+
+impl fmt::Debug for CallLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallLink")
+            .field(&self.0.as_ref().map(|linked| &linked.call_id))
+            .finish()
+    }
+}
