@@ -174,6 +174,9 @@ fn record(event: Event, turns: usize) -> SessionRecord {
             at,
             input: "go".into(),
             owner: None,
+            message: None,
+            origin: allstop_core::record::TurnOrigin::User,
+            told: Vec::new(),
         },
         Event::ModelStarted { turn, id } => {
             let kind = StartedCallKind::Model {
@@ -252,6 +255,7 @@ fn background(what: Background, id: u8, turn: TurnNumber) -> SessionRecord {
             turn,
             call_id,
             name: "server".into(),
+            kind: allstop_core::record::BackgroundKind::Shell,
             attachment: Attachment::Attached,
             process: None,
             keeper: None,

@@ -91,6 +91,7 @@ fn started(work: &BackgroundWork, turn: TurnNumber) -> SessionRecord {
         turn,
         call_id: work.call_id.clone(),
         name: Arc::clone(&work.name),
+        kind: allstop_core::record::BackgroundKind::Shell,
         attachment: work.attachment,
         process: handle.identity(),
         keeper: handle.keeper_identity().cloned(),

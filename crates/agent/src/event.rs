@@ -101,6 +101,14 @@ pub enum AgentEvent {
         /// What repeating it would do.
         effect: Effect,
     },
+    /// A piece of what a running call prints.
+    ToolOutput {
+        /// The call.
+        call_id: CallId,
+        /// The piece.
+        #[schemars(with = "String")]
+        text: Arc<str>,
+    },
     /// A call has ended.
     ToolFinished {
         /// The call.

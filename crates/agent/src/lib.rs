@@ -13,24 +13,30 @@
 
 mod agent;
 mod background;
+mod controls;
 mod error;
 mod event;
 mod foreign;
 mod guardrail;
 mod history;
 mod hook;
+mod life;
+mod notes;
 mod outcome;
+mod prompt;
 mod run;
 mod settings;
 mod turn;
 
 pub use agent::{Agent, AgentBuilder};
 pub use background::Background;
+pub use controls::{RunControls, SteeredMessage};
 pub use error::{TurnError, TurnErrorKind};
 pub use event::{AgentEvent, EventSink};
 pub use guardrail::{Guardrail, GuardrailVerdict, Stage};
 pub use history::History;
 pub use hook::{Hook, HookCx, HookEvent, HookVerdict};
 pub use outcome::{Denial, RunOutcome, TurnOutcome};
+pub use prompt::Prompt;
 pub use run::{Run, RunRequest};
 pub use settings::{Deadlines, Settings};

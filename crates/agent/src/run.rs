@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allstop_core::turn::LoopDetector;
+use allstop_core::turn::{LoopDetector, Note};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{
     Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder, WorkHandle, WorkLost,
@@ -12,9 +12,12 @@ use tokio::time::Instant;
 
 use crate::agent::Parts;
 use crate::background::Background;
+use crate::controls::RunControls;
 use crate::event::EventSink;
 use crate::history::History;
+use crate::notes;
 use crate::outcome::RunOutcome;
+use crate::prompt::Prompt;
 use crate::turn::{self, TurnCx};
 
 /// What to run.
@@ -23,21 +26,24 @@ pub struct RunRequest {
     /// Where the turns go, and what was said before.
     pub history: History,
     /// The user's messages: one turn each, as long as each completes.
-    pub prompts: VecDeque<Arc<str>>,
+    pub prompts: VecDeque<Prompt>,
     /// More for the model to know in this run alone: it is added to the system prompt and kept nowhere.
     pub context: Option<Arc<str>>,
     /// The background work of the session, where the tools start any.
     pub background: Option<Arc<Background>>,
+    /// What others may do to it while it runs.
+    pub controls: Arc<RunControls>,
 }
 
 impl RunRequest {
     /// One prompt.
-    pub fn new(history: History, prompt: impl Into<Arc<str>>) -> Self {
+    pub fn new(history: History, prompt: impl Into<Prompt>) -> Self {
         Self {
             history,
             prompts: VecDeque::from([prompt.into()]),
             context: None,
             background: None,
+            controls: Arc::default(),
         }
     }
 }
@@ -49,6 +55,7 @@ pub struct Run {
     scope: Scope,
     engine: Option<WorkHandle<RunOutcome>>,
     bystander: Option<Scope>,
+    controls: Arc<RunControls>,
 }
 
 impl Run {
@@ -64,12 +71,20 @@ impl Run {
             .as_ref()
             .map(|background| background.scope());
         let scope = run_scope(&parts, parent, &request, bystander.clone());
-        let engine = parent.spawn_engine(drive(parts, scope.clone(), request, events));
+        let controls = Arc::clone(&request.controls);
+        let above = parent.clone();
+        let engine = parent.spawn_engine(drive(parts, above, scope.clone(), request, events));
         Self {
             scope: scope.unwrap_or_else(|_| parent.clone()),
             engine: Some(engine),
             bystander,
+            controls,
         }
+    }
+
+    /// What others may do to it while it runs, beside stopping it.
+    pub fn controls(&self) -> &Arc<RunControls> {
+        &self.controls
     }
 
     /// Stops the running turn, and with it the run: no further turn starts. Background work goes on and is named.
@@ -144,21 +159,28 @@ fn run_scope(
 /// The engine: turns one after another, until one does not complete.
 async fn drive(
     parts: Arc<Parts>,
+    above: Scope,
     scope: Result<Scope, NotStarted>,
     mut request: RunRequest,
     events: EventSink,
 ) -> RunOutcome {
     let mut turns = Vec::with_capacity(request.prompts.len());
     let mut loops = LoopDetector::new(parts.settings.loop_limits);
-    while let Some(input) = request.prompts.pop_front() {
+    while let Some(prompt) = request.prompts.pop_front() {
+        let notes: Vec<Note> = match &request.background {
+            Some(background) => notes::untold(&request.history, background),
+            None => Vec::new(),
+        };
         let cx = TurnCx {
             parts: &parts,
+            above: &above,
             run: scope.as_ref(),
+            controls: &request.controls,
             background: request.background.as_ref(),
             context: request.context.as_ref(),
             events: &events,
         };
-        let outcome = turn::run(cx, &mut request.history, &mut loops, input).await;
+        let outcome = turn::run(cx, &mut request.history, &mut loops, prompt, notes).await;
         let completed = outcome.stop_reason == StopReason::Completed;
         turns.push(outcome);
         if !completed {

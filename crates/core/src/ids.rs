@@ -68,6 +68,15 @@ string_id! {
     BackgroundId
 }
 
+string_id! {
+    /// One message that somebody sent to a session.
+    MessageId
+}
+string_id! {
+    /// One question whether a call may run.
+    QuestionId
+}
+
 /// The number of a turn in its session: 1, 2, 3 …, counting stopped turns too.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

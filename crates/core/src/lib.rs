@@ -19,7 +19,7 @@ pub mod usage;
 
 pub use cause::{Cause, CauseKind};
 pub use extent::Extent;
-pub use ids::{CallId, SessionId, StopId, TurnNumber};
+pub use ids::{CallId, MessageId, SessionId, StopId, TurnNumber};
 pub use message::{Effect, Message, ToolCall, ToolResult};
 pub use receipt::Receipt;
 pub use stop_reason::StopReason;

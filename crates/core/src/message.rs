@@ -114,6 +114,16 @@ pub enum Message {
     },
     /// The result of one call.
     Tool(ToolResult),
+    /// Something that the system tells the model: background work has ended.
+    Note {
+        /// The words.
+        text: Arc<str>,
+    },
+    /// What stands for the messages that were dropped before it.
+    Summary {
+        /// The words.
+        text: Arc<str>,
+    },
     /// The mark of a stop under the policy `keep`: what the model is told happened here.
     StopMarker {
         /// The words.

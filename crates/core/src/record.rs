@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
-use crate::ids::{BackgroundId, CallId, SessionId, TurnNumber};
+use crate::ids::{BackgroundId, CallId, MessageId, SessionId, TurnNumber};
 use crate::message::{Arguments, Effect, Message};
 use crate::process::ProcessIdentity;
 use crate::receipt::{ItemState, Receipt};
@@ -42,6 +42,26 @@ pub enum SessionRecord {
         /// The process that runs it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<ProcessIdentity>,
+        /// The message that caused it, where it came with an id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<MessageId>,
+        /// Who caused it.
+        #[serde(default, skip_serializing_if = "TurnOrigin::is_user")]
+        origin: TurnOrigin,
+        /// The ended background work that the model is told of in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        told: Vec<BackgroundId>,
+    },
+    /// A message was handed to a turn under way, between two of its steps.
+    MessageSteered {
+        /// The turn.
+        turn: TurnNumber,
+        /// The message.
+        message: MessageId,
+        /// The user's words.
+        text: Arc<str>,
+        /// When.
+        at: Timestamp,
     },
     /// A call is about to run: durable before it does.
     CallStarted {
@@ -94,6 +114,34 @@ pub enum SessionRecord {
         /// What it adds to the committed usage: zero under `rollback`.
         usage: Usage,
     },
+    /// The oldest messages of the conversation were replaced by a summary, between two turns.
+    Compacted {
+        /// When.
+        at: Timestamp,
+        /// How many messages were dropped, from the first one on.
+        messages_dropped: u32,
+        /// How many turns they were. They still count where turns are counted.
+        turns_dropped: u32,
+        /// What stands in their place; none if they were only dropped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<Arc<str>>,
+        /// What the summary cost: metered.
+        usage: Usage,
+    },
+    /// The last turn of the conversation was taken back, between two turns. What its calls did in the world stays.
+    TurnUndone {
+        /// The turn.
+        turn: TurnNumber,
+        /// When.
+        at: Timestamp,
+    },
+    /// Tokens that were used outside a turn, for something that came to nothing: a summary that was stopped.
+    Metered {
+        /// When.
+        at: Timestamp,
+        /// How many.
+        usage: Usage,
+    },
     /// Background work began.
     BackgroundStarted {
         /// Its id.
@@ -104,6 +152,9 @@ pub enum SessionRecord {
         call_id: CallId,
         /// For people: the command.
         name: Arc<str>,
+        /// What it is.
+        #[serde(default)]
+        kind: BackgroundKind,
         /// Whether idle waits for it.
         attachment: Attachment,
         /// Its process, where it is one: the shell itself.
@@ -131,6 +182,34 @@ pub enum SessionRecord {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
     },
+}
+
+/// Who caused a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnOrigin {
+    /// A message.
+    #[default]
+    User,
+    /// Background work that has ended: the model is told, and answers.
+    Background,
+}
+
+impl TurnOrigin {
+    fn is_user(&self) -> bool {
+        *self == Self::User
+    }
+}
+
+/// What background work is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BackgroundKind {
+    /// A command and all that it starts.
+    #[default]
+    Shell,
+    /// An agent of its own.
+    Agent,
 }
 
 /// Whether a session's idle waits for background work.

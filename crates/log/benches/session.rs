@@ -57,6 +57,9 @@ fn turn() -> Vec<Vec<SessionRecord>> {
         at: at(),
         input: "go".into(),
         owner: None,
+        message: None,
+        origin: allstop_core::record::TurnOrigin::User,
+        told: Vec::new(),
     };
     let messages = vec![Arc::new(Message::user("go"))];
     let end = SessionRecord::TurnCommitted {

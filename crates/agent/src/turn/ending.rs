@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::receipt::ConversationEffect;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{
-    Conversation, NotCommittedWhy, Refusal, StoppedTurn, TurnStart, TurnStop,
+    Conversation, NotCommittedWhy, Refusal, StopPolicy, StoppedTurn, TurnStart, TurnStop,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_log::SessionError;
@@ -105,14 +106,18 @@ impl Turn<'_> {
             None => None,
         };
         let at = self.now();
+        let policy = stop_policy(self.cx, &cause);
         let stop = TurnStop {
             cause,
             reason,
-            policy: self.parts().settings.stop_policy,
+            policy,
             at,
             receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
         };
         let steps = self.draft.state().steps();
+        for (id, usage) in self.cx.controls.metered() {
+            self.draft.meter_call(id, usage);
+        }
         let stopped = self.draft.stop(stop);
         let (cx, history, scope) = (self.cx, self.history, self.scope);
         let mut records = self.pending;
@@ -192,22 +197,27 @@ pub(super) async fn refused(
     scope: Option<&Scope>,
     refusal: &Refusal,
 ) -> TurnOutcome {
-    let receipt = match cx
-        .run
-        .ok()
-        .and_then(|run| run.account(Extent::Turn, bystanders(cx)))
-    {
+    let policy = stop_policy(cx, &refusal.cause());
+    let records = refusal.records(start, policy);
+    let kept = records.last().is_some_and(
+        |ending| matches!(ending, SessionRecord::TurnStopped { kept, .. } if !kept.is_empty()),
+    );
+    let above = cx.run.unwrap_or(cx.above);
+    let receipt = match above.account(Extent::Turn, bystanders(cx)) {
         Some(stop) => Some(stop.receipt().await),
         None => None,
     };
-    let conversation = history.conversation();
-    let written = match cx.run {
-        Ok(run) => write(history, refusal.records(start), scope.unwrap_or(run)).await,
-        Err(_) => history
-            .append(refusal.records(start))
-            .await
-            .map_err(NotWritten::Failed),
+    let receipt = match receipt {
+        Some(receipt) if kept => {
+            let kept = ConversationEffect::KeptCompletedSteps;
+            Some(Arc::new(Receipt::clone(&receipt).with_conversation(kept)))
+        }
+        other => other,
     };
+    // What the log says goes with the outcome.
+    let records = with_receipt(records, receipt.clone());
+    let written = write(history, records, scope.unwrap_or(above)).await;
+    let conversation = history.conversation();
     history.publish(Arc::clone(&conversation));
     TurnOutcome {
         turn: start.turn,
@@ -221,6 +231,25 @@ pub(super) async fn refused(
         error: written.err().map(TurnError::from),
         conversation,
     }
+}
+
+/// What the stop that ends the turn leaves of it.
+fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
+    let own = cx.parts.settings.stop_policy;
+    match cause.kind {
+        CauseKind::Superseded => cx.controls.superseded_policy().unwrap_or(own),
+        _ => own,
+    }
+}
+
+fn with_receipt(
+    mut records: Vec<SessionRecord>,
+    found: Option<Arc<Receipt>>,
+) -> Vec<SessionRecord> {
+    if let Some(SessionRecord::TurnStopped { receipt, .. }) = records.last_mut() {
+        *receipt = found;
+    }
+    records
 }
 
 #[expect(

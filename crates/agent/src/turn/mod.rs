@@ -10,7 +10,7 @@ use std::sync::Arc;
 use allstop_core::decision::Decision;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{
-    Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Refusal, TurnLimits, TurnStart,
+    Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Note, Refusal, TurnLimits, TurnStart,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
 use allstop_scope::{Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions};
@@ -19,18 +19,24 @@ use tracing::Instrument as _;
 
 use crate::agent::Parts;
 use crate::background::Background;
+use crate::controls::RunControls;
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::{AgentEvent, EventSink};
 use crate::history::History;
 use crate::hook::{self, HookCx, HookEvent, Told};
+use crate::life::Life;
 use crate::outcome::{Denial, TurnOutcome};
+use crate::prompt::Prompt;
 
 /// What a turn is given.
 #[derive(Clone, Copy)]
 pub(crate) struct TurnCx<'a> {
     pub(crate) parts: &'a Arc<Parts>,
+    /// The scope that the run was started in.
+    pub(crate) above: &'a Scope,
     /// The scope of the run; the refusal, if it never opened.
     pub(crate) run: Result<&'a Scope, &'a NotStarted>,
+    pub(crate) controls: &'a Arc<RunControls>,
     pub(crate) background: Option<&'a Arc<Background>>,
     pub(crate) context: Option<&'a Arc<str>>,
     pub(crate) events: &'a EventSink,
@@ -86,8 +92,10 @@ pub(crate) struct Turn<'a> {
     leftover: Option<Arc<Receipt>>,
     /// The account of the stop that ends the turn, once it has begun.
     account: Option<Arc<Account>>,
-    /// The last sign of life, where somebody wants to know.
-    heard_at: Instant,
+    /// Signs of life, from wherever the turn runs.
+    life: Arc<Life>,
+    /// The trace context of the message.
+    trace: Option<Arc<str>>,
 }
 
 /// Runs one turn. Always returns, with the turn's one ending.
@@ -95,13 +103,18 @@ pub(crate) async fn run(
     cx: TurnCx<'_>,
     history: &mut History,
     loops: &mut LoopDetector,
-    input: Arc<str>,
+    prompt: Prompt,
+    notes: Vec<Note>,
 ) -> TurnOutcome {
+    cx.controls.begin_turn();
     let start = TurnStart {
         turn: history.next_turn(),
-        input,
+        input: prompt.text,
         at: (cx.parts.now)(),
         owner: cx.parts.owner.clone(),
+        message: prompt.message,
+        origin: prompt.origin,
+        notes,
     };
     let span = tracing::info_span!(
         "turn",
@@ -114,7 +127,7 @@ pub(crate) async fn run(
         session_id: history.session_id().clone(),
         turn: start.turn,
     });
-    let outcome = run_in_span(cx, history, loops, &start)
+    let outcome = run_in_span(cx, history, loops, &start, prompt.trace)
         .instrument(span.clone())
         .await;
     span.record("stop_reason", outcome.stop_reason.as_str());
@@ -135,6 +148,7 @@ async fn run_in_span(
     history: &mut History,
     loops: &mut LoopDetector,
     start: &TurnStart,
+    trace: Option<Arc<str>>,
 ) -> TurnOutcome {
     let decision = Arc::new(Decision::new());
     let opened = open_scope(cx, history, start, &decision);
@@ -170,7 +184,8 @@ async fn run_in_span(
         denials: Vec::new(),
         leftover: None,
         account: None,
-        heard_at: Instant::now(),
+        life: Arc::new(Life::new(cx.events.clone())),
+        trace,
     };
     match turn.steps(&start.input).await {
         Ok(output) => turn.commit(output).await,

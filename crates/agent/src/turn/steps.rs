@@ -41,6 +41,7 @@ impl Turn<'_> {
     /// One step: the model, then the tools that it asked for. The final answer, if this was the last.
     async fn step(&mut self) -> Result<Option<Arc<str>>, Interrupt> {
         self.open_step()?;
+        self.take_steered()?;
         let estimate = self.estimate_tokens();
         let at = self.now();
         let step = self
@@ -77,13 +78,24 @@ impl Turn<'_> {
         match model.next {
             Next::Commit => {
                 self.guard(Stage::Output, &text).await?;
-                Ok(Some(text))
+                // A message that came meanwhile wants an answer too: the turn goes on.
+                Ok(self.cx.controls.close_if_empty().then_some(text))
             }
             Next::Calls(calls) => {
                 self.run_calls(calls).await?;
                 Ok(None)
             }
         }
+    }
+
+    /// Takes the messages that were handed in since the last step.
+    fn take_steered(&mut self) -> Result<(), Interrupt> {
+        for message in self.cx.controls.take_steered() {
+            let at = self.now();
+            let record = self.draft.steer(message.id, message.text, at)?;
+            self.pending.push(record);
+        }
+        Ok(())
     }
 
     /// Gives a step a scope of its own, if it has a deadline.
@@ -158,9 +170,9 @@ impl Turn<'_> {
     }
 
     /// Notes a sign of life.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn heard(&self) {
         if self.parts().settings.deadlines.inactivity.is_some() {
-            self.heard_at = Instant::now();
+            self.life.heard();
         }
     }
 
@@ -171,7 +183,11 @@ impl Turn<'_> {
             match self.parts().settings.deadlines.inactivity {
                 None => std::future::pending().await,
                 Some(limit) => {
-                    tokio::time::sleep_until(self.heard_at + limit).await;
+                    let mut at = self.life.heard_at() + limit;
+                    while Instant::now() < at {
+                        tokio::time::sleep_until(at).await;
+                        at = self.life.heard_at() + limit;
+                    }
                     inactivity(limit)
                 }
             }
@@ -193,7 +209,10 @@ fn inactivity(limit: Duration) -> Cause {
 
 fn message_bytes(message: &Message) -> usize {
     match message {
-        Message::User { text } | Message::StopMarker { text } => text.len(),
+        Message::User { text }
+        | Message::Note { text }
+        | Message::Summary { text }
+        | Message::StopMarker { text } => text.len(),
         Message::Tool(result) => result.content.len(),
         Message::Assistant { text, tool_calls } => {
             let calls = tool_calls

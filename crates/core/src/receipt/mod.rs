@@ -139,6 +139,40 @@ impl Receipt {
         }
     }
 
+    /// The receipt of one stop that was carried out in parts, each with a ladder of its own. Parts that found nothing to
+    /// do add nothing; if all of them did, that is the answer.
+    pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
+        let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
+        if carried_out().next().is_none() {
+            let ended = parts
+                .iter()
+                .any(|part| part.outcome == Some(StopOutcome::AlreadyEnded));
+            let outcome = if ended {
+                StopOutcome::AlreadyEnded
+            } else {
+                StopOutcome::NotFound
+            };
+            return Self::of_nothing(request, outcome);
+        }
+        let last = carried_out().filter_map(|part| part.quiet_after_ms);
+        let last = last.fold(0.0, |last, ms| ms.as_f64().max(last));
+        let findings = StopFindings {
+            items: carried_out()
+                .flat_map(|part| part.items.iter().cloned())
+                .collect(),
+            engine_acknowledged: carried_out().all(|part| part.cancel_observed),
+            elapsed: Duration::from_secs_f64(last / 1e3),
+        };
+        let kept = carried_out().any(|part| part.conversation != ConversationEffect::Unchanged);
+        let usage = carried_out().fold(Usage::default(), |sum, part| sum + part.usage);
+        let receipt = Self::of_stop(request, findings).with_usage(usage);
+        if kept {
+            receipt.with_conversation(ConversationEffect::KeptCompletedSteps)
+        } else {
+            receipt
+        }
+    }
+
     /// What a stop would find, without doing it: every item of the extent as it runs now.
     pub fn of_preview(request: StopRequest, items: Vec<ReceiptItem>) -> Self {
         Self {

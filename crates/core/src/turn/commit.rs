@@ -116,7 +116,7 @@ impl Commit {
         match self.record {
             SessionRecord::TurnCommitted {
                 messages, usage, ..
-            } => self.base.with_turn(messages, usage),
+            } => self.base.with_turn(self.state.number(), messages, usage),
             _ => unreachable!("a commit holds the record of a commit"),
         }
     }

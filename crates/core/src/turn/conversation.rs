@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, check_history};
 use crate::usage::Usage;
 
@@ -10,16 +11,33 @@ use crate::usage::Usage;
 pub struct Conversation {
     /// Every message, shared with drafts, requests and records.
     pub messages: Vec<Arc<Message>>,
-    /// How many turns it holds: committed ones, and stopped ones of which something was kept.
+    /// How many turns it holds: committed ones, and stopped ones of which something was kept. Those of which only a
+    /// summary is left count too.
     pub turns: u32,
+    /// Where each turn that is still there word by word begins, in order.
+    pub spans: Vec<TurnSpan>,
     /// What its turns used: the committed ledger.
     pub usage: Usage,
+}
+
+/// One turn of a conversation: it reaches to the next one's beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnSpan {
+    /// Its number.
+    pub turn: TurnNumber,
+    /// Where its first message is.
+    pub start: u32,
 }
 
 impl Conversation {
     /// The conversation with one more turn. Its messages are moved if nobody else holds it, else their pointers are
     /// cloned.
-    pub(crate) fn with_turn<I>(self: Arc<Self>, messages: I, usage: Usage) -> Arc<Self>
+    pub(crate) fn with_turn<I>(
+        self: Arc<Self>,
+        turn: TurnNumber,
+        messages: I,
+        usage: Usage,
+    ) -> Arc<Self>
     where
         I: IntoIterator<Item = Arc<Message>>,
         I::IntoIter: ExactSizeIterator,
@@ -31,13 +49,58 @@ impl Conversation {
             Self {
                 messages: all,
                 turns: shared.turns,
+                spans: shared.spans.clone(),
                 usage: shared.usage,
             }
         });
+        let start = next.messages.len() as u32;
+        next.spans.push(TurnSpan { turn, start });
         next.messages.extend(messages);
         next.turns = next.turns.saturating_add(1);
         next.usage += usage;
         Arc::new(next)
+    }
+
+    /// The conversation without its last turn. `None` if that is not there word by word.
+    pub(crate) fn without_last_turn(&self) -> Option<Arc<Self>> {
+        let mut next = self.clone();
+        let last = next.spans.pop()?;
+        next.messages.truncate(last.start as usize);
+        next.turns = next.turns.saturating_sub(1);
+        Some(Arc::new(next))
+    }
+
+    /// The conversation with its first messages replaced. `None` if the cut is not where a turn begins or ends.
+    pub(crate) fn compacted(
+        &self,
+        messages_dropped: u32,
+        turns_dropped: u32,
+        summary: Option<&Arc<str>>,
+    ) -> Option<Arc<Self>> {
+        let dropped = turns_dropped as usize;
+        let end = match self.spans.get(dropped) {
+            Some(next) => next.start,
+            None => self.messages.len() as u32,
+        };
+        if dropped == 0 || dropped > self.spans.len() || end != messages_dropped {
+            return None;
+        }
+        let mut messages = Vec::with_capacity(self.messages.len() - end as usize + 1);
+        let text = summary.cloned();
+        messages.extend(text.map(|text| Arc::new(Message::Summary { text })));
+        let shift = end - messages.len() as u32;
+        messages.extend_from_slice(&self.messages[end as usize..]);
+        let spans = self.spans.iter().skip(dropped);
+        let spans = spans.map(|span| TurnSpan {
+            start: span.start - shift,
+            ..*span
+        });
+        Some(Arc::new(Self {
+            spans: spans.collect(),
+            messages,
+            turns: self.turns,
+            usage: self.usage,
+        }))
     }
 
     /// Checks that a provider would take it: one result for each tool call.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::cause::Cause;
 use crate::decision::{Decision, Verdict};
-use crate::ids::{CallId, TurnNumber};
+use crate::ids::{BackgroundId, CallId, MessageId, TurnNumber};
 use crate::message::Message;
 use crate::process::ProcessIdentity;
-use crate::record::{CallOutcome, SessionRecord, StartedCall};
+use crate::record::{CallOutcome, SessionRecord, StartedCall, TurnOrigin};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
@@ -28,6 +28,21 @@ pub struct TurnStart {
     pub at: Timestamp,
     /// The process that runs it.
     pub owner: Option<ProcessIdentity>,
+    /// The message that caused it.
+    pub message: Option<MessageId>,
+    /// Who caused it. A turn that background work caused has no words of the user.
+    pub origin: TurnOrigin,
+    /// What the model is told first.
+    pub notes: Vec<Note>,
+}
+
+/// Background work that has ended, told to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The work.
+    pub id: BackgroundId,
+    /// The words.
+    pub text: Arc<str>,
 }
 
 impl TurnStart {
@@ -38,7 +53,21 @@ impl TurnStart {
             at: self.at,
             input: Arc::clone(&self.input),
             owner: self.owner.clone(),
+            message: self.message.clone(),
+            origin: self.origin,
+            told: self.notes.iter().map(|note| note.id.clone()).collect(),
         }
+    }
+
+    /// What the turn begins with: the notes, then the user's words.
+    pub(super) fn messages(&self) -> Vec<Arc<Message>> {
+        let notes = self.notes.iter().map(|note| Message::Note {
+            text: Arc::clone(&note.text),
+        });
+        let words = (self.origin == TurnOrigin::User).then(|| Message::User {
+            text: Arc::clone(&self.input),
+        });
+        notes.chain(words).map(Arc::new).collect()
     }
 }
 
@@ -58,6 +87,8 @@ pub struct Draft {
     pub(super) step: Option<OpenStep>,
     /// What the answers in `messages` and `step` cost.
     pub(super) answered_usage: Usage,
+    /// What running tool calls have used by themselves.
+    pub(super) calls_metered: Vec<(CallId, Usage)>,
     /// The model call that runs.
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
@@ -98,11 +129,10 @@ impl Draft {
             base,
             decision,
             state: TurnState::new(start.turn),
-            messages: vec![Arc::new(Message::User {
-                text: Arc::clone(&start.input),
-            })],
+            messages: start.messages(),
             step: None,
             answered_usage: Usage::default(),
+            calls_metered: Vec::new(),
             running_model: None,
             limits: limits.clone(),
         })
@@ -115,6 +145,31 @@ impl Draft {
         all.extend_from_slice(&self.base.messages);
         all.extend_from_slice(&self.messages);
         all
+    }
+
+    /// Takes a message between two steps: append the record, then go on with the next step. Behind a final answer the
+    /// turn goes on too.
+    ///
+    /// # Errors
+    /// The refusal after a stop, or a bug: a call is open or has no result.
+    pub fn steer(
+        &mut self,
+        message: MessageId,
+        text: Arc<str>,
+        at: Timestamp,
+    ) -> Result<SessionRecord, DraftError> {
+        self.check_stop()?;
+        if let Some(call) = self.step.as_ref().and_then(|step| step.unanswered().next()) {
+            return Err(IllegalEvent::CallOpen(call.id.clone()).into());
+        }
+        let record = self.take(SessionRecord::MessageSteered {
+            turn: self.state.number(),
+            message,
+            text: Arc::clone(&text),
+            at,
+        })?;
+        self.messages.push(Arc::new(Message::User { text }));
+        Ok(record)
     }
 
     /// Where the turn is: steps, open calls, metered usage.
@@ -158,12 +213,26 @@ impl Draft {
         })
     }
 
+    /// Notes what a running tool call has used by itself, such as a sub-agent: its end is metered with it, however it
+    /// ends.
+    pub fn meter_call(&mut self, id: CallId, usage: Usage) {
+        if usage != Usage::default() {
+            self.calls_metered.retain(|(metered, _)| *metered != id);
+            self.calls_metered.push((id, usage));
+        }
+    }
+
     pub(super) fn end_call(
         &mut self,
         id: CallId,
         outcome: CallOutcome,
         usage: Option<Usage>,
     ) -> Result<SessionRecord, IllegalEvent> {
+        let metered = self
+            .calls_metered
+            .iter()
+            .find(|(metered, _)| *metered == id);
+        let usage = usage.or(metered.map(|(_, usage)| *usage));
         self.take(SessionRecord::CallFinished {
             turn: self.state.number(),
             id,

@@ -48,6 +48,20 @@ pub enum IllegalRecord {
         /// Which.
         source: InvalidHistory,
     },
+    /// Something that belongs between two turns.
+    #[error("turn {0} is under way")]
+    TurnUnderWay(TurnNumber),
+    /// A turn taken back that is not the conversation's last, or of which only a summary is left.
+    #[error("turn {0} is not the last of the conversation, and cannot be taken back")]
+    NotTheLastTurn(TurnNumber),
+    /// Messages dropped that are not whole turns.
+    #[error("{messages} messages are not the first {turns} turns of the conversation")]
+    NotWholeTurns {
+        /// The messages.
+        messages: u32,
+        /// The turns.
+        turns: u32,
+    },
     /// Background work with an id that was used before.
     #[error("the background work {0} was started before")]
     BackgroundStartedTwice(BackgroundId),

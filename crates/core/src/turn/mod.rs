@@ -31,8 +31,8 @@ mod tool_call;
 
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
 pub use commit::{Commit, NotCommitted, NotCommittedWhy};
-pub use conversation::Conversation;
-pub use draft::{Draft, DraftError, TurnStart};
+pub use conversation::{Conversation, TurnSpan};
+pub use draft::{Draft, DraftError, Note, TurnStart};
 pub use illegal_record::IllegalRecord;
 pub use limits::{Refusal, TurnLimits};
 pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};

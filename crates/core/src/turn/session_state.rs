@@ -23,6 +23,8 @@ pub struct SessionState {
     /// The turn that has no ending yet; its summary is the last.
     open: Option<TurnState>,
     background: Vec<BackgroundWork>,
+    /// The background work that the model is told of in the open turn.
+    telling: Vec<BackgroundId>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -92,12 +94,25 @@ impl SessionState {
         &self,
         records: impl IntoIterator<Item = &'a SessionRecord>,
     ) -> Result<(), IllegalRecord> {
-        // All that the transitions look at: the last turn and the background work, never the conversation.
+        let records: Vec<_> = records.into_iter().collect();
+        let may_rewrite = records.iter().any(|record| {
+            matches!(
+                record,
+                SessionRecord::Compacted { .. } | SessionRecord::TurnUndone { .. }
+            )
+        });
+        // All that the transitions look at: the last turn and the background work; the conversation only where it is
+        // rewritten.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
             open: self.open.clone(),
             background: self.background.clone(),
+            conversation: if may_rewrite {
+                Arc::clone(&self.conversation)
+            } else {
+                Arc::default()
+            },
             ..Self::default()
         };
         records
@@ -174,9 +189,13 @@ impl SessionState {
         if let Some((ending, messages, usage)) = ending {
             summary.ending = Some(ending);
             self.open = None;
+            let telling = std::mem::take(&mut self.telling);
             if !messages.is_empty() {
                 let before = std::mem::take(&mut self.conversation);
-                self.conversation = before.with_turn(messages.iter().cloned(), usage);
+                self.conversation = before.with_turn(turn, messages.iter().cloned(), usage);
+                for work in &mut self.background {
+                    work.told |= telling.contains(&work.id);
+                }
             }
         }
         Ok(())
@@ -189,6 +208,9 @@ impl SessionState {
                 at,
                 input,
                 owner,
+                message,
+                told,
+                ..
             } => {
                 if let Some(open) = &self.open {
                     let open = open.number();
@@ -202,11 +224,13 @@ impl SessionState {
                     });
                 }
                 self.open = Some(TurnState::new(*turn));
+                self.telling.clone_from(told);
                 self.turns.push(TurnSummary {
                     turn: *turn,
                     started_at: *at,
                     input: excerpt(input),
                     owner: owner.clone(),
+                    message: message.clone(),
                     steps: 0,
                     metered: Usage::default(),
                     unknown_calls: Vec::new(),
@@ -218,6 +242,7 @@ impl SessionState {
                 turn,
                 call_id,
                 name,
+                kind,
                 attachment,
                 process,
                 keeper,
@@ -231,11 +256,13 @@ impl SessionState {
                     turn: *turn,
                     call_id: call_id.clone(),
                     name: Arc::clone(name),
+                    kind: *kind,
                     attachment: *attachment,
                     process: process.clone(),
                     keeper: keeper.clone(),
                     output: output.clone(),
                     ended: None,
+                    told: false,
                 });
             }
             SessionRecord::BackgroundDetached { id } => {
@@ -248,13 +275,45 @@ impl SessionState {
             } => {
                 self.running(id)?.ended = Some((state.clone(), *exit_code));
             }
+            SessionRecord::Compacted {
+                messages_dropped,
+                turns_dropped,
+                summary,
+                usage,
+                ..
+            } => {
+                self.check_between_turns()?;
+                let (messages, turns) = (*messages_dropped, *turns_dropped);
+                let next = self
+                    .conversation
+                    .compacted(messages, turns, summary.as_ref());
+                self.conversation = next.ok_or(IllegalRecord::NotWholeTurns { messages, turns })?;
+                self.metered += *usage;
+            }
+            SessionRecord::TurnUndone { turn, .. } => {
+                self.check_between_turns()?;
+                let next = match self.conversation.spans.last() {
+                    Some(last) if last.turn == *turn => self.conversation.without_last_turn(),
+                    _ => None,
+                };
+                self.conversation = next.ok_or(IllegalRecord::NotTheLastTurn(*turn))?;
+            }
+            SessionRecord::Metered { usage, .. } => self.metered += *usage,
             SessionRecord::SessionOpened { .. }
+            | SessionRecord::MessageSteered { .. }
             | SessionRecord::CallStarted { .. }
             | SessionRecord::CallFinished { .. }
             | SessionRecord::TurnCommitted { .. }
             | SessionRecord::TurnStopped { .. } => {}
         }
         Ok(())
+    }
+
+    fn check_between_turns(&self) -> Result<(), IllegalRecord> {
+        match &self.open {
+            Some(open) => Err(IllegalRecord::TurnUnderWay(open.number())),
+            None => Ok(()),
+        }
     }
 
     fn running(&mut self, id: &BackgroundId) -> Result<&mut BackgroundWork, IllegalRecord> {
@@ -303,6 +362,14 @@ impl SessionState {
     /// The number that the next turn gets.
     pub fn next_turn(&self) -> TurnNumber {
         TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)
+    }
+
+    /// Attached background work that has ended and of whose end the model was not told in a turn that stands.
+    pub fn untold(&self) -> impl Iterator<Item = &BackgroundWork> {
+        let ended = |work: &&BackgroundWork| {
+            work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
+        };
+        self.background.iter().filter(ended)
     }
 
     /// All background work, ended work too, in the order of its start.

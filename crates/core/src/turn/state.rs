@@ -3,6 +3,7 @@
 //! ```text
 //! idle ──model call starts──▶ asking ──succeeds──▶ answered ──tool call starts──▶ in tools ──┐
 //!  ▲ ▲                          │                     │  ▲────── model call starts: asking ◀─┘
+//!  │ │ ◀── a message is handed in: from anywhere but asking
 //!  │ └──────── fails ───────────┘                     │
 //!  └ started                                          └── committed        (stopped: from anywhere)
 //! ```
@@ -10,7 +11,7 @@
 //! Invariants:
 //! 1. Each call starts once and ends once; an id is never used again in its turn.
 //! 2. A model call runs alone; tool calls run beside one another.
-//! 3. A turn commits only on a model's answer, and ends only when none of its calls is open.
+//! 3. A turn commits only on a model's answer to all that was said, and ends only when none of its calls is open.
 //! 4. After its ending it takes nothing: what comes late is refused here.
 
 use std::collections::HashSet;
@@ -34,6 +35,8 @@ pub enum TurnEvent<'a> {
         /// What it cost.
         usage: Option<Usage>,
     },
+    /// A message was handed in between two steps.
+    Steered,
     /// The turn is committed.
     Committed,
     /// The turn is stopped.
@@ -58,10 +61,14 @@ impl<'a> TurnEvent<'a> {
                     usage: *usage,
                 },
             ),
+            SessionRecord::MessageSteered { turn, .. } => (*turn, Self::Steered),
             SessionRecord::TurnCommitted { turn, .. } => (*turn, Self::Committed),
             SessionRecord::TurnStopped { turn, reason, .. } => (*turn, Self::Stopped(*reason)),
             SessionRecord::SessionOpened { .. }
             | SessionRecord::TurnStarted { .. }
+            | SessionRecord::Compacted { .. }
+            | SessionRecord::TurnUndone { .. }
+            | SessionRecord::Metered { .. }
             | SessionRecord::BackgroundStarted { .. }
             | SessionRecord::BackgroundDetached { .. }
             | SessionRecord::BackgroundEnded { .. } => return None,
@@ -160,6 +167,12 @@ impl TurnState {
         match event {
             TurnEvent::CallStarted(call) => self.start_call(call),
             TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
+            TurnEvent::Steered => {
+                self.check_no_call_open()?;
+                // It wants an answer of its own.
+                self.position = Position::Idle;
+                Ok(())
+            }
             TurnEvent::Committed => self.end(Ending::Committed),
             TurnEvent::Stopped(reason) => self.end(Ending::Stopped(reason)),
         }

@@ -117,7 +117,7 @@ impl Draft {
         let conversation = match effect {
             ConversationEffect::Unchanged => Arc::clone(&self.base),
             ConversationEffect::KeptCompletedSteps => {
-                Arc::clone(&self.base).with_turn(kept.iter().cloned(), usage)
+                Arc::clone(&self.base).with_turn(self.state.number(), kept.iter().cloned(), usage)
             }
         };
         let metered = self.state.metered();
@@ -192,8 +192,7 @@ impl Draft {
                 }
             });
         }
-        let text = format!("The turn was stopped here ({cause}).").into();
-        kept.push(Arc::new(Message::StopMarker { text }));
+        kept.push(stop_marker(cause));
         kept
     }
 
@@ -221,6 +220,12 @@ impl Draft {
         self.take(record)
             .expect("no call is open, and a stop's reason is never `completed`")
     }
+}
+
+/// The mark of a stop in a conversation that keeps what was said before it.
+pub(super) fn stop_marker(cause: &Cause) -> Arc<Message> {
+    let text = format!("The turn was stopped here ({cause}).").into();
+    Arc::new(Message::StopMarker { text })
 }
 
 /// The ending of a turn that leaves nothing in the conversation and has no receipt.

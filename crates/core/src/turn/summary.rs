@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::cause::Cause;
-use crate::ids::{BackgroundId, CallId, TurnNumber};
+use crate::ids::{BackgroundId, CallId, MessageId, TurnNumber};
 use crate::process::ProcessIdentity;
 use crate::receipt::{ItemState, Receipt};
-use crate::record::{Attachment, StartedCall};
+use crate::record::{Attachment, BackgroundKind, StartedCall};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -22,6 +22,8 @@ pub struct TurnSummary {
     pub input: Arc<str>,
     /// The process that ran it.
     pub owner: Option<ProcessIdentity>,
+    /// The message that caused it.
+    pub message: Option<MessageId>,
     /// How many model calls it started.
     pub steps: u32,
     /// What it used: the metered ledger.
@@ -56,6 +58,8 @@ pub struct BackgroundWork {
     pub call_id: CallId,
     /// The command.
     pub name: Arc<str>,
+    /// What it is.
+    pub kind: BackgroundKind,
     /// Whether idle waits for it.
     pub attachment: Attachment,
     /// Its process.
@@ -66,6 +70,8 @@ pub struct BackgroundWork {
     pub output: Option<Arc<str>>,
     /// How it ended, with its exit code; `None` as far as the log knows it runs.
     pub ended: Option<(ItemState, Option<i32>)>,
+    /// Whether the model was told of its end in a turn that stands.
+    pub told: bool,
 }
 
 /// Characters of a turn's input that its summary keeps: a line of a wide terminal.

@@ -47,6 +47,12 @@ impl Draft {
     ) -> Result<SessionRecord, IllegalEvent> {
         let at = self.asked(&result.call_id)?.0;
         let record = self.end_call(result.call_id.clone(), outcome, None)?;
+        if let SessionRecord::CallFinished {
+            usage: Some(usage), ..
+        } = &record
+        {
+            self.answered_usage += *usage;
+        }
         self.answer(at, result);
         Ok(record)
     }

@@ -29,6 +29,8 @@ fn texts(session: &Session) -> Vec<String> {
             format!("model: {text}{}", ids.join(","))
         }
         Message::Tool(result) => format!("{}: {}", result.call_id, result.content),
+        Message::Note { text } => format!("note: {text}"),
+        Message::Summary { text } => format!("summary: {text}"),
         Message::StopMarker { text } => format!("marker: {text}"),
     };
     session

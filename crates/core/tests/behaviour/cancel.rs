@@ -263,5 +263,9 @@ fn a_lost_lease_writes_no_ending_of_its_own() {
     let stopped = draft.expect("nothing refuses it").stop(stop);
     assert!(stopped.records.is_empty());
     assert_eq!(stopped.conversation, session.conversation);
-    assert!(Refusal::Stopped(lost()).records(&start).is_empty());
+    assert!(
+        Refusal::Stopped(lost())
+            .records(&start, allstop_core::turn::StopPolicy::Keep)
+            .is_empty()
+    );
 }

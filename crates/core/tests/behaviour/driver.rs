@@ -124,6 +124,9 @@ impl Session {
             input: input.into(),
             at: at(),
             owner: None,
+            message: None,
+            origin: allstop_core::record::TurnOrigin::User,
+            notes: Vec::new(),
         }
     }
 
@@ -146,7 +149,7 @@ impl Session {
         );
         match &draft {
             Ok(_) => self.log.push(start.record()),
-            Err(refusal) => self.log.extend(refusal.records(&start)),
+            Err(refusal) => self.log.extend(refusal.records(&start, self.policy)),
         }
         draft
     }

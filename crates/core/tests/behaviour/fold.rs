@@ -24,6 +24,9 @@ fn started(turn: u32) -> SessionRecord {
         at: at(),
         input: "go".into(),
         owner: None,
+        message: None,
+        origin: allstop_core::record::TurnOrigin::User,
+        told: Vec::new(),
     }
 }
 
@@ -83,6 +86,7 @@ fn background(id: &str) -> SessionRecord {
         turn: TurnNumber(1),
         call_id: "a".into(),
         name: "npm run dev".into(),
+        kind: allstop_core::record::BackgroundKind::Shell,
         attachment: Attachment::Attached,
         process: None,
         keeper: None,

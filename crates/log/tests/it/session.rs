@@ -22,6 +22,9 @@ pub(crate) fn turn_started(turn: u32) -> SessionRecord {
         at: at(),
         input: "hello".into(),
         owner: None,
+        message: None,
+        origin: allstop_core::record::TurnOrigin::User,
+        told: Vec::new(),
     }
 }
 

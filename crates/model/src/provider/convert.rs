@@ -27,7 +27,10 @@ fn messages(request: &ModelRequest) -> Vec<ChatMessage> {
     let mut tool_names: HashMap<&CallId, &str> = HashMap::new();
     for message in &request.messages {
         match &**message {
-            Message::User { text } | Message::StopMarker { text } => push_user(&mut out, text),
+            Message::User { text }
+            | Message::Note { text }
+            | Message::Summary { text }
+            | Message::StopMarker { text } => push_user(&mut out, text),
             Message::Assistant { text, tool_calls } => {
                 tool_names.extend(tool_calls.iter().map(|call| (&call.id, &*call.name)));
                 push_assistant(&mut out, text, tool_calls);

@@ -123,7 +123,10 @@ impl Script {
                     place.step += 1;
                     place.on_line += usize::from(place.turn.is_none());
                 }
-                Message::Tool(_) | Message::StopMarker { .. } => {}
+                Message::Tool(_)
+                | Message::Note { .. }
+                | Message::Summary { .. }
+                | Message::StopMarker { .. } => {}
             }
         }
         place

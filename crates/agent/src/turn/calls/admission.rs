@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::ToolCall;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
+use allstop_core::{CallId, Effect, ToolCall};
 use allstop_scope::{Scope, ScopeOptions, WorkSpec};
-use allstop_tools::{Answer, Decision, Question, Tool, ToolInvocation, ToolSpec};
+use allstop_tools::{
+    Answer, CallLink, CallObserver, Decision, Question, Tool, ToolInvocation, ToolSpec,
+};
 
+use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::foreign::{self, Foreign};
 use crate::hook::{self, HookEvent, Told};
@@ -44,9 +47,9 @@ impl Turn<'_> {
             call_id: call.id.clone(),
             name: Arc::clone(&call.name),
             arguments,
-            scope: self.call_scope(&call, tool.spec())?,
-            trace: None,
-            link: allstop_tools::CallLink::default(),
+            scope: self.scope_of(&call.id)?,
+            trace: self.trace.clone(),
+            link: self.cx.controls.link(&call.id),
         };
         if let Some(reason) = self.permitted(tool.spec(), &invocation).await? {
             self.deny(&call, reason)?;
@@ -91,17 +94,36 @@ impl Turn<'_> {
         }
     }
 
-    fn call_scope(&self, call: &ToolCall, spec: &ToolSpec) -> Result<Scope, Interrupt> {
+    /// Opens the scope of a call that the model has asked for: from here on it can be stopped alone, whether it waits,
+    /// is asked about or runs.
+    pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), Interrupt> {
+        let tool = self.parts().tools.find(&call.name);
+        let effect = tool.map_or(Effect::Irreversible, |tool| tool.tool().spec().effect);
         let unit = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name))
             .id(call.id.as_str())
-            .effect(spec.effect);
+            .effect(effect);
         let options = ScopeOptions {
             unit: Some(unit),
             ..ScopeOptions::default()
         };
-        self.work.child(call.id.as_str(), options).map_err(|_| {
+        let label = format!("{}/call/{}", self.scope.label(), call.id);
+        let scope = self.work.child(label, options).map_err(|_| {
             self.engine.acknowledge();
             Interrupt::Stopped
+        })?;
+        let life: Arc<dyn CallObserver> = Arc::clone(&self.life) as _;
+        let link = CallLink::new(call.id.clone(), life);
+        self.cx.controls.add_call(call.id.clone(), scope, link);
+        Ok(())
+    }
+
+    fn scope_of(&self, id: &CallId) -> Result<Scope, Interrupt> {
+        self.cx.controls.call(id).ok_or_else(|| {
+            Interrupt::Failed(TurnError {
+                kind: TurnErrorKind::Bug,
+                message: format!("the call {id} has no scope"),
+                hint: None,
+            })
         })
     }
 

@@ -32,7 +32,7 @@ pub(super) enum End {
     Overtaken(Option<Result<ToolOutput, ToolError>>),
 }
 
-/// Starts a call in its scope. `None`: a stop was first.
+/// Starts a call in its scope. `None`: a stop of the turn was first. One of the call alone is its end.
 pub(super) fn start(
     admitted: Admitted,
     limit: Option<Duration>,
@@ -55,25 +55,33 @@ pub(super) fn start(
     }
     let span = tracing::info_span!("tool_call", call = %call.id, tool = %call.name);
     let spec = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name)).effect(tool.spec().effect);
-    let running = scope
-        .spawn(spec, |_| {
-            async move { tool.call(invocation).await }.instrument(span)
-        })
-        .ok()?;
-    Some(watch(call, scope, turn.clone(), running))
+    let running = scope.spawn(spec, |_| {
+        async move { tool.call(invocation).await }.instrument(span)
+    });
+    if running.is_err() && turn.is_stopped() {
+        return None;
+    }
+    Some(watch(call, scope, turn.clone(), running.ok()))
 }
 
-/// Waits for a call's end. `turn` is the scope above: a stop of that is the loop's to hear.
+/// Waits for a call's end. `turn` is the scope above: a stop of that is the loop's to hear. A call that was stopped
+/// alone before it could run has only an account.
 async fn watch(
     call: ToolCall,
     scope: Scope,
     turn: Scope,
-    mut running: WorkHandle<Result<ToolOutput, ToolError>>,
+    running: Option<WorkHandle<Result<ToolOutput, ToolError>>>,
 ) -> Ended {
     let began = Instant::now();
+    let running = async {
+        match running {
+            Some(running) => running.await,
+            None => std::future::pending().await,
+        }
+    };
     let end = tokio::select! {
         biased;
-        joined = &mut running => ended(joined, &scope, &turn).await,
+        joined = running => ended(joined, &scope, &turn).await,
         // Its own time, or a request to stop it alone. It may never join: then the ladder's account is its end.
         receipt = account(&scope, &turn) => End::Cut(receipt, None),
     };

@@ -22,6 +22,9 @@ impl Turn<'_> {
     /// Runs the calls of a step, and gives each its one result.
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), Interrupt> {
         let mut admitted = Vec::with_capacity(calls.len());
+        for call in &calls {
+            self.open_call(call)?;
+        }
         for call in calls {
             self.cx.events.send(|| AgentEvent::ToolRequested {
                 call_id: call.id.clone(),
@@ -164,6 +167,8 @@ impl Turn<'_> {
             content: Arc::clone(&content),
             is_error,
         };
+        let usage = self.cx.controls.link(&ended.call.id).metered();
+        self.draft.meter_call(ended.call.id.clone(), usage);
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
         let after = ended.began.elapsed();

@@ -73,6 +73,9 @@ fn started(turn: u32, ms: i64, input: &str) -> SessionRecord {
         at: at(ms),
         input: input.into(),
         owner: None,
+        message: None,
+        origin: allstop_core::record::TurnOrigin::User,
+        told: Vec::new(),
     }
 }
 
@@ -162,6 +165,7 @@ fn background(id: &str, turn: u32, process: Option<ProcessIdentity>) -> SessionR
         turn: TurnNumber(turn),
         call_id: CallId::from("call_1"),
         name: "npm run dev".into(),
+        kind: allstop_core::record::BackgroundKind::Shell,
         attachment: Attachment::Attached,
         keeper: process,
         process: None,

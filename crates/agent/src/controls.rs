@@ -1,0 +1,150 @@
+//! What others may do to a run while it runs, beside stopping it: stop one of its calls, hand it a message, send a call
+//! to the background.
+//!
+//! Invariants:
+//! 1. A message that was taken by [`RunControls::steer`] is either in the turn, or in [`RunControls::undelivered`]: the
+//!    box closes in the same step in which the turn sees that it is empty and commits.
+//! 2. A call can be stopped from the moment in which the model has asked for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use allstop_core::turn::StopPolicy;
+use allstop_core::{CallId, Cause, Extent, MessageId, Usage};
+use allstop_scope::{Scope, Stop, StopOrder};
+use allstop_tools::{CallLink, NotPromotable};
+use parking_lot::Mutex;
+
+/// What others may do to a run while it runs.
+#[derive(Debug, Default)]
+pub struct RunControls {
+    /// The calls of the running turn, or of the last one.
+    calls: Mutex<HashMap<CallId, ControlledCall>>,
+    steered: Mutex<SteerBox>,
+    superseded: OnceLock<StopPolicy>,
+}
+
+#[derive(Debug)]
+struct ControlledCall {
+    scope: Scope,
+    link: CallLink,
+}
+
+/// A message for the running turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SteeredMessage {
+    /// Its id.
+    pub id: MessageId,
+    /// The user's words.
+    pub text: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+struct SteerBox {
+    // Bounded by whoever lets messages in: a session counts what waits.
+    messages: Vec<SteeredMessage>,
+    closed: bool,
+}
+
+impl RunControls {
+    /// Stops one call; its siblings and the turn go on, and the model is told. `None`: no such call was asked for in
+    /// the running turn or the last one.
+    pub fn stop_call(&self, id: &CallId, cause: Cause) -> Option<Stop> {
+        let scope = self.calls.lock().get(id)?.scope.clone();
+        Some(scope.stop(StopOrder::new(Extent::Call, cause)))
+    }
+
+    /// The scope of a call, if it was asked for in the running turn or the last one.
+    pub fn call(&self, id: &CallId) -> Option<Scope> {
+        Some(self.calls.lock().get(id)?.scope.clone())
+    }
+
+    /// The calls that run.
+    pub fn running_calls(&self) -> Vec<CallId> {
+        let calls = self.calls.lock();
+        let running = calls.iter().filter(|(_, call)| !call.scope.is_quiet());
+        running.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Asks a running call to go on in the background.
+    ///
+    /// # Errors
+    /// If there is no such call, or its tool does not know how.
+    pub fn promote(&self, id: &CallId) -> Result<(), NotPromotable> {
+        let calls = self.calls.lock();
+        let call = calls.get(id).filter(|call| !call.scope.is_quiet());
+        call.ok_or(NotPromotable)?.link.promote()
+    }
+
+    /// Hands a message to the running turn, which takes it before its next step.
+    ///
+    /// # Errors
+    /// The message, if the turn takes none any more.
+    pub fn steer(&self, message: SteeredMessage) -> Result<(), SteeredMessage> {
+        let mut steered = self.steered.lock();
+        if steered.closed {
+            return Err(message);
+        }
+        steered.messages.push(message);
+        Ok(())
+    }
+
+    /// Closes the box, and gives back what the turn did not take.
+    pub fn undelivered(&self) -> Vec<SteeredMessage> {
+        let mut steered = self.steered.lock();
+        steered.closed = true;
+        std::mem::take(&mut steered.messages)
+    }
+
+    /// Says what a stop with the cause `superseded` leaves of the turn, whatever the agent's own policy is. The first
+    /// one to say it decides.
+    pub fn supersede_with(&self, policy: StopPolicy) {
+        // Said before: then that stands.
+        drop(self.superseded.set(policy));
+    }
+
+    pub(crate) fn superseded_policy(&self) -> Option<StopPolicy> {
+        self.superseded.get().copied()
+    }
+
+    /// A turn begins: its calls can be asked for, and messages are taken.
+    pub(crate) fn begin_turn(&self) {
+        self.calls.lock().clear();
+        self.steered.lock().closed = false;
+    }
+
+    pub(crate) fn add_call(&self, id: CallId, scope: Scope, link: CallLink) {
+        self.calls.lock().insert(id, ControlledCall { scope, link });
+    }
+
+    pub(crate) fn link(&self, id: &CallId) -> CallLink {
+        let calls = self.calls.lock();
+        calls
+            .get(id)
+            .map(|call| call.link.clone())
+            .unwrap_or_default()
+    }
+
+    /// What calls have metered so far by themselves, where they have.
+    pub(crate) fn metered(&self) -> Vec<(CallId, Usage)> {
+        let calls = self.calls.lock();
+        let metered = calls
+            .iter()
+            .map(|(id, call)| (id.clone(), call.link.metered()));
+        metered
+            .filter(|(_, usage)| *usage != Usage::default())
+            .collect()
+    }
+
+    /// The messages that wait for the turn's next step.
+    pub(crate) fn take_steered(&self) -> Vec<SteeredMessage> {
+        std::mem::take(&mut self.steered.lock().messages)
+    }
+
+    /// Whether a message waits. If none does, none is taken any more: the turn is about to commit.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut steered = self.steered.lock();
+        steered.closed = steered.messages.is_empty();
+        steered.closed
+    }
+}

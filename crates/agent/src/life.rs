@@ -1,0 +1,48 @@
+//! Signs of life of a turn, from wherever it runs, and the output of its calls.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use allstop_core::CallId;
+use allstop_tools::CallObserver;
+use tokio::time::{Duration, Instant};
+
+use crate::event::{AgentEvent, EventSink};
+
+/// When a turn was last heard of. One for each turn, shared with its calls.
+pub(crate) struct Life {
+    began: Instant,
+    heard_after_ms: AtomicU64,
+    events: EventSink,
+}
+
+impl Life {
+    pub(crate) fn new(events: EventSink) -> Self {
+        Self {
+            began: Instant::now(),
+            heard_after_ms: AtomicU64::new(0),
+            events,
+        }
+    }
+
+    pub(crate) fn heard(&self) {
+        let after = self.began.elapsed().as_millis() as u64;
+        self.heard_after_ms.fetch_max(after, Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.began + Duration::from_millis(self.heard_after_ms.load(Ordering::Relaxed))
+    }
+}
+
+impl CallObserver for Life {
+    fn output(&self, call_id: &CallId, text: &str) {
+        self.events.send(|| AgentEvent::ToolOutput {
+            call_id: call_id.clone(),
+            text: text.into(),
+        });
+    }
+
+    fn alive(&self) {
+        self.heard();
+    }
+}

@@ -1,0 +1,56 @@
+//! What the model is told of background work that has ended since it last heard of it.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::ItemState;
+use allstop_core::turn::{BackgroundWork, Note};
+use allstop_tools::BackgroundHost as _;
+
+use crate::background::Background;
+use crate::history::History;
+
+/// Characters of output that a note shows: what a person would look at first. The rest is there for the asking.
+const NOTE_OUTPUT_CHARS: usize = 2_000;
+
+/// How many ends one turn tells of; what is left comes with the next.
+const NOTES_MAX: usize = 16;
+
+/// The notes that the next turn begins with. What the log holds decides: a note that was told in a turn that was rolled
+/// back comes again.
+pub(crate) fn untold(history: &History, background: &Background) -> Vec<Note> {
+    let History::Logged(session) = history else {
+        return Vec::new();
+    };
+    let untold = session.state().untold().take(NOTES_MAX);
+    untold.map(|work| note(work, background)).collect()
+}
+
+fn note(work: &BackgroundWork, background: &Background) -> Note {
+    let how = match &work.ended {
+        Some((ItemState::Finished { .. }, Some(code))) => {
+            format!("has ended with exit code {code}")
+        }
+        Some((ItemState::Finished { .. }, None)) | None => "has ended".to_owned(),
+        Some((ItemState::Stopped { .. }, _)) => "was stopped".to_owned(),
+        Some((state, _)) => format!("is {}: nobody saw its end", state.as_str()),
+    };
+    let mut text = format!("Background work {} (`{}`) {how}.", work.id, work.name);
+    let live = background.works();
+    if let Some(live) = live.iter().find(|live| live.id == work.id) {
+        let output = live.output();
+        let skipped = output.chars().count().saturating_sub(NOTE_OUTPUT_CHARS);
+        let tail: String = output.chars().skip(skipped).collect();
+        if !tail.trim().is_empty() {
+            text.push_str(if skipped > 0 {
+                " The end of its output:\n"
+            } else {
+                " Its output:\n"
+            });
+            text.push_str(tail.trim_end());
+        }
+    }
+    Note {
+        id: work.id.clone(),
+        text: Arc::from(text),
+    }
+}
