@@ -6,25 +6,26 @@ use std::sync::Arc;
 
 use allstop_core::TurnNumber;
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{Evidence, ItemState};
 use allstop_core::record::SessionRecord;
-use allstop_scope::Scope;
-use allstop_scope::process::ExitInfo;
-use allstop_tools::{BackgroundHost, BackgroundRegistry, BackgroundWork};
+use allstop_scope::process::ProcessHandle;
+use allstop_scope::{Process, Scope};
+use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;
 
 /// The background work of one session.
 #[derive(Debug)]
 pub struct Background {
     registry: BackgroundRegistry,
-    /// What the log says of each work, in the order of the registry.
-    recorded: Mutex<Vec<Recorded>>,
+    /// Of what the log does not know everything yet, and whether it knows of the start. By itself: the registry
+    /// forgets ended work.
+    unrecorded: Mutex<Vec<(Arc<BackgroundWork>, Known)>>,
 }
 
+/// What the log knows of work that has not ended there.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Recorded {
-    Running,
-    Over,
+enum Known {
+    Nothing,
+    Start,
 }
 
 impl Background {
@@ -32,29 +33,33 @@ impl Background {
     pub fn new(scope: Scope, first: u64) -> Arc<Self> {
         Arc::new(Self {
             registry: BackgroundRegistry::starting_at(scope, first),
-            recorded: Mutex::default(),
+            unrecorded: Mutex::default(),
         })
+    }
+
+    /// From now on work runs below this scope: the old one was stopped.
+    pub fn reopen(&self, scope: Scope) {
+        self.registry.reopen(scope);
     }
 
     /// What has happened since the last call, as records. `turn` is the one that runs.
     pub fn take_records(&self, turn: TurnNumber) -> Vec<SessionRecord> {
-        let mut recorded = self.recorded.lock();
         let mut records = Vec::new();
-        for (at, work) in self.registry.works().iter().enumerate() {
-            if recorded.len() <= at {
-                recorded.push(Recorded::Running);
+        self.unrecorded.lock().retain_mut(|(work, known)| {
+            if *known == Known::Nothing {
+                *known = Known::Start;
                 records.push(started(work, turn));
             }
-            let Some(state) = recorded.get_mut(at) else {
-                continue;
-            };
-            if *state == Recorded::Running
-                && let Some(ended) = ended(work)
-            {
-                *state = Recorded::Over;
-                records.push(ended);
-            }
-        }
+            let end = work.end();
+            // Work that was let go has no end here: the next start finds it.
+            let goes_on = end.is_none() && !work.is_let_go();
+            records.extend(end.map(|end| SessionRecord::BackgroundEnded {
+                id: work.id.clone(),
+                state: end.state,
+                exit_code: end.exit_code,
+            }));
+            goes_on
+        });
         records
     }
 
@@ -76,54 +81,35 @@ impl BackgroundHost for Background {
     }
 
     fn started(&self, work: Arc<BackgroundWork>) {
+        self.unrecorded
+            .lock()
+            .push((Arc::clone(&work), Known::Nothing));
         self.registry.started(work);
     }
 
     fn works(&self) -> Vec<Arc<BackgroundWork>> {
         self.registry.works()
     }
+
+    fn changes(&self) -> &BackgroundChanges {
+        self.registry.changes()
+    }
 }
 
 fn started(work: &BackgroundWork, turn: TurnNumber) -> SessionRecord {
-    let handle = work.process.handle();
+    let handle = work.process().map(Process::handle);
     SessionRecord::BackgroundStarted {
         id: work.id.clone(),
         turn,
         call_id: work.call_id.clone(),
         name: Arc::clone(&work.name),
-        kind: allstop_core::record::BackgroundKind::Shell,
-        attachment: work.attachment,
-        process: handle.identity(),
-        keeper: handle.keeper_identity().cloned(),
+        kind: work.kind(),
+        attachment: work.attachment(),
+        process: handle.and_then(ProcessHandle::identity),
+        keeper: handle.and_then(|handle| handle.keeper_identity().cloned()),
         output: work
             .output_file
             .as_ref()
             .map(|path| path.to_string_lossy().into()),
     }
-}
-
-fn ended(work: &BackgroundWork) -> Option<SessionRecord> {
-    let handle = work.process.handle();
-    let status = handle.status();
-    let status = status.borrow();
-    let over = status.empty.is_some() || status.failed.is_some();
-    if !over {
-        return None;
-    }
-    let state = match (handle.strongest_signal(), status.empty) {
-        (Some(how), Some(verified)) => ItemState::Stopped {
-            how,
-            evidence: Evidence::verified(verified),
-            after_ms: handle.stopped_after().unwrap_or_default().into(),
-        },
-        _ => ItemState::Finished { after_ms: None },
-    };
-    Some(SessionRecord::BackgroundEnded {
-        id: work.id.clone(),
-        state,
-        exit_code: match status.exited {
-            Some(ExitInfo::Code(code)) => Some(code),
-            _ => None,
-        },
-    })
 }

@@ -117,6 +117,11 @@ impl WorkCx {
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
         self.scope.node().acknowledge(self.key, checkpoint.into());
     }
+
+    /// Where the work heard the stop, as the receipt will say it; `None` if it did not, so far.
+    pub fn acknowledged(&self) -> Option<Cow<'static, str>> {
+        self.scope.node().acknowledged(self.key)
+    }
 }
 
 pin_project! {

@@ -45,7 +45,10 @@ pub mod schema;
 pub mod shell;
 pub mod tool;
 
-pub use background::{BackgroundHost, BackgroundRegistry, BackgroundTool, BackgroundWork};
+pub use background::{
+    BackgroundChanges, BackgroundEnd, BackgroundHost, BackgroundRegistry, BackgroundTool,
+    BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, start_task,
+};
 pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
 pub use files::{FolderAccess, Workspace, file_tools};

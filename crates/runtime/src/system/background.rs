@@ -62,7 +62,7 @@ impl OpenSession {
     /// # Cancel safety
     /// Cancel safe: dropping it stops nothing.
     pub async fn wait_idle(&self) {
-        let attached = |work: &Arc<BackgroundWork>| work.attachment == Attachment::Attached;
+        let attached = |work: &Arc<BackgroundWork>| work.attachment() == Attachment::Attached;
         while let Some(work) = self.background.running().into_iter().find(attached) {
             work.ended().await;
         }
@@ -96,26 +96,27 @@ impl OpenSession {
         let mut records = self.background.take_records(last_turn(history));
         let mut letting_go = Vec::new();
         for work in self.background.running() {
-            match work.process.handle().keeper_identity() {
-                Some(keeper) => {
-                    records.push(SessionRecord::BackgroundDetached {
-                        id: work.id.clone(),
-                    });
-                    letting_go.push((keeper.clone(), work));
-                }
-                None => kept.not_kept.push(not_kept(
-                    &work,
-                    "only a process with a keeper can be let go".to_owned(),
-                )),
-            }
+            let process = work.process().cloned();
+            let keeper = process
+                .as_ref()
+                .and_then(|process| process.handle().keeper_identity().cloned());
+            let (Some(process), Some(keeper)) = (process, keeper) else {
+                let why = "only a process with a keeper can be let go".to_owned();
+                kept.not_kept.push(not_kept(&work, why));
+                continue;
+            };
+            records.push(SessionRecord::BackgroundDetached {
+                id: work.id.clone(),
+            });
+            letting_go.push((keeper, process, work));
         }
         append(history, records).await?;
-        for (keeper, work) in letting_go {
+        for (keeper, process, work) in letting_go {
             let output = work
                 .output_file
                 .clone()
                 .unwrap_or_else(|| self.spill_folder().join(format!("{}.txt", work.id)));
-            match timeout(DETACH_MAX, work.process.detach(&output)).await {
+            match timeout(DETACH_MAX, process.detach(&output)).await {
                 Ok(Ok(())) => kept.kept.push(KeptWork {
                     id: work.id.clone(),
                     name: Arc::clone(&work.name),

@@ -124,6 +124,11 @@ impl Node {
         }
     }
 
+    /// Where a piece of work heard the stop.
+    pub(crate) fn acknowledged(&self, key: WorkKey) -> Option<Cow<'static, str>> {
+        self.state.lock().entry_mut(key)?.acknowledged.clone()
+    }
+
     /// The futures of this node heard the stop. Without one there is nothing to acknowledge.
     pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) {
         let mut state = self.state.lock();

@@ -60,7 +60,8 @@ impl Processes {
         for tree in self.system.started() {
             let is_its = |work: &&Arc<_>| {
                 let work: &allstop_tools::BackgroundWork = work;
-                *work.process.handle().marker() == tree.marker
+                work.process()
+                    .is_some_and(|process| *process.handle().marker() == tree.marker)
             };
             let (number, Some(work)) = (tree.number.to_string(), works.iter().find(is_its)) else {
                 continue;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Effect};
 use futures::future::BoxFuture;
@@ -16,14 +17,26 @@ use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 /// Its name. The default policy lets it run unasked: it reaches only what the session itself has started.
 pub(crate) const NAME: &str = "background";
 
+/// The longest that one `wait` takes unless it says otherwise: most builds and tests are done by then, and a model that
+/// hears nothing for longer had better look at what is printed.
+const WAIT_DEFAULT: Duration = Duration::from_mins(2);
+
+/// Output that one answer shows when it is read from an offset: about as much as the start and the end of any output.
+const OUTPUT_BYTES_MAX: usize = 32 * 1024;
+
 /// Arguments of `background`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// `list` names all background work, `output` shows what one has printed, `stop` ends one.
+    /// `list` names all background work, `output` shows what one has printed, `wait` waits for its end, `stop` ends it.
     action: Action,
     /// Which one: `bg_1`.
     id: Option<String>,
+    /// For `output`: the byte to begin at. Without it, the start and the end are shown.
+    offset: Option<u64>,
+    /// For `wait`: how many seconds at most; 120 without it.
+    #[schemars(range(min = 0))]
+    timeout_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -31,6 +44,7 @@ struct Arguments {
 enum Action {
     List,
     Output,
+    Wait,
     Stop,
 }
 
@@ -46,7 +60,8 @@ impl BackgroundTool {
     pub fn new(host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: NAME.into(),
-            description: "Lists background processes, shows what one has printed, or stops one."
+            description: "Lists background work (commands and agents), shows what one has printed, waits for \
+                its end, or stops it."
                 .into(),
             input_schema: schema_of::<Arguments>(),
             // It touches only what this session itself has started, and stopping twice is stopping once.
@@ -57,28 +72,78 @@ impl BackgroundTool {
         Self { spec, host }
     }
 
-    async fn run(&self, arguments: Arguments) -> Result<String, ToolError> {
+    async fn run(
+        &self,
+        arguments: Arguments,
+        invocation: &ToolInvocation,
+    ) -> Result<String, ToolError> {
         let works = self.host.works();
-        let find = || {
-            let id = arguments.id.as_deref().unwrap_or_default();
-            works
-                .iter()
-                .find(|work| work.id.as_str() == id)
-                .ok_or_else(|| ToolError {
-                    message: format!(
-                        "there is no background work {id:?}; there is:\n{}",
-                        list(&works)
-                    ),
-                })
-        };
-        match arguments.action {
-            Action::List => Ok(list(&works)),
-            Action::Output => {
-                let work = find()?;
-                Ok(format!("{}\n[{}]", work.output(), state(work)))
-            }
-            Action::Stop => stop(find()?).await,
+        if let Action::List = arguments.action {
+            return Ok(list(&works));
         }
+        let id = arguments.id.as_deref().unwrap_or_default();
+        let work = works.iter().find(|work| work.id.as_str() == id);
+        let work = work.ok_or_else(|| ToolError {
+            message: format!(
+                "there is no background work {id:?}; there is:\n{}",
+                list(&works)
+            ),
+        })?;
+        match (arguments.action, arguments.offset) {
+            (Action::Output, Some(offset)) => Ok(output_from(work, offset)),
+            (Action::Wait, _) => wait(work, arguments.timeout_s, invocation).await,
+            (Action::Stop, _) => stop(work).await,
+            _ => Ok(shown(work)),
+        }
+    }
+}
+
+/// What one has printed, and what it does now.
+fn shown(work: &BackgroundWork) -> String {
+    let mut text = format!("{}\n[{}]", work.output(), state(work));
+    if let Some(said) = work.end().and_then(|end| end.said) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{said}");
+    }
+    text
+}
+
+fn output_from(work: &BackgroundWork, offset: u64) -> String {
+    let slice = work.output_from(offset, OUTPUT_BYTES_MAX);
+    let lost = match slice.missing_bytes {
+        0 => String::new(),
+        lost => format!("[… {lost} bytes from offset {offset} on are lost …]\n"),
+    };
+    format!(
+        "{lost}{}\n[{}; the next offset is {} of {} bytes so far]",
+        slice.text,
+        state(work),
+        slice.next_offset,
+        slice.total_bytes
+    )
+}
+
+async fn wait(
+    work: &BackgroundWork,
+    timeout_s: Option<f64>,
+    invocation: &ToolInvocation,
+) -> Result<String, ToolError> {
+    let limit = timeout_s.map_or(Ok(WAIT_DEFAULT), Duration::try_from_secs_f64);
+    let limit = limit.map_err(|error| ToolError {
+        message: format!("wrong arguments for `background`: `timeout_s`: {error}"),
+    })?;
+    tokio::select! {
+        biased;
+        cause = invocation.scope.stopped_at("background wait") => Err(ToolError {
+            message: format!("{} {}; the wait was stopped: {cause}", work.id, state(work)),
+        }),
+        _ended = work.ended() => Ok(shown(work)),
+        () = tokio::time::sleep(limit) => Ok(format!(
+            "{}\n[after {} s: {}]",
+            work.output(),
+            limit.as_secs_f64(),
+            state(work)
+        )),
     }
 }
 
@@ -94,19 +159,16 @@ async fn stop(work: &BackgroundWork) -> Result<String, ToolError> {
         )
         .await;
     if receipt.quiet() {
-        Ok(format!(
+        return Ok(format!(
             "{} was stopped; nothing of it runs any more",
             work.id
-        ))
-    } else {
-        let left = work.process.members().len();
-        Err(ToolError {
-            message: format!(
-                "{} could not be stopped: {left} processes still run",
-                work.id
-            ),
-        })
+        ));
     }
+    let left = work.process().map(|process| process.members().len());
+    let left = left.map_or_else(String::new, |left| format!(": {left} processes still run"));
+    Err(ToolError {
+        message: format!("{} could not be stopped{left}", work.id),
+    })
 }
 
 fn list(works: &[Arc<BackgroundWork>]) -> String {
@@ -134,22 +196,22 @@ fn list(works: &[Arc<BackgroundWork>]) -> String {
 }
 
 fn state(work: &BackgroundWork) -> String {
-    let status = work.process.handle().status();
-    let status = status.borrow();
-    match status.exited {
-        _ if status.detached => "let go".to_owned(),
-        Some(exit) if work_is_over(&status) => format!("ended, {}", crate::shell::exit_text(exit)),
-        _ if work_is_over(&status) => "ended".to_owned(),
-        Some(exit) => format!(
+    if work.is_let_go() {
+        return "let go".to_owned();
+    }
+    let exited = work
+        .process()
+        .and_then(|process| process.handle().status().borrow().exited);
+    match (work.end(), exited) {
+        (Some(_), Some(exit)) => format!("ended, {}", crate::shell::exit_text(exit)),
+        (Some(end), None) if end.failed => "ended with a failure".to_owned(),
+        (Some(_), None) => "ended".to_owned(),
+        (None, Some(exit)) => format!(
             "runs on; the command itself has ended, {}",
             crate::shell::exit_text(exit)
         ),
-        None => "runs".to_owned(),
+        (None, None) => "runs".to_owned(),
     }
-}
-
-fn work_is_over(status: &allstop_scope::process::ProcessStatus) -> bool {
-    status.empty.is_some() || status.failed.is_some()
 }
 
 impl Tool for BackgroundTool {
@@ -164,7 +226,7 @@ impl Tool for BackgroundTool {
                     message: format!("wrong arguments for `background`: {error}"),
                 })?;
             Ok(ToolOutput {
-                content: self.run(arguments).await?.into(),
+                content: self.run(arguments, &invocation).await?.into(),
             })
         })
     }

@@ -74,7 +74,7 @@ impl ShellTool {
             };
             let work = hand_over(&*self.host, work);
             let work = work.map_err(|refused| ToolError {
-                message: format!("stopped: {refused}"),
+                message: format!("stopped: {}", refused.why),
             })?;
             answer += &left_over_text(&left, work.id.as_str());
         }

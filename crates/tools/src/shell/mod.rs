@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::background::{BackgroundHost, Handover, hand_over};
+use crate::background::{BackgroundHost, BackgroundWork, Handover, hand_over};
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
@@ -142,19 +142,23 @@ impl ShellTool {
             reader,
             output,
         };
-        let work = hand_over(&*self.host, work).map_err(|error| ToolError {
-            message: error.to_string(),
+        let work = hand_over(&*self.host, work).map_err(|refused| ToolError {
+            message: refused.why.to_string(),
         })?;
-        let file = work
-            .output_file
-            .as_ref()
-            .map(|file| format!("; its output goes to {}", file.display()));
-        Ok(format!(
-            "{} runs in the background{}",
-            work.id,
-            file.unwrap_or_default()
-        ))
+        Ok(runs_in_background(&work))
     }
+}
+
+fn runs_in_background(work: &BackgroundWork) -> String {
+    let file = work
+        .output_file
+        .as_ref()
+        .map(|file| format!("; its output goes to {}", file.display()));
+    format!(
+        "{} runs in the background{}",
+        work.id,
+        file.unwrap_or_default()
+    )
 }
 
 impl Tool for ShellTool {

@@ -93,7 +93,7 @@ async fn background_work_that_ends_is_told_with_its_exit_code() {
         .await
         .unwrap();
     let work = session.host.works().remove(0);
-    assert!(work.ended().await.exited.is_some());
+    assert_eq!(work.ended().await.exit_code, Some(3));
     wait_until("the scope is quiet", || session.root.is_quiet()).await;
     let output = session
         .call("background", json!({"action": "output", "id": "bg_1"}))

@@ -115,7 +115,7 @@ async fn play() -> String {
     assert!(system.running().is_empty());
     for work in session.host.works() {
         let ended = work.ended().await;
-        let _ = writeln!(trace, "{} {:?} {:?}", work.id, work.output(), ended.exited);
+        let _ = writeln!(trace, "{} {:?} {ended:?}", work.id, work.output());
     }
     let _ = writeln!(trace, "{:?}\n{}", receipt.items(), system.timeline());
     trace.replace(&*session.folder.path().to_string_lossy(), "FOLDER")

@@ -1,0 +1,120 @@
+//! How processes get out of their call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::CallId;
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::Attachment;
+use allstop_scope::process::OutputReader;
+use allstop_scope::{NotStarted, Process, WorkSpec};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::host::BackgroundHost;
+use super::work::{About, BackgroundWork, Body, Place};
+use crate::output::BoundedOutput;
+
+/// Bytes read from a pipe at once: what a pipe holds by default.
+pub(crate) const PIPE_BYTES: usize = 64 * 1024;
+
+/// How long the last output may take to be written once nothing is left that could print: it is at most a pipe full,
+/// and a disk that takes longer is blocked and must not hide the end.
+const LAST_OUTPUT_MAX: Duration = Duration::from_secs(1);
+
+/// What is handed to the host.
+pub(crate) struct Handover {
+    pub(crate) call_id: CallId,
+    pub(crate) name: Arc<str>,
+    pub(crate) attachment: Attachment,
+    pub(crate) process: Process,
+    pub(crate) reader: OutputReader,
+    pub(crate) output: BoundedOutput,
+}
+
+/// The host took nothing: everything is still the call's.
+pub(crate) struct NotHandedOver {
+    pub(crate) why: NotStarted,
+    pub(crate) reader: OutputReader,
+    pub(crate) output: BoundedOutput,
+}
+
+/// Moves processes from their call to the host.
+///
+/// # Errors
+/// If a stop covers the call, or the host's scope takes nothing any more.
+pub(crate) fn hand_over(
+    host: &dyn BackgroundHost,
+    handed: Handover,
+) -> Result<Arc<BackgroundWork>, Box<NotHandedOver>> {
+    let Handover {
+        call_id,
+        name,
+        attachment,
+        process,
+        reader,
+        mut output,
+    } = handed;
+    // The drain first: once the processes have moved, nothing may be left to fail. It begins when they have.
+    let (begin, begins) = oneshot::channel();
+    let prepared = Place::below(host, &name).and_then(|place| {
+        let spec = WorkSpec::new(ItemKind::Future, "output");
+        let drain = place.scope.spawn(spec, |_| async move {
+            if let Ok((reader, output)) = begins.await {
+                drain(reader, output).await;
+            }
+        })?;
+        let adopted = WorkSpec::new(ItemKind::Process, Arc::clone(&name));
+        if let Err(refused) = process.adopt(&place.scope, adopted) {
+            place.scope.close();
+            return Err(refused);
+        }
+        Ok((place, drain))
+    });
+    let (place, drain) = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            return Err(Box::new(NotHandedOver {
+                why,
+                reader,
+                output,
+            }));
+        }
+    };
+    output.open_file();
+    let output = Arc::new(Mutex::new(output));
+    // Refused where force was first: then nothing is read any more.
+    drop(begin.send((reader, Arc::clone(&output))));
+    let about = About {
+        call_id,
+        name,
+        attachment,
+    };
+    let handle = process.handle().clone();
+    let work = BackgroundWork::new(place, about, Body::Process(process), output);
+    work.run(host, async move {
+        // The status says which of the two it was.
+        drop(handle.wait_empty().await);
+        drop(tokio::time::timeout(LAST_OUTPUT_MAX, drain).await);
+    });
+    Ok(work)
+}
+
+/// Reads until nothing is left that could print. A stop does not end it: what is printed while dying is output too.
+async fn drain(mut reader: OutputReader, output: Arc<Mutex<BoundedOutput>>) {
+    let mut buffer = vec![0; PIPE_BYTES];
+    loop {
+        let read = match reader.read(&mut buffer).await {
+            Ok(0) => reader.read_leftovers(&mut buffer).await,
+            read => read,
+        };
+        match read {
+            Ok(0) => return,
+            Ok(len) => output.lock().push(buffer.get(..len).unwrap_or_default()),
+            Err(error) => {
+                tracing::warn!(%error, "the output of background work could not be read on");
+                return;
+            }
+        }
+    }
+}

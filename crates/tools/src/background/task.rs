@@ -1,0 +1,194 @@
+//! Background work that is a future: a sub-agent.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use allstop_core::receipt::{Evidence, How, ItemKind, ItemState, Verified};
+use allstop_core::record::Attachment;
+use allstop_core::{CallId, Cause, CauseKind, Extent};
+use allstop_scope::{NotStarted, Scope, StopOrder, WorkHandle, WorkSpec};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::end::BackgroundEnd;
+use super::host::BackgroundHost;
+use super::work::{About, BackgroundWork, Body, Place};
+use crate::output::BoundedOutput;
+
+/// What a new task is.
+#[derive(Debug)]
+pub struct TaskSpec {
+    /// The call that starts it.
+    pub call_id: CallId,
+    /// For people: what it is for.
+    pub name: Arc<str>,
+    /// Whether idle waits for it.
+    pub attachment: Attachment,
+    /// Where what it shows is collected.
+    pub output: BoundedOutput,
+}
+
+/// What a task has of its place.
+#[derive(Debug)]
+pub struct TaskCx {
+    /// The scope of the work: all that the task starts is started here. Where the task hears a stop it says so with
+    /// [`Scope::stopped_at`].
+    pub scope: Scope,
+    /// What it shows.
+    pub output: TaskOutput,
+}
+
+/// What a task shows while it runs. Clones are the same output.
+#[derive(Debug, Clone)]
+pub struct TaskOutput(Arc<Mutex<BoundedOutput>>);
+
+impl TaskOutput {
+    /// Adds a piece.
+    pub fn push(&self, text: &str) {
+        self.0.lock().push(text.as_bytes());
+    }
+}
+
+/// Runs a task as background work of the host: in a scope of its own, one item of a receipt under its id. What it
+/// returns is its answer, or why it failed; a panic is a failure. What it has left in its scope by then is stopped, and
+/// until that is gone the work has not ended.
+///
+/// # Errors
+/// If the host's scope takes nothing any more: then `make` is not called.
+pub fn start_task<F>(
+    host: &dyn BackgroundHost,
+    spec: TaskSpec,
+    make: impl FnOnce(TaskCx) -> F + Send + 'static,
+) -> Result<Arc<BackgroundWork>, NotStarted>
+where
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    let place = Place::below(host, &spec.name)?;
+    let output = Arc::new(Mutex::new(spec.output));
+    let state = Arc::new(TaskState::default());
+    let mut guard = EndGuard {
+        state: Arc::clone(&state),
+        begun: false,
+    };
+    let task = TaskCx {
+        scope: place.scope.clone(),
+        output: TaskOutput(Arc::clone(&output)),
+    };
+    let of_scope = WorkSpec::new(ItemKind::Future, Arc::clone(&spec.name));
+    let body = place.scope.spawn(of_scope, |cx| async move {
+        guard.begun = true;
+        let answer = make(task).await;
+        guard.returned(answer, cx.acknowledged());
+    })?;
+    let about = About {
+        call_id: spec.call_id,
+        name: spec.name,
+        attachment: spec.attachment,
+    };
+    let work = BackgroundWork::new(place, about, Body::Task(Arc::clone(&state)), output);
+    let watched = Arc::clone(&work);
+    work.run(host, async move { watch(&watched, &state, body).await });
+    Ok(work)
+}
+
+/// Waits until the task and all that it started have ended.
+async fn watch(work: &BackgroundWork, state: &TaskState, mut body: WorkHandle<()>) {
+    tokio::select! {
+        biased;
+        _ended = &mut body => {}
+        () = work.scope.stopped() => {
+            state.stopped_at.get_or_init(Instant::now);
+            // The guard has said how.
+            let _ended = body.await;
+        }
+    }
+    if work.end().is_some() {
+        return;
+    }
+    // Joins the stop that covers it, if there is one.
+    let cause = Cause::new(CauseKind::Parent).detail("its task has ended");
+    let order = StopOrder::new(Extent::Subtree, cause);
+    let receipt = work.scope.stop(order).receipt().await;
+    if work.end().is_none()
+        && let (Some(end), Some(item)) = (state.end(), receipt.items().first())
+    {
+        let state = item.state.clone();
+        work.decide(BackgroundEnd { state, ..end });
+    }
+}
+
+/// How the future of a task ended.
+#[derive(Debug, Default)]
+pub(super) struct TaskState {
+    end: OnceLock<BackgroundEnd>,
+    stopped_at: OnceLock<Instant>,
+}
+
+impl TaskState {
+    pub(super) fn end(&self) -> Option<BackgroundEnd> {
+        self.end.get().cloned()
+    }
+
+    fn stopped(&self, how: How, evidence: Evidence) -> ItemState {
+        let after = self.stopped_at.get().map(Instant::elapsed);
+        ItemState::Stopped {
+            how,
+            evidence,
+            after_ms: after.unwrap_or_default().into(),
+        }
+    }
+}
+
+/// Goes with the future, and says how it ended before the scope's registry does: so the end is known when a receipt is.
+struct EndGuard {
+    state: Arc<TaskState>,
+    begun: bool,
+}
+
+impl EndGuard {
+    fn returned(&self, answer: Result<String, String>, heard: Option<Cow<'static, str>>) {
+        let state = match heard {
+            Some(checkpoint) => {
+                let evidence = Evidence::verified(Verified::TaskEnded).and_observed_at(checkpoint);
+                self.state.stopped(How::Acknowledged, evidence)
+            }
+            None => ItemState::Finished { after_ms: None },
+        };
+        let failed = answer.is_err();
+        let (Ok(said) | Err(said)) = answer;
+        self.say(state, Some(said.into()), failed);
+    }
+
+    fn say(&self, state: ItemState, said: Option<Arc<str>>, failed: bool) {
+        // The first word stands: a drop after a return says nothing.
+        drop(self.state.end.set(BackgroundEnd {
+            state,
+            exit_code: None,
+            said,
+            failed,
+        }));
+    }
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        if self.state.end.get().is_some() {
+            return;
+        }
+        if std::thread::panicking() {
+            let evidence = Evidence::verified(Verified::TaskEnded);
+            let state = match self.state.stopped_at.get() {
+                Some(_) => self.state.stopped(How::Failed, evidence),
+                None => ItemState::Finished { after_ms: None },
+            };
+            return self.say(state, Some("the task panicked".into()), true);
+        }
+        let how = if self.begun {
+            How::Dropped
+        } else {
+            How::NotBegun
+        };
+        let evidence = Evidence::verified(Verified::FutureDropped);
+        self.say(self.state.stopped(how, evidence), None, false);
+    }
+}
