@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use allstop_core::decision::Decision;
 use allstop_core::turn::{LoopDetector, Note};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{
@@ -18,7 +19,7 @@ use crate::history::History;
 use crate::notes;
 use crate::outcome::RunOutcome;
 use crate::prompt::Prompt;
-use crate::turn::{self, TurnCx};
+use crate::turn::{self, Asked, TurnCx};
 
 /// What to run.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ pub struct RunRequest {
     pub background: Option<Arc<Background>>,
     /// What others may do to it while it runs.
     pub controls: Arc<RunControls>,
+    /// The decision of the first turn, where whoever starts the run has it already: a stop of their own scope that
+    /// holds it knows whether the commit was first.
+    pub decision: Option<Arc<Decision>>,
 }
 
 impl RunRequest {
@@ -44,6 +48,7 @@ impl RunRequest {
             context: None,
             background: None,
             controls: Arc::default(),
+            decision: None,
         }
     }
 }
@@ -171,6 +176,11 @@ async fn drive(
             Some(background) => notes::untold(&request.history, background),
             None => Vec::new(),
         };
+        let asked = Asked {
+            prompt,
+            notes,
+            decision: request.decision.take().unwrap_or_default(),
+        };
         let cx = TurnCx {
             parts: &parts,
             above: &above,
@@ -180,7 +190,7 @@ async fn drive(
             context: request.context.as_ref(),
             events: &events,
         };
-        let outcome = turn::run(cx, &mut request.history, &mut loops, prompt, notes).await;
+        let outcome = turn::run(cx, &mut request.history, &mut loops, asked).await;
         let completed = outcome.stop_reason == StopReason::Completed;
         turns.push(outcome);
         if !completed {

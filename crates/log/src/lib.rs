@@ -40,6 +40,7 @@ pub use log::{Log, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
-    SessionError, SessionStream, SessionSummary, list_sessions, read_session, remove_session,
+    RecordObserver, SessionError, SessionStream, SessionSummary, list_sessions, read_session,
+    remove_session,
 };
 pub use sqlite::SqliteLog;

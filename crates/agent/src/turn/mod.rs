@@ -42,6 +42,13 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) events: &'a EventSink,
 }
 
+/// What a turn is asked.
+pub(crate) struct Asked {
+    pub(crate) prompt: Prompt,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) decision: Arc<Decision>,
+}
+
 /// Why the steps of a turn did not come to a final answer.
 pub(crate) enum Interrupt {
     /// A stop covers the turn; its scope knows why.
@@ -103,9 +110,13 @@ pub(crate) async fn run(
     cx: TurnCx<'_>,
     history: &mut History,
     loops: &mut LoopDetector,
-    prompt: Prompt,
-    notes: Vec<Note>,
+    asked: Asked,
 ) -> TurnOutcome {
+    let Asked {
+        prompt,
+        notes,
+        decision,
+    } = asked;
     cx.controls.begin_turn();
     let start = TurnStart {
         turn: history.next_turn(),
@@ -127,7 +138,7 @@ pub(crate) async fn run(
         session_id: history.session_id().clone(),
         turn: start.turn,
     });
-    let outcome = run_in_span(cx, history, loops, &start, prompt.trace)
+    let outcome = run_in_span(cx, history, loops, &start, prompt.trace, decision)
         .instrument(span.clone())
         .await;
     span.record("stop_reason", outcome.stop_reason.as_str());
@@ -149,8 +160,8 @@ async fn run_in_span(
     loops: &mut LoopDetector,
     start: &TurnStart,
     trace: Option<Arc<str>>,
+    decision: Arc<Decision>,
 ) -> TurnOutcome {
-    let decision = Arc::new(Decision::new());
     let opened = open_scope(cx, history, start, &decision);
     if let Err(Some(cause)) = &opened {
         decision.stop(cause.clone());

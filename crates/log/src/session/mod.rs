@@ -8,7 +8,7 @@ mod stream;
 pub use codec::{DecodeError, decode, encode};
 pub use error::SessionError;
 pub use list::{SessionSummary, list_sessions, read_session, remove_session};
-pub use stream::SessionStream;
+pub use stream::{RecordObserver, SessionStream};
 
 use allstop_core::SessionId;
 

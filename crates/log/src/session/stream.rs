@@ -6,6 +6,7 @@
 //! 3. Records are checked against the state before they are written: the log never holds one that cannot follow.
 //! 4. An append that was dropped or whose answer was lost is settled before the next one, under its first id.
 
+use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::record::SessionRecord;
@@ -29,7 +30,6 @@ const SETTLE_TRIES_MAX: u32 = 3;
 const SCRATCH_BYTES: usize = 1_024;
 
 /// One session, open for writing under its lock.
-#[derive(Debug)]
 #[must_use = "dropping it gives the session's lock back"]
 pub struct SessionStream {
     log: Arc<dyn Log>,
@@ -42,7 +42,11 @@ pub struct SessionStream {
     scratch: Vec<u8>,
     unsettled: Option<Unsettled>,
     recovered: Vec<SessionRecord>,
+    observer: Option<RecordObserver>,
 }
+
+/// Hears of every record when it is durable, in order, with its number. Called by whoever appends: must not block.
+pub type RecordObserver = Arc<dyn Fn(Version, &SessionRecord) + Send + Sync>;
 
 /// An append that has been asked for and not answered.
 #[derive(Debug)]
@@ -53,6 +57,15 @@ struct Unsettled {
     /// Whether it was asked for before, so that it may be written: then a failure of the store no longer says that it
     /// is not.
     may_be_written: bool,
+}
+
+impl fmt::Debug for SessionStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionStream")
+            .field("id", &self.id)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SessionStream {
@@ -124,6 +137,7 @@ impl SessionStream {
             scratch: Vec::with_capacity(SCRATCH_BYTES),
             unsettled: None,
             recovered: Vec::new(),
+            observer: None,
         })
     }
 
@@ -190,6 +204,7 @@ impl SessionStream {
     }
 
     fn publish(&mut self, version: Version) -> Result<(), SessionError> {
+        let mut at = self.version;
         self.version = version;
         for record in self
             .unsettled
@@ -198,8 +213,17 @@ impl SessionStream {
             .flat_map(|done| done.records)
         {
             self.state.apply(&record)?;
+            at = at.next();
+            if let Some(observe) = &self.observer {
+                observe(at, &record);
+            }
         }
         Ok(())
+    }
+
+    /// Tells this observer of every record that becomes durable from now on.
+    pub fn observe(&mut self, observer: RecordObserver) {
+        self.observer = Some(observer);
     }
 
     /// What the records say.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_agent::{Agent, Background, EventSink, History, Run, RunRequest};
+use allstop_agent::{Agent, Background, EventSink, History, Prompt, Run, RunRequest};
 use allstop_core::SessionId;
 use allstop_core::record::SessionRecord;
 use allstop_scope::Scope;
@@ -43,9 +43,14 @@ impl OpenSession {
     ) -> Run {
         let request = RunRequest {
             history,
-            prompts: prompts.into_iter().map(Into::into).collect::<VecDeque<_>>(),
+            prompts: prompts
+                .into_iter()
+                .map(|prompt| Prompt::from(prompt.into()))
+                .collect::<VecDeque<Prompt>>(),
             context: None,
             background: Some(Arc::clone(&self.background)),
+            controls: Arc::default(),
+            decision: None,
         };
         self.agent.start(&self.scope, request, events)
     }

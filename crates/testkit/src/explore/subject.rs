@@ -50,7 +50,9 @@ impl Subject for Agent {
     fn start(&self, play: Play) -> Box<dyn Running> {
         let request = RunRequest {
             history: History::Logged(Box::new(play.session)),
-            prompts: play.prompts.into(),
+            prompts: play.prompts.into_iter().map(Into::into).collect(),
+            controls: Default::default(),
+            decision: None,
             context: None,
             background: play.background,
         };

@@ -126,7 +126,9 @@ async fn run(place: &Place, plan: Plan) -> Left {
     let session = session.await.expect("a new session");
     let request = RunRequest {
         history: History::Logged(Box::new(session)),
-        prompts: PROMPTS.map(Arc::from).into(),
+        prompts: PROMPTS.map(Into::into).into(),
+        controls: Arc::default(),
+        decision: None,
         context: None,
         background: Some(Arc::clone(&background)),
     };

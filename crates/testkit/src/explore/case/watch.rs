@@ -103,6 +103,7 @@ fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
         E::PermissionAsked { .. } => "permission_asked",
         E::PermissionAnswered { .. } => "permission_answered",
         E::ToolStarted { .. } => "tool_started",
+        E::ToolOutput { .. } => "tool_output",
         E::ToolFinished { .. } => "tool_finished",
         E::BackgroundStarted { .. } => "background_started",
         E::StopHeard { .. } => "stop_heard",
