@@ -20,9 +20,12 @@ pub(crate) enum Command {
     /// Run a prompt (or several, as consecutive turns) and exit
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
+    /// Talk with an agent at the terminal: stop it, interrupt it, leave work running
+    #[command(after_help = CHAT_HELP)]
+    Chat(Box<ChatArgs>),
     /// Stop a turn that does everything wrong, show the receipt, and prove it
     Demo(DemoArgs),
-    /// List, show and remove sessions
+    /// List, show, resume and remove sessions
     Sessions(SessionsArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -43,6 +46,97 @@ Examples:
   allstop run --base-url http://127.0.0.1:8080/v1 --model my-model \"Fix the tests\"
   allstop run --model script:replies.yaml --json \"hello\" | jq .receipt
   git diff | allstop run --yes - ";
+
+const CHAT_HELP: &str = "\
+Keys:
+  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
+  Ctrl-C stops the turn and shows the receipt; a second one uses force. At the prompt it clears
+  the line, and on an empty line it leaves. Ctrl-D on an empty line leaves.
+  A message that is sent while a turn runs follows the policy; /help lists the commands.
+
+Without a terminal each line of standard input is a message, one after the other.
+
+Exit codes:
+  0 left · 1 error · 2 wrong usage · 143 SIGTERM · 129 SIGHUP; without a terminal as `run`
+
+Examples:
+  allstop chat --model openai::gpt-5-mini
+  allstop chat --policy steer \"Fix the tests\"
+  allstop sessions resume 01J9  (the beginning of an id is enough)
+  printf 'hello\\nand again\\n' | allstop chat --model script:replies.yaml ";
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// The first message
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// Go on with this session; the beginning of an id is enough
+    #[arg(long, value_name = "ID", help_heading = "Session")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) with: ChatWith,
+}
+
+/// What a chat on a new session and one on an existing session have in common.
+#[derive(Debug, Args)]
+pub(crate) struct ChatWith {
+    /// What becomes of a message that is sent while a turn runs
+    #[arg(long, value_name = "POLICY", default_value = "interrupt")]
+    pub(crate) policy: PolicyArg,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// How long a stop asks before it uses force [default: 2s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
+    pub(crate) grace: Option<WrittenDuration>,
+    /// Steps of one turn
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_steps: Option<NonZeroU32>,
+    /// What a stopped turn leaves in the conversation [default: keep]
+    #[arg(long, value_name = "POLICY", help_heading = "Limits")]
+    pub(crate) on_stop: Option<OnStopArg>,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionArgs,
+    /// Leave background work running when the chat ends, to be found by `sessions show`
+    #[arg(long, help_heading = "Background work")]
+    pub(crate) keep_background: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// What becomes of a message that is sent while a turn runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    /// It is not taken
+    Reject,
+    /// It waits for the end of the turn
+    Enqueue,
+    /// The turn is stopped, keeping its completed steps; then it runs
+    Interrupt,
+    /// The turn is stopped and taken back; then it runs
+    Replace,
+    /// The running turn gets it before its next step
+    Steer,
+}
+
+impl PolicyArg {
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Enqueue => "enqueue",
+            Self::Interrupt => "interrupt",
+            Self::Replace => "replace",
+            Self::Steer => "steer",
+        }
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -179,7 +273,16 @@ pub(crate) struct SessionsArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(subcommand)]
-    pub(crate) command: SessionsCommand,
+    pub(crate) command: SessionsAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsAction {
+    #[command(flatten)]
+    Look(SessionsCommand),
+    /// Talk on: a chat on this session
+    #[command(after_help = CHAT_HELP)]
+    Resume(Box<ResumeArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -207,6 +310,17 @@ pub(crate) enum SessionsCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The id, or the beginning of one
+    pub(crate) id: String,
+    /// The next message
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    #[command(flatten)]
+    pub(crate) with: ChatWith,
 }
 
 #[derive(Debug, Args)]

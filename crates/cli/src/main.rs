@@ -1,6 +1,7 @@
 //! The `allstop` command: the only reader of environment and home, and the only one that exits.
 
 mod args;
+mod chat;
 mod commands;
 mod control;
 mod demo;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use clap::{CommandFactory as _, Parser as _};
 
-use args::{Cli, Command};
+use args::{Cli, Command, SessionsAction};
 use display::{Flush, Flushed, Output};
 use futures::FutureExt as _;
 use host::Host;
@@ -136,10 +137,17 @@ impl From<u8> for Exit {
 fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
     match cli.command {
         Command::Run(args) => host.block_on(run::run(*args, host)),
+        Command::Chat(args) => host.block_on(chat::chat((*args).into(), host)),
         Command::Demo(args) => host.block_on(demo::demo(args, host)),
-        Command::Sessions(args) => host
-            .block_on(commands::sessions::sessions(args, host))
-            .map(Exit::from),
+        Command::Sessions(args) => match args.command {
+            SessionsAction::Resume(resume) => {
+                let chat = chat::ChatStart::resumed(*resume, args.store);
+                host.block_on(chat::chat(chat, host))
+            }
+            SessionsAction::Look(command) => host
+                .block_on(commands::sessions::sessions(&args.store, &command, host))
+                .map(Exit::from),
+        },
         Command::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);

@@ -22,4 +22,4 @@ pub(crate) use style::{Environment, Role, Style, Symbol};
 pub(crate) use table::Table;
 pub(crate) use watch::{Watcher, watch};
 pub(crate) use words::{age, call as call_label, plain};
-pub(crate) use writer::{Flush, Flushed, Keep, Lane, Output};
+pub(crate) use writer::{Entry, Flush, Flushed, Keep, Lane, Output};

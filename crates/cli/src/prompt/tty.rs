@@ -1,7 +1,7 @@
 //! The terminal that a person sits at.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Read as _};
+use std::io::{self, IsTerminal, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -36,7 +36,7 @@ impl Tty {
     ///
     /// # Errors
     /// If there is none, or it is none.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
             .read(true)
@@ -56,7 +56,7 @@ impl Tty {
     }
 
     /// Whether a read would be answered by the person, and not by a signal that stops the process.
-    pub(super) fn is_foreground(&self) -> bool {
+    pub(crate) fn is_foreground(&self) -> bool {
         match tcgetpgrp(&self.file) {
             Ok(foreground) => foreground == rustix::process::getpgrp(),
             // Not the controlling terminal: there is no background.
@@ -70,8 +70,13 @@ impl Tty {
         let _gone = tcflush(&self.file, QueueSelector::IFlush);
     }
 
+    /// Writes what there is room for; never waits.
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.file).write(bytes)
+    }
+
     /// Reads what is there; never waits.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
     }
 }

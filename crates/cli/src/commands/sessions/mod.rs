@@ -21,7 +21,7 @@ use allstop_runtime::{Config, StoreChoice, open_store};
 
 use self::error::SessionsError;
 use self::find::find;
-use crate::args::{SessionsArgs, SessionsCommand, StoreArgs};
+use crate::args::{SessionsCommand, StoreArgs};
 use crate::display::{Flush, RECEIPT_WIDTH_DEFAULT, Style};
 use crate::host::Host;
 use crate::problem::Problem;
@@ -30,10 +30,14 @@ use crate::problem::Problem;
 ///
 /// # Cancel safety
 /// Dropping it leaves nothing half done: a session is removed or it is not.
-pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Problem> {
-    let (log, output_folder) = open(&args.store).await?;
+pub(crate) async fn sessions(
+    store: &StoreArgs,
+    command: &SessionsCommand,
+    host: &Host,
+) -> Result<u8, Problem> {
+    let (log, output_folder) = open(store).await?;
     let mut outputs = Vec::new();
-    if let SessionsCommand::Rm { ids } = &args.command {
+    if let SessionsCommand::Rm { ids } = command {
         for id in ids {
             outputs.push(output_folder.join(find(&*log, id).await?.as_str()));
         }
@@ -44,7 +48,7 @@ pub(crate) async fn sessions(args: SessionsArgs, host: &Host) -> Result<u8, Prob
         width: stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT),
         now: SystemTime::now().into(),
     };
-    on_log(&args.command, &*log, view, &mut stdout.writer()).await?;
+    on_log(command, &*log, view, &mut stdout.writer()).await?;
     for output in outputs {
         // Most sessions have none.
         drop(std::fs::remove_dir_all(output));

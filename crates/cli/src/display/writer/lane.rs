@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::entry::Entry;
 use super::lines::LaneWriter;
 use super::pump;
 use super::region::Running;
@@ -62,7 +63,9 @@ pub(super) struct State {
     /// Lines below the text that change: the latest value, never queued.
     pub(super) running: Vec<Running>,
     pub(super) running_changed: bool,
-    /// The terminal that they are on.
+    /// The line that a person types into, below those: the latest value, never queued.
+    pub(super) entry: Option<Entry>,
+    /// The terminal that both are on.
     pub(super) running_on: Option<Arc<File>>,
     /// The question that is on the terminal.
     pub(super) held_by: Option<u64>,
@@ -192,6 +195,15 @@ impl Lane {
         self.handle.shared.work.notify_one();
     }
 
+    /// Replaces the line that a person types into, below everything else. Only for terminals.
+    pub(crate) fn show_entry(&self, entry: Option<Entry>) {
+        let mut state = self.handle.shared.state.lock();
+        state.entry = entry;
+        state.running_changed = true;
+        state.running_on = Some(Arc::clone(&self.file));
+        self.handle.shared.work.notify_one();
+    }
+
     pub(super) fn shared(&self) -> &Shared {
         &self.handle.shared
     }
@@ -223,6 +235,7 @@ impl Lane {
         state.held_by = None;
         state.running_changed = state.running_on.is_some();
         state.running.clear();
+        state.entry = None;
         self.handle.shared.work.notify_one();
     }
 

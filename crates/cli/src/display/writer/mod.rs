@@ -7,8 +7,10 @@
 //!    lane, so that their order is kept.
 //! 4. A stream that is closed or full swallows what comes later; it is never a panic.
 
+mod entry;
 mod lane;
 mod lines;
+mod open_line;
 mod pump;
 mod question;
 mod region;
@@ -19,6 +21,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+pub(crate) use entry::Entry;
 pub(crate) use lane::{Flush, Keep, Lane};
 pub(super) use region::Running;
 

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use super::entry::Entry;
 use super::lane::{Life, Piece, Shared, State};
+use super::open_line::OpenLine;
 use super::region::{Region, Running};
 use super::sink;
 
@@ -33,6 +35,8 @@ struct Pump {
     region: Region,
     /// The cursor stands behind text.
     in_line: bool,
+    /// That text, as far as it is on the cursor's row: followed while a person types below it.
+    open_line: OpenLine,
     drawn_at: Option<Instant>,
 }
 
@@ -41,6 +45,7 @@ struct Batch {
     file: Arc<File>,
     pieces: Vec<Piece>,
     running: Vec<Running>,
+    entry: Option<Entry>,
 }
 
 impl Pump {
@@ -64,10 +69,12 @@ impl Pump {
         loop {
             if state.failed.is_some() {
                 state.running.clear();
+                state.entry = None;
                 state.running_changed = false;
             }
-            // Beside an open line there is no room for lines that change, and beside a question no peace.
-            let ticks = !state.running.is_empty() && !self.in_line;
+            // Beside an open line there is no room for lines that change, unless somebody types below it; and beside a
+            // question no peace.
+            let ticks = !state.running.is_empty() && (!self.in_line || state.entry.is_some());
             let pause = self
                 .drawn_at
                 .map_or(Duration::ZERO, |at| TICK.saturating_sub(at.elapsed()));
@@ -78,11 +85,11 @@ impl Pump {
                 let file = pieces.first().map(|piece| Arc::clone(&piece.file));
                 let file = file.or_else(|| state.running_on.clone().filter(|_| draws));
                 if let Some(file) = file {
-                    let running = state.running.clone();
                     return Some(Batch {
                         file,
                         pieces,
-                        running,
+                        running: state.running.clone(),
+                        entry: state.entry.clone(),
                     });
                 }
             }
@@ -99,20 +106,30 @@ impl Pump {
 
     fn write(&mut self, batch: &Batch, written: &AtomicU64) -> io::Result<()> {
         let mut text = String::new();
-        self.region.erase(&mut text);
+        let size = || sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
+        if self.region.erase(&mut text) {
+            text.push_str(self.open_line.as_str());
+        }
         for piece in &batch.pieces {
             if piece.on_new_line && self.in_line {
                 text.push('\n');
+                self.open_line.clear();
             }
             text.push_str(&piece.text);
+            self.open_line.push(&piece.text, size().0);
             // Whoever answers a question ends its line, and whoever withdraws it does.
             self.in_line = piece.question.is_none() && !piece.text.ends_with('\n');
         }
         let asks = batch.pieces.last().is_some_and(|p| p.question.is_some());
-        if !batch.running.is_empty() && !self.in_line && !asks {
+        let has_room = !self.in_line || batch.entry.is_some();
+        let is_there = !batch.running.is_empty() || batch.entry.is_some();
+        if is_there && has_room && !asks {
             let now = Instant::now();
-            let size = sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
-            self.region.draw(&batch.running, now, size, &mut text);
+            self.region.begin(self.in_line, &mut text);
+            self.region.draw(&batch.running, now, size(), &mut text);
+            if let Some(entry) = &batch.entry {
+                self.region.draw_entry(entry, size(), &mut text);
+            }
             self.drawn_at = Some(now);
         }
         sink::write_all(&batch.file, text.as_bytes(), written)

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::super::style::{Role, Style};
 use super::super::{table, words};
+use super::entry::Entry;
 
 /// How many of them are drawn: more would push the text off a small terminal.
 const LINES_MAX: usize = 8;
@@ -26,16 +27,54 @@ pub(in crate::display) struct Running {
 /// What is drawn at present.
 #[derive(Debug, Default)]
 pub(super) struct Region {
+    /// Rows above the cursor's.
     lines: usize,
+    /// The line that a person types into is part of it, and the cursor is in there.
+    has_entry: bool,
+    /// It stands below a line that is not ended: the first of the rows above is that one.
+    below_open_line: bool,
 }
 
 impl Region {
-    /// Takes it off the terminal: the cursor is where it was before.
-    pub(super) fn erase(&mut self, to: &mut String) {
+    /// Takes it off the terminal: the cursor is where it was before, or at the beginning of that row. True: so it is,
+    /// and what of an open line stood there has to be written again.
+    pub(super) fn erase(&mut self, to: &mut String) -> bool {
         if self.lines > 0 {
             let _ = write!(to, "\x1b[{}A\r\x1b[J", self.lines);
-            self.lines = 0;
+        } else if self.has_entry {
+            to.push_str("\r\x1b[J");
         }
+        std::mem::take(self).below_open_line
+    }
+
+    /// Goes to where it is drawn.
+    pub(super) fn begin(&mut self, is_line_open: bool, to: &mut String) {
+        if is_line_open {
+            to.push('\n');
+            self.lines = 1;
+            self.below_open_line = true;
+        }
+    }
+
+    /// Draws the line that a person types into, below the rest, and leaves the cursor in it.
+    pub(super) fn draw_entry(
+        &mut self,
+        entry: &Entry,
+        (columns, rows): (usize, usize),
+        to: &mut String,
+    ) {
+        let drawn = entry.draw(columns, rows);
+        to.push_str(&drawn.rows.join("\n"));
+        let below = drawn.rows.len().saturating_sub(drawn.cursor_row + 1);
+        if below > 0 {
+            let _ = write!(to, "\x1b[{below}A");
+        }
+        to.push('\r');
+        if drawn.cursor_column > 0 {
+            let _ = write!(to, "\x1b[{}C", drawn.cursor_column);
+        }
+        self.lines += drawn.cursor_row;
+        self.has_entry = true;
     }
 
     /// Draws it at the cursor, which is at the beginning of a line.
@@ -55,7 +94,7 @@ impl Region {
             to.push_str(&line.draw(now, columns));
             to.push('\n');
         }
-        self.lines = shown;
+        self.lines += shown;
         if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
             let _ = writeln!(to, "  and {more} more");
             self.lines += 1;

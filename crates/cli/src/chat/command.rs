@@ -1,0 +1,249 @@
+//! What a typed line means: a message, or a command.
+
+use crate::args::PolicyArg;
+use clap::ValueEnum as _;
+
+/// What `/help` says.
+pub(super) const HELP: &str = "\
+  /stop [turn|all|session|CALL|bg_N]   stop the turn (or with its background work, or one thing) and show the receipt
+  /preview [turn|all|session|CALL|bg_N]  what such a stop would find; nothing is stopped
+  /background [output|stop|wait bg_N]  what runs in the background
+  /promote [CALL]     send a running call to the background
+  /policy [NAME]      what becomes of a message while a turn runs: reject, enqueue, interrupt, replace, steer
+  /undo               take the last turn out of the conversation
+  /compact            sum up the beginning of a long conversation
+  /history            the conversation so far
+  /quit               leave; background work is stopped, unless --keep-background
+  //…                 a message that begins with a slash
+  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
+  Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an empty line it leaves
+  Ctrl-D on an empty line leaves";
+
+/// How alike a command must be to be what was meant; 1 is the same.
+const NEAR_MIN: f64 = 0.6;
+
+/// What a typed line means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Nothing was typed.
+    Empty,
+    /// For the model.
+    Message(String),
+    /// For us.
+    Command(Command),
+    /// A command that there is not, or that is used wrongly: what to say.
+    Wrong(String),
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    Help,
+    Stop(Target),
+    Preview(Target),
+    Background(Background),
+    /// One call by its id, or the one that runs.
+    Promote(Option<String>),
+    Policy(Option<PolicyArg>),
+    Undo,
+    Compact,
+    History,
+    Quit,
+}
+
+/// What a stop is to cover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Turn,
+    TurnAndBackground,
+    Session,
+    /// `bg_1`.
+    Background(String),
+    Call(String),
+}
+
+/// What to do about background work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Background {
+    List,
+    Output(String),
+    Stop(String),
+    Wait(String),
+}
+
+const NAMES: [&str; 10] = [
+    "help",
+    "stop",
+    "background",
+    "promote",
+    "policy",
+    "preview",
+    "undo",
+    "compact",
+    "history",
+    "quit",
+];
+
+impl Line {
+    /// Reads a line.
+    pub(super) fn read(text: &str) -> Self {
+        let text = text.trim_end();
+        if text.trim().is_empty() {
+            return Self::Empty;
+        }
+        let Some(command) = text.strip_prefix('/') else {
+            return Self::Message(text.to_owned());
+        };
+        if command.starts_with('/') {
+            return Self::Message(command.to_owned());
+        }
+        let mut words = command.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let arguments: Vec<&str> = words.collect();
+        match Command::read(name, &arguments) {
+            Ok(command) => Self::Command(command),
+            Err(why) => Self::Wrong(why),
+        }
+    }
+}
+
+impl Command {
+    fn read(name: &str, arguments: &[&str]) -> Result<Self, String> {
+        Ok(match (name, arguments) {
+            ("help" | "?", []) => Self::Help,
+            ("stop", []) => Self::Stop(Target::Turn),
+            ("stop", [what]) => Self::Stop(Target::read(what)),
+            ("preview", []) => Self::Preview(Target::Turn),
+            ("preview", [what]) => Self::Preview(Target::read(what)),
+            ("background" | "bg", arguments) => Self::Background(Background::read(arguments)?),
+            ("promote", []) => Self::Promote(None),
+            ("promote", [call]) => Self::Promote(Some((*call).to_owned())),
+            ("policy", []) => Self::Policy(None),
+            ("policy", [name]) => Self::Policy(Some(policy(name)?)),
+            ("undo", []) => Self::Undo,
+            ("compact", []) => Self::Compact,
+            ("history", []) => Self::History,
+            ("quit" | "exit", []) => Self::Quit,
+            (name, _) if NAMES.contains(&name) => {
+                return Err(format!("/{name} is used otherwise: /help says how"));
+            }
+            (name, _) => return Err(unknown(name)),
+        })
+    }
+}
+
+impl Target {
+    fn read(what: &str) -> Self {
+        match what {
+            "turn" => Self::Turn,
+            "all" => Self::TurnAndBackground,
+            "session" => Self::Session,
+            id if id.starts_with("bg_") => Self::Background(id.to_owned()),
+            id => Self::Call(id.to_owned()),
+        }
+    }
+}
+
+impl Background {
+    fn read(arguments: &[&str]) -> Result<Self, String> {
+        Ok(match arguments {
+            [] | ["list"] => Self::List,
+            ["output", id] => Self::Output((*id).to_owned()),
+            ["stop", id] => Self::Stop((*id).to_owned()),
+            ["wait", id] => Self::Wait((*id).to_owned()),
+            _ => return Err("it is /background [output|stop|wait bg_N]".to_owned()),
+        })
+    }
+}
+
+fn policy(name: &str) -> Result<PolicyArg, String> {
+    PolicyArg::from_str(name, true).map_err(|_| {
+        let names: Vec<&str> = PolicyArg::value_variants()
+            .iter()
+            .map(|p| p.name())
+            .collect();
+        format!(
+            "there is no policy {name}: it is one of {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn unknown(name: &str) -> String {
+    let likeness = |known: &&str| strsim::jaro_winkler(name, known);
+    let near = NAMES
+        .into_iter()
+        .filter(|known| likeness(known) >= NEAR_MIN)
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let meant = near.map_or(String::new(), |near| format!(" · did you mean /{near}?"));
+    format!("there is no command /{name}{meant} · /help lists all · //{name} sends it as a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(line: &str) -> Command {
+        match Line::read(line) {
+            Line::Command(command) => command,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn wrong(line: &str) -> String {
+        match Line::read(line) {
+            Line::Wrong(why) => why,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn lines_are_messages_or_commands() {
+        assert_eq!(Line::read("  \n"), Line::Empty);
+        assert_eq!(
+            Line::read("hello /stop"),
+            Line::Message("hello /stop".into())
+        );
+        assert_eq!(
+            Line::read("//etc is full"),
+            Line::Message("/etc is full".into())
+        );
+        assert_eq!(command("/stop"), Command::Stop(Target::Turn));
+        assert_eq!(
+            command("/stop all"),
+            Command::Stop(Target::TurnAndBackground)
+        );
+        assert_eq!(
+            command("/stop bg_2"),
+            Command::Stop(Target::Background("bg_2".into()))
+        );
+        assert_eq!(
+            command("/preview call_7"),
+            Command::Preview(Target::Call("call_7".into()))
+        );
+        assert_eq!(
+            command("/policy STEER"),
+            Command::Policy(Some(PolicyArg::Steer))
+        );
+        assert_eq!(
+            command("/background wait bg_1"),
+            Command::Background(Background::Wait("bg_1".into()))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_was_meant() {
+        assert!(wrong("/stpo").contains("did you mean /stop?"));
+        assert!(wrong("/bakground").contains("did you mean /background?"));
+        assert!(!wrong("/xyz").contains("did you mean"));
+        assert!(wrong("/undo 3").contains("/help"));
+        assert!(wrong("/policy foo").contains("reject, enqueue, interrupt, replace, steer"));
+    }
+
+    #[test]
+    fn the_help_names_every_command() {
+        for name in NAMES.into_iter().filter(|name| *name != "help") {
+            assert!(HELP.contains(&format!("/{name}")), "{name}");
+        }
+    }
+}

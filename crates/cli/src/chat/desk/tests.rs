@@ -1,0 +1,305 @@
+//! Decisions, without a runtime and without a terminal.
+
+use super::*;
+use crate::chat::command::Target;
+
+const GRACE: Duration = Duration::from_secs(2);
+
+struct Chat {
+    desk: Desk,
+    now: Instant,
+}
+
+impl Chat {
+    fn new() -> Self {
+        Self {
+            desk: Desk::new(Past::load(None), Style::default(), GRACE),
+            now: Instant::now(),
+        }
+    }
+
+    fn hears(&mut self, event: Event) -> Vec<Effect> {
+        self.desk.handle(event, self.now)
+    }
+
+    fn later(&mut self) -> &mut Self {
+        self.now += ONE_PRESS;
+        self
+    }
+
+    fn types(&mut self, text: &str) {
+        for c in text.chars() {
+            self.hears(Event::Key(Key::Letter(c)));
+        }
+    }
+
+    fn sends(&mut self, text: &str) -> Vec<Effect> {
+        self.types(text);
+        self.hears(Event::Key(Key::Enter))
+    }
+
+    fn ctrl_c(&mut self) -> Vec<Effect> {
+        self.hears(Event::Signal(Signal::Interrupt))
+    }
+
+    /// Sends a message, and its turn begins.
+    fn runs(&mut self, number: MessageNumber) {
+        let text = format!("message {number}");
+        assert_eq!(self.sends(&text), [Effect::Send(number, text.clone())]);
+        self.hears(Event::Taken {
+            message: number,
+            steers: false,
+        });
+        let shown = self.hears(Event::Began(Some(number)));
+        assert_eq!(shown, [Effect::ShowMessage(text)]);
+    }
+
+    fn asked(&mut self, number: u64) {
+        let always = "shell: ls".to_owned();
+        self.hears(Event::Asked(Ask { number, always }));
+    }
+
+    fn line(&self) -> String {
+        let entry = self.desk.entry().expect("it is typed into");
+        entry.prefix + &entry.text
+    }
+}
+
+fn is_leave(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Leave(_)])
+}
+
+#[test]
+fn ctrl_c_stops_the_turn_and_then_forces() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.types("half");
+    let stop = chat.ctrl_c();
+    assert!(matches!(&*stop, [Effect::StopTurn(cause)] if cause.to_string() == "user (ctrl-c)"));
+    chat.desk.stop_begun(chat.now);
+    assert_eq!(chat.ctrl_c(), [], "one press is one");
+    assert_eq!(chat.later().ctrl_c(), [Effect::Force]);
+    chat.hears(Event::Outcome(1));
+    assert_eq!(
+        chat.later().ctrl_c(),
+        [Effect::Force],
+        "its receipt is not there yet"
+    );
+    chat.hears(Event::StopEnded);
+    assert!(
+        chat.line().ends_with("half"),
+        "what was typed is still there"
+    );
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_clears_the_line_and_then_leaves() {
+    let mut chat = Chat::new();
+    chat.types("half");
+    assert!(matches!(&*chat.ctrl_c(), [Effect::Note(said)] if said.contains("cleared")));
+    assert_eq!(chat.line(), "> ");
+    let left = chat.later().ctrl_c();
+    assert_eq!(left, [Effect::Leave(None)]);
+    assert!(chat.desk.entry().is_none());
+}
+
+#[test]
+fn ctrl_c_covers_a_message_whose_turn_has_not_begun() {
+    let mut chat = Chat::new();
+    chat.sends("hello");
+    assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
+}
+
+#[test]
+fn ctrl_c_gives_up_a_wait_before_it_leaves() {
+    let mut chat = Chat::new();
+    chat.hears(Event::Waits(true));
+    assert_eq!(chat.ctrl_c(), [Effect::GiveUpWait]);
+    chat.hears(Event::Waits(false));
+    assert!(is_leave(&chat.ctrl_c()));
+}
+
+#[test]
+fn ctrl_d_leaves_only_an_empty_line() {
+    let mut chat = Chat::new();
+    chat.types("x");
+    assert_eq!(chat.hears(Event::Key(Key::EndOfInput)), []);
+    chat.hears(Event::Key(Key::Backspace));
+    assert!(is_leave(&chat.hears(Event::Key(Key::EndOfInput))));
+    assert_eq!(
+        chat.hears(Event::Key(Key::Enter)),
+        [],
+        "nothing is read any more"
+    );
+}
+
+#[test]
+fn signals_leave_with_their_cause_and_a_second_one_forces() {
+    for (signal, cause, code) in [
+        (Signal::Terminate, "shutdown (sigterm)", 143),
+        (Signal::HangUp, "shutdown (sighup)", 129),
+    ] {
+        let mut chat = Chat::new();
+        chat.runs(1);
+        let left = chat.hears(Event::Signal(signal));
+        assert!(matches!(&*left, [Effect::Leave(Some(said))] if said.to_string() == cause));
+        assert!(chat.desk.control().last_moment().is_some());
+        let second = chat.later().hears(Event::Signal(Signal::Terminate));
+        assert_eq!(second, [Effect::Force]);
+        let control = chat.desk.control();
+        assert_eq!(control.exit_code(control.stop_reason()), code);
+    }
+}
+
+#[test]
+fn ctrl_c_on_the_way_out_forces() {
+    let mut chat = Chat::new();
+    chat.hears(Event::Key(Key::EndOfInput));
+    assert_eq!(chat.ctrl_c(), [Effect::Force]);
+}
+
+#[test]
+fn a_terminal_that_is_gone_is_a_hang_up() {
+    let mut chat = Chat::new();
+    let left = chat.hears(Event::InputEnded);
+    assert!(matches!(&*left, [Effect::Leave(Some(_))]));
+}
+
+#[test]
+fn a_message_waits_above_the_line_until_its_turn_begins() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    assert_eq!(chat.sends("next"), [Effect::Send(2, "next".to_owned())]);
+    let entry = chat.desk.entry().unwrap();
+    assert_eq!(entry.above, ["  waits: next"]);
+    assert!(chat.desk.shows(Some(1)) && !chat.desk.shows(Some(2)));
+    chat.hears(Event::Outcome(1));
+    let shown = chat.hears(Event::Began(Some(2)));
+    assert_eq!(shown, [Effect::ShowMessage("next".to_owned())]);
+    assert!(chat.desk.entry().unwrap().above.is_empty());
+}
+
+#[test]
+fn nothing_of_a_superseded_message_is_shown_once_the_next_has_begun() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.sends("two");
+    chat.hears(Event::Began(Some(2)));
+    assert!(
+        !chat.desk.shows(Some(1)),
+        "what lags of the first is too late"
+    );
+    chat.hears(Event::Outcome(1));
+    assert!(
+        chat.desk.shows(Some(2)),
+        "the first one's end is not the second's"
+    );
+    assert_eq!(chat.hears(Event::Began(Some(1))), [], "its turn is over");
+    assert!(chat.desk.shows(Some(2)));
+}
+
+#[test]
+fn of_three_in_quick_succession_the_second_is_shown_without_an_answer() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.sends("two");
+    chat.sends("three");
+    let second = chat.hears(Event::Outcome(2));
+    assert_eq!(second, [Effect::ShowUnanswered("two".to_owned())]);
+    chat.hears(Event::Outcome(1));
+    let third = chat.hears(Event::Began(Some(3)));
+    assert_eq!(third, [Effect::ShowMessage("three".to_owned())]);
+}
+
+#[test]
+fn a_steered_message_is_shown_at_once_and_only_once() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.sends("more");
+    let taken = Event::Taken {
+        message: 2,
+        steers: true,
+    };
+    assert_eq!(chat.hears(taken), [Effect::ShowSteered("more".to_owned())]);
+    assert!(
+        chat.desk.shows(Some(1)),
+        "the turn is still the first one's"
+    );
+    assert_eq!(chat.hears(Event::Outcome(2)), []);
+    assert!(chat.desk.shows(Some(1)));
+}
+
+#[test]
+fn what_is_refused_stands_on_the_line_again() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.sends("two");
+    let why = "a turn runs".to_owned();
+    let said = chat.hears(Event::Refused { message: 2, why });
+    assert_eq!(said, [Effect::Note("not sent: a turn runs".to_owned())]);
+    assert_eq!(chat.line(), "> two");
+}
+
+#[test]
+fn a_question_is_answered_once_and_the_draft_comes_back() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.types("yes, and");
+    chat.asked(1);
+    assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
+    assert_eq!(chat.hears(Event::Key(Key::Enter)), [], "no answer");
+    assert!(matches!(&*chat.sends("sure"), [Effect::Note(_)]));
+    assert_eq!(chat.sends("y"), [Effect::Answer(1, Answer::AllowOnce)]);
+    assert_eq!(chat.line(), "> yes, and");
+}
+
+#[test]
+fn a_question_that_a_stop_takes_away_leaves_nothing_of_its_answer() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.asked(1);
+    chat.asked(2);
+    chat.types("a");
+    chat.hears(Event::QuestionOver(1));
+    assert!(chat.line().ends_with("[n]o > "), "the next one, unanswered");
+    assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
+    chat.hears(Event::QuestionOver(2));
+    assert_eq!(chat.line(), "> ");
+}
+
+#[test]
+fn commands_work_where_a_question_stands() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.asked(1);
+    let effects = chat.sends("/stop");
+    let stop = Command::Stop(Target::Turn);
+    assert_eq!(
+        effects,
+        [Effect::ShowCommand("/stop".to_owned()), Effect::Do(stop)]
+    );
+}
+
+#[test]
+fn a_turn_that_background_work_caused_is_shown_and_stopped() {
+    let mut chat = Chat::new();
+    assert_eq!(chat.hears(Event::Began(None)), []);
+    assert!(chat.desk.shows(None));
+    assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
+    chat.hears(Event::TurnEnded(None));
+    assert!(is_leave(&chat.later().ctrl_c()));
+}
+
+#[test]
+fn what_was_typed_comes_back() {
+    let mut chat = Chat::new();
+    chat.sends("one");
+    chat.sends("/nonsense");
+    chat.types("draft");
+    chat.hears(Event::Key(Key::Up));
+    assert_eq!(chat.line(), "> /nonsense");
+    chat.hears(Event::Key(Key::Up));
+    chat.hears(Event::Key(Key::Down));
+    chat.hears(Event::Key(Key::Down));
+    assert_eq!(chat.line(), "> draft");
+}

@@ -1,0 +1,252 @@
+//! The line that is being typed, and the way back to earlier ones.
+//!
+//! Editing is rustyline's `LineBuffer`. Its own loop is not used: it writes to the terminal itself, and prints only
+//! whole lines above the prompt, where here an answer streams in letters and one thread alone writes.
+
+use rustyline::At;
+use rustyline::Word;
+use rustyline::line_buffer::{ChangeListener, DeleteListener, Direction, LineBuffer};
+
+use super::keys::Key;
+
+/// The longest text that can be typed or pasted at once: a long source file. More belongs into a file that the model
+/// is told to read.
+const TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a key came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Pressed {
+    /// The text or the cursor may have changed.
+    Edited,
+    /// This is to be sent.
+    Submitted(String),
+    /// Ctrl-D with nothing typed.
+    EndOfInput,
+    /// Up or down, past the text.
+    Back,
+    Forward,
+    /// There is no room for so much.
+    TooLong,
+}
+
+/// The line that is being typed.
+#[derive(Debug)]
+pub(super) struct Editor {
+    buffer: LineBuffer,
+    killed: String,
+}
+
+/// Nobody listens: there is no undo of keys.
+struct Unheard;
+
+impl DeleteListener for Unheard {
+    fn delete(&mut self, _idx: usize, _string: &str, _dir: Direction) {}
+}
+
+impl ChangeListener for Unheard {
+    fn insert_char(&mut self, _idx: usize, _c: char) {}
+    fn insert_str(&mut self, _idx: usize, _string: &str) {}
+    fn replace(&mut self, _idx: usize, _old: &str, _new: &str) {}
+}
+
+/// Keeps what is deleted, to be put in again.
+struct Kill<'a>(&'a mut String);
+
+impl DeleteListener for Kill<'_> {
+    fn delete(&mut self, _idx: usize, string: &str, _dir: Direction) {
+        string.clone_into(self.0);
+    }
+}
+
+impl Default for Editor {
+    fn default() -> Self {
+        Self {
+            buffer: LineBuffer::with_capacity(TEXT_BYTES_MAX),
+            killed: String::new(),
+        }
+    }
+}
+
+impl Editor {
+    /// What is typed so far.
+    pub(super) fn text(&self) -> &str {
+        self.buffer.as_str()
+    }
+
+    /// Where the cursor is, in bytes.
+    pub(super) fn cursor(&self) -> usize {
+        self.buffer.pos()
+    }
+
+    /// Puts another text in its place, and gives the old one.
+    pub(super) fn replace(&mut self, text: &str) -> String {
+        let old = self.text().to_owned();
+        self.buffer.update(text, text.len(), &mut Unheard);
+        old
+    }
+
+    /// A key was pressed.
+    pub(super) fn press(&mut self, key: Key) -> Pressed {
+        let buffer = &mut self.buffer;
+        let mut kill = Kill(&mut self.killed);
+        match key {
+            Key::Letter(c) => {
+                if buffer.insert(c, 1, &mut Unheard).is_none() {
+                    return Pressed::TooLong;
+                }
+            }
+            Key::Paste(text) => {
+                let has_room = text.is_empty() || buffer.yank(&text, 1, &mut Unheard).is_some();
+                if !has_room {
+                    return Pressed::TooLong;
+                }
+            }
+            Key::NewLine => {
+                if buffer.insert('\n', 1, &mut Unheard).is_none() {
+                    return Pressed::TooLong;
+                }
+            }
+            Key::Enter => return Pressed::Submitted(self.replace("")),
+            Key::EndOfInput if buffer.is_empty() => return Pressed::EndOfInput,
+            Key::EndOfInput | Key::Delete => drop(buffer.delete(1, &mut Unheard)),
+            Key::Backspace => drop_moved(buffer.backspace(1, &mut Unheard)),
+            Key::Left => drop_moved(buffer.move_backward(1)),
+            Key::Right => drop_moved(buffer.move_forward(1)),
+            Key::WordLeft => drop_moved(buffer.move_to_prev_word(Word::Emacs, 1)),
+            Key::WordRight => drop_moved(buffer.move_to_next_word(At::AfterEnd, Word::Emacs, 1)),
+            Key::Home => drop_moved(buffer.move_home()),
+            Key::End => drop_moved(buffer.move_end()),
+            Key::KillToEnd => drop_moved(buffer.kill_line(&mut kill)),
+            Key::KillToStart => drop_moved(buffer.discard_line(&mut kill)),
+            Key::KillWordBack => drop_moved(buffer.delete_prev_word(Word::Emacs, 1, &mut kill)),
+            Key::KillWord => {
+                drop_moved(buffer.delete_word(At::AfterEnd, Word::Emacs, 1, &mut kill));
+            }
+            Key::Yank => {
+                let killed = self.killed.clone();
+                return self.press(Key::Paste(killed));
+            }
+            Key::Up => {
+                return if self.line_up() {
+                    Pressed::Edited
+                } else {
+                    Pressed::Back
+                };
+            }
+            Key::Down => {
+                return if self.line_down() {
+                    Pressed::Edited
+                } else {
+                    Pressed::Forward
+                };
+            }
+            Key::Redraw => {}
+        }
+        Pressed::Edited
+    }
+
+    /// Into the line above, at the same letter. False: there is none.
+    fn line_up(&mut self) -> bool {
+        let (text, at) = (self.text(), self.cursor());
+        let before = text.get(..at).unwrap_or_default();
+        let Some(start) = before.rfind('\n') else {
+            return false;
+        };
+        let letters = before.get(start + 1..).unwrap_or_default().chars().count();
+        let above = text.get(..start).unwrap_or_default();
+        let begin = above.rfind('\n').map_or(0, |at| at + 1);
+        let to = begin + bytes_of(above.get(begin..).unwrap_or_default(), letters);
+        self.buffer.set_pos(to);
+        true
+    }
+
+    /// Into the line below.
+    fn line_down(&mut self) -> bool {
+        let (text, at) = (self.text(), self.cursor());
+        let (before, after) = (
+            text.get(..at).unwrap_or_default(),
+            text.get(at..).unwrap_or_default(),
+        );
+        let Some(end) = after.find('\n') else {
+            return false;
+        };
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        let letters = before.get(start..).unwrap_or_default().chars().count();
+        let begin = at + end + 1;
+        let below = text.get(begin..).unwrap_or_default();
+        let below = below.lines().next().unwrap_or_default();
+        let to = begin + bytes_of(below, letters);
+        self.buffer.set_pos(to);
+        true
+    }
+}
+
+/// The bytes of so many letters, or of all.
+fn bytes_of(text: &str, letters: usize) -> usize {
+    text.char_indices()
+        .nth(letters)
+        .map_or(text.len(), |(at, _)| at)
+}
+
+/// Whether it has moved at all changes nothing.
+fn drop_moved(_moved: bool) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(keys: impl IntoIterator<Item = Key>) -> (String, usize) {
+        let mut editor = Editor::default();
+        for key in keys {
+            editor.press(key);
+        }
+        (editor.text().to_owned(), editor.cursor())
+    }
+
+    fn paste(text: &str) -> Key {
+        Key::Paste(text.to_owned())
+    }
+
+    #[test]
+    fn keys_edit_as_in_every_shell() {
+        let (text, _) = typed([paste("one two"), Key::KillWordBack, Key::Home, Key::Yank]);
+        assert_eq!(text, "twoone ");
+        let flag = [paste("a👩‍🚀"), Key::Backspace];
+        assert_eq!(typed(flag).0, "a", "what looks like one letter is one");
+        let moved = [paste("one two"), Key::WordLeft, Key::KillToEnd];
+        assert_eq!(typed(moved), ("one ".to_owned(), 4));
+    }
+
+    #[test]
+    fn several_lines_are_walked_before_the_history_is() {
+        let mut editor = Editor::default();
+        editor.press(paste("abc\nde\nfgh"));
+        assert_eq!(editor.press(Key::Up), Pressed::Edited);
+        assert_eq!(editor.cursor(), 6, "the line above is shorter");
+        assert_eq!(editor.press(Key::Up), Pressed::Edited);
+        assert_eq!(editor.press(Key::Up), Pressed::Back);
+        assert_eq!(editor.press(Key::Down), Pressed::Edited);
+        assert_eq!(editor.press(Key::Down), Pressed::Edited);
+        assert_eq!(editor.press(Key::Down), Pressed::Forward);
+    }
+
+    #[test]
+    fn enter_gives_the_text_and_ctrl_d_leaves_only_where_nothing_is_typed() {
+        let mut editor = Editor::default();
+        editor.press(paste("hello"));
+        assert_eq!(editor.press(Key::EndOfInput), Pressed::Edited);
+        assert_eq!(
+            editor.press(Key::Enter),
+            Pressed::Submitted("hello".to_owned())
+        );
+        assert_eq!(editor.press(Key::EndOfInput), Pressed::EndOfInput);
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_whole() {
+        let mut editor = Editor::default();
+        let long = "x".repeat(TEXT_BYTES_MAX + 1);
+        assert_eq!(editor.press(paste(&long)), Pressed::TooLong);
+        assert_eq!(editor.text(), "");
+    }
+}

@@ -1,0 +1,175 @@
+//! The terminal while it is typed into: its mode, and the thread that reads it.
+//!
+//! Invariants:
+//! 1. The terminal has its mode back when [`Input`] is dropped, whatever came before.
+//! 2. Nothing is read afterwards: what is typed then is the shell's. The check and the read are one step.
+//! 3. Ctrl-C and Ctrl-Z stay signals, so that they work whatever this process is busy with.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+use tokio::sync::mpsc;
+
+use crate::prompt::Tty;
+
+/// Bytes read at once: a screenful of a paste.
+const READ_BYTES: usize = 4 * 1024;
+/// Reads that may wait for the chat: a fast paste is some of them, and what has no room waits in the terminal.
+const READS_MAX: usize = 16;
+/// How often a process in the background looks whether it has come to the foreground.
+const BACKGROUND_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+/// What is pasted comes between marks from then on, and is not taken for keys.
+const PASTE_ON: &[u8] = b"\x1b[?2004h";
+const PASTE_OFF: &[u8] = b"\x1b[?2004l";
+
+/// The terminal, in the mode in which each key is heard.
+#[derive(Debug)]
+#[must_use = "dropping it gives the terminal its mode back"]
+pub(super) struct Input {
+    shared: Arc<Shared>,
+    bytes: mpsc::Receiver<Vec<u8>>,
+    before: Termios,
+    has_cursor: bool,
+    waker: UnixStream,
+}
+
+#[derive(Debug)]
+struct Shared {
+    tty: Tty,
+    wake: UnixStream,
+    over: Mutex<bool>,
+}
+
+impl Input {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// If it is gone, or there are no descriptors or threads left.
+    pub(super) fn open(tty: Tty, has_cursor: bool) -> io::Result<Self> {
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let before = tcgetattr(&tty)?;
+        let shared = Arc::new(Shared {
+            tty,
+            wake,
+            over: Mutex::new(false),
+        });
+        let (tx, bytes) = mpsc::channel(READS_MAX);
+        let reader = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("read-keys".to_owned());
+        // Not in a scope on purpose: whoever sits there may never press a key, and no exit waits for that.
+        thread.spawn(move || reader.run(&tx)).map(drop)?;
+        let input = Self {
+            shared,
+            bytes,
+            before,
+            has_cursor,
+            waker,
+        };
+        input.take_mode();
+        Ok(input)
+    }
+
+    /// Sets the mode, again after the shell has had the terminal.
+    pub(super) fn take_mode(&self) {
+        let mut mode = self.before.clone();
+        mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
+        // A signal would throw away what was typed before it.
+        mode.local_modes |= LocalModes::NOFLSH;
+        // Enter and Ctrl-J are two keys.
+        mode.input_modes -= InputModes::ICRNL;
+        mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+        mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+        if self.shared.tty.is_foreground() {
+            self.set(&mode, PASTE_ON);
+        }
+    }
+
+    fn set(&self, mode: &Termios, paste: &[u8]) {
+        // A terminal that is gone has no mode. It never blocks: what has no room is left out.
+        let _gone = tcsetattr(&self.shared.tty, OptionalActions::Now, mode);
+        if self.has_cursor {
+            let _gone = self.shared.tty.write(paste);
+        }
+    }
+
+    /// The next bytes; `None` when the terminal is gone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
+        self.bytes.recv().await
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        *self.shared.over.lock() = true;
+        // Full is as good as woken.
+        let _full = (&self.waker).write(&[0]);
+        if self.shared.tty.is_foreground() {
+            self.set(&self.before, PASTE_OFF);
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, to: &mpsc::Sender<Vec<u8>>) {
+        loop {
+            let foreground = self.tty.is_foreground();
+            let mut fds = [
+                PollFd::new(&self.wake, PollFlags::IN),
+                PollFd::new(&self.tty, PollFlags::IN),
+            ];
+            // In the background the terminal may have a key for somebody else: it is not looked at.
+            let ready = if foreground {
+                poll(&mut fds, None)
+            } else {
+                poll(fds.split_at_mut(1).0, Some(&BACKGROUND_POLL))
+            };
+            let typed = foreground && ready.is_ok() && !fds[1].revents().is_empty();
+            let read = {
+                let over = self.over.lock();
+                if *over {
+                    return;
+                }
+                if !typed || !self.tty.is_foreground() {
+                    continue;
+                }
+                self.read()
+            };
+            match read {
+                Some(bytes) if bytes.is_empty() => {}
+                Some(bytes) => {
+                    if to.blocking_send(bytes).is_err() {
+                        return;
+                    }
+                }
+                // Gone: the channel closes with this thread.
+                None => return,
+            }
+        }
+    }
+
+    /// What is there; `None` at the end.
+    fn read(&self) -> Option<Vec<u8>> {
+        let mut bytes = [0; READ_BYTES];
+        match self.tty.read(&mut bytes) {
+            Ok(0) => None,
+            Ok(count) => Some(bytes.get(..count).unwrap_or_default().to_vec()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Some(Vec::new()),
+                _ => None,
+            },
+        }
+    }
+}

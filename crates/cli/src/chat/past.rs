@@ -1,0 +1,130 @@
+//! What was typed before: the history, in a file of its own beside the store.
+
+use std::path::PathBuf;
+
+use rustyline::config::Config;
+use rustyline::history::{FileHistory, History as _, SearchDirection};
+
+/// Lines that are kept: some weeks of work, in a file that loads at once.
+const LINES_MAX: usize = 1_000;
+/// A line that is longer is not kept: nobody goes back to a pasted file.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// What was typed before.
+pub(super) struct Past {
+    lines: FileHistory,
+    file: Option<PathBuf>,
+    /// Which line is shown; `None`: the one that is being typed.
+    at: Option<usize>,
+    /// What was being typed when the way back began.
+    draft: String,
+}
+
+impl std::fmt::Debug for Past {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Past")
+            .field("lines", &self.lines.len())
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Past {
+    /// The history that this file holds, if it can be read. Who has no file has what is typed from now on.
+    pub(super) fn load(file: Option<PathBuf>) -> Self {
+        let config = Config::builder()
+            .max_history_size(LINES_MAX)
+            .map(|config| config.history_ignore_space(true).build());
+        let mut lines = FileHistory::with_config(&config.unwrap_or_default());
+        if let Some(file) = file.as_ref().filter(|file| file.exists())
+            && let Err(error) = lines.load(file)
+        {
+            tracing::warn!(file = %file.display(), %error, "the history cannot be read");
+        }
+        Self {
+            lines,
+            file,
+            at: None,
+            draft: String::new(),
+        }
+    }
+
+    /// A line was sent: it is the last of the past. It blocks for as long as its file does.
+    pub(super) fn add(&mut self, line: &str) {
+        self.at = None;
+        if line.len() > LINE_BYTES_MAX || !self.lines.add(line).unwrap_or(false) {
+            return;
+        }
+        // With private permissions: what people say to a model is nobody else's.
+        if let Some(file) = &self.file
+            && let Err(error) = self.lines.append(file)
+        {
+            tracing::warn!(file = %file.display(), %error, "the history cannot be written");
+        }
+    }
+
+    /// The line before; the one that is being typed now comes back at the end of the way.
+    pub(super) fn back(&mut self, typed: &str) -> Option<String> {
+        let next = match self.at {
+            None => {
+                typed.clone_into(&mut self.draft);
+                self.lines.len().checked_sub(1)?
+            }
+            Some(at) => at.checked_sub(1)?,
+        };
+        self.at = Some(next);
+        self.line(next)
+    }
+
+    /// The line after.
+    pub(super) fn forward(&mut self) -> Option<String> {
+        let next = self.at? + 1;
+        if next < self.lines.len() {
+            self.at = Some(next);
+            return self.line(next);
+        }
+        self.at = None;
+        Some(std::mem::take(&mut self.draft))
+    }
+
+    fn line(&self, at: usize) -> Option<String> {
+        let found = self.lines.get(at, SearchDirection::Forward).ok()??;
+        Some(found.entry.into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_way_back_ends_where_it_began() {
+        let mut past = Past::load(None);
+        past.add("one");
+        past.add("two");
+        past.add("two");
+        assert_eq!(past.back("draft").as_deref(), Some("two"));
+        assert_eq!(past.back("two").as_deref(), Some("one"), "twice is once");
+        assert_eq!(past.back("one"), None);
+        assert_eq!(past.forward().as_deref(), Some("two"));
+        assert_eq!(past.forward().as_deref(), Some("draft"));
+        assert_eq!(past.forward(), None);
+    }
+
+    #[test]
+    fn it_is_the_users_own_bounded_and_there_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("chat.history");
+        let mut past = Past::load(Some(file.clone()));
+        for number in 0..LINES_MAX + 10 {
+            past.add(&format!("line\n{number}"));
+        }
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut again = Past::load(Some(file));
+        assert_eq!(again.lines.len(), LINES_MAX);
+        assert_eq!(again.back("").as_deref(), Some("line\n1009"));
+    }
+}
