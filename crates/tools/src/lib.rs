@@ -37,6 +37,7 @@
 pub mod background;
 mod builtin;
 mod call_link;
+pub mod external;
 pub mod files;
 pub mod output;
 pub mod permission;
@@ -51,6 +52,7 @@ pub use background::{
 };
 pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
+pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 pub use files::{FolderAccess, Workspace, file_tools};
 pub use output::{BoundedOutput, OutputFolder, OutputLimits};
 pub use permission::{Answer, Decision, PermissionPolicy, Permissions, Prompter, Question};

@@ -1,7 +1,7 @@
 //! Cutting text without cutting characters.
 
 /// Without the first bytes of a character whose rest was cut off.
-pub(super) fn without_cut_end(bytes: &[u8]) -> &[u8] {
+pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
     // The first byte of a character is at most three before its last.
     let start = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] & 0xC0 != 0x80);
     match start {

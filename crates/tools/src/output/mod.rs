@@ -5,4 +5,5 @@ mod cut;
 mod folder;
 
 pub use bounded::{BoundedOutput, OutputLimits};
+pub(crate) use cut::without_cut_end;
 pub use folder::OutputFolder;

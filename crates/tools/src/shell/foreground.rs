@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_scope::process::{Member, OutputReader};
-use allstop_scope::{Process, Scope, ScopeOptions, StopOrder};
+use allstop_core::Receipt;
+use allstop_scope::process::Member;
+use allstop_scope::{Process, ScopeOptions};
+use tokio::time::Instant;
 
-use super::{ShellTool, exit_text, text};
-use crate::background::{Handover, PIPE_BYTES, hand_over};
+use super::printing::{Limit, Printing};
+use super::{ShellTool, exit_text, runs_in_background, text};
+use crate::background::{Handover, hand_over};
 use crate::output::BoundedOutput;
 use crate::tool::{ToolError, ToolInvocation};
 
@@ -34,18 +35,45 @@ impl ShellTool {
         let scope = scope.map_err(|refused| ToolError {
             message: refused.to_string(),
         })?;
-        let (process, mut reader) = self.start(&scope, command)?;
-        let mut output =
-            BoundedOutput::new(self.config.output, Arc::clone(&self.config.output_folder));
-        if let Some(limit) = timeout {
-            let receipt = drain_within(limit, &scope, &mut reader, &mut output).await;
-            if let Some(receipt) = receipt.map_err(|error| unreadable(&error))? {
-                return Err(timed_out(limit, &receipt, &process, &output));
+        // A time beyond the clock's end is none.
+        let limit = timeout.and_then(|time| {
+            let until = Instant::now().checked_add(time)?;
+            Some(Limit { time, until })
+        });
+        let (process, reader) = self.start(&scope, command)?;
+        let output = BoundedOutput::new(self.config.output, Arc::clone(&self.config.output_folder));
+        let mut printing = Printing::new(reader, output, invocation.link.clone());
+        let handover = |process: Process, printing: Printing| Handover {
+            call_id: invocation.call_id.clone(),
+            name: text::name_of(command),
+            attachment: self.config.attachment,
+            process,
+            reader: printing.reader,
+            output: printing.output,
+        };
+        let asked = tokio::select! {
+            // The question first: output without end must not hide it.
+            biased;
+            () = promoted(invocation, &process) => true,
+            read = printing.read(limit, &scope) => {
+                ended(read, limit, &process, &printing)?;
+                false
             }
-        } else {
-            drain(&mut reader, &mut output)
-                .await
-                .map_err(|error| unreadable(&error))?;
+        };
+        if asked {
+            match hand_over(&*self.host, handover(process.clone(), printing)) {
+                Ok(work) => {
+                    scope.close();
+                    return Ok(runs_in_background(&work));
+                }
+                // A stop was first, or the host takes nothing any more: the call goes on as before.
+                Err(refused) => {
+                    let link = invocation.link.clone();
+                    printing = Printing::new(refused.reader, refused.output, link);
+                    let read = printing.read(limit, &scope).await;
+                    ended(read, limit, &process, &printing)?;
+                }
+            }
         }
         let exit = process.exited().await.map_err(|error| ToolError {
             message: text::chain(&error),
@@ -53,9 +81,9 @@ impl ShellTool {
         let left = left_over(&process).await;
         if let Some(cause) = scope.cause() {
             // What is left is the stop's, not the background's.
-            return Err(stopped(&output, &cause));
+            return Err(stopped(&printing.output, &cause));
         }
-        let mut answer = output.text();
+        let mut answer = printing.output.text();
         if answer.is_empty() {
             answer.push_str("[no output]");
         }
@@ -64,15 +92,7 @@ impl ShellTool {
             let _ = write!(answer, "\n[{}]", exit_text(exit));
         }
         if !left.is_empty() {
-            let work = Handover {
-                call_id: invocation.call_id.clone(),
-                name: text::name_of(command),
-                attachment: self.config.attachment,
-                process,
-                reader,
-                output,
-            };
-            let work = hand_over(&*self.host, work);
+            let work = hand_over(&*self.host, handover(process, printing));
             let work = work.map_err(|refused| ToolError {
                 message: format!("stopped: {}", refused.why),
             })?;
@@ -83,50 +103,28 @@ impl ShellTool {
     }
 }
 
-/// Reads until the shell itself has ended.
-async fn drain(reader: &mut OutputReader, output: &mut BoundedOutput) -> io::Result<()> {
-    let mut buffer = vec![0; PIPE_BYTES];
-    loop {
-        match reader.read(&mut buffer).await? {
-            0 => return Ok(()),
-            len => output.push(buffer.get(..len).unwrap_or_default()),
-        }
+/// Resolves when the call is asked to go on in the background while its command runs.
+async fn promoted(invocation: &ToolInvocation, process: &Process) {
+    invocation.link.promotion().await;
+    if process.handle().status().borrow().exited.is_some() {
+        // Its answer is there.
+        std::future::pending::<()>().await;
     }
 }
 
-/// The same, and stops the command when it takes too long; then the receipt says what became of it. Reads on while the
-/// command is being stopped, so that what it prints about that is seen and it never hangs on a full pipe.
-async fn drain_within(
-    limit: Duration,
-    scope: &Scope,
-    reader: &mut OutputReader,
-    output: &mut BoundedOutput,
-) -> io::Result<Option<Arc<Receipt>>> {
-    let mut draining = pin!(drain(reader, output));
-    // Not a `select!` with the output first: output without end would use up the task's budget, and a timer without
-    // budget never fires.
-    if let Ok(drained) = tokio::time::timeout(limit, &mut draining).await {
-        return drained.map(|()| None);
-    }
-    let cause =
-        Cause::new(CauseKind::Deadline).detail(format!("timeout_s of {}", limit.as_secs_f64()));
-    let stop = scope.stop(StopOrder::new(Extent::Call, cause));
-    let mut drained = false;
-    loop {
-        tokio::select! {
-            // The receipt first: output without end must not keep it. What is left of the output is read below.
-            biased;
-            receipt = stop.receipt() => {
-                if receipt.quiet() && !drained {
-                    draining.await?;
-                }
-                return Ok(Some(receipt));
-            }
-            end = &mut draining, if !drained => {
-                end?;
-                drained = true;
-            }
-        }
+/// What there is no answer after: output that cannot be read, and a stop by the command's own limit.
+fn ended(
+    read: io::Result<Option<Arc<Receipt>>>,
+    limit: Option<Limit>,
+    process: &Process,
+    printing: &Printing,
+) -> Result<(), ToolError> {
+    let receipt = read.map_err(|error| ToolError {
+        message: format!("the command's output could not be read: {error}"),
+    })?;
+    match (receipt, limit) {
+        (Some(receipt), Some(limit)) => Err(timed_out(limit, &receipt, process, &printing.output)),
+        _ => Ok(()),
     }
 }
 
@@ -158,7 +156,7 @@ fn left_over_text(left: &[Member], id: &str) -> String {
 }
 
 fn timed_out(
-    limit: Duration,
+    limit: Limit,
     receipt: &Receipt,
     process: &Process,
     output: &BoundedOutput,
@@ -171,7 +169,7 @@ fn timed_out(
             process.members().len()
         )
     };
-    let limit = limit.as_secs_f64();
+    let limit = limit.time.as_secs_f64();
     ToolError {
         message: format!(
             "{}\n[the command ran longer than {limit} s: {became}]",
@@ -183,10 +181,4 @@ fn timed_out(
 fn stopped(output: &BoundedOutput, why: &dyn std::fmt::Display) -> ToolError {
     let message = format!("{}\n[stopped: {why}]", output.text());
     ToolError { message }
-}
-
-fn unreadable(error: &io::Error) -> ToolError {
-    ToolError {
-        message: format!("the command's output could not be read: {error}"),
-    }
 }

@@ -2,9 +2,11 @@
 //!
 //! The call ends when the shell does: a descendant that holds its output delays nothing. What still runs then becomes
 //! background work of the session, named to the model. A command that takes longer than its own `timeout_s` is stopped
-//! on the ladder, with all its descendants, and the turn goes on.
+//! on the ladder, with all its descendants, and the turn goes on. A command that is asked to go on in the background is
+//! handed over while it runs; then its `timeout_s` ends it no more.
 
 mod foreground;
+mod printing;
 mod text;
 
 use std::ffi::OsString;
@@ -25,7 +27,7 @@ use crate::background::{BackgroundHost, BackgroundWork, Handover, hand_over};
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
-pub(crate) use text::exit_text;
+pub(crate) use text::{chain, exit_text};
 
 /// Arguments of `shell`.
 #[derive(Debug, Deserialize, JsonSchema)]

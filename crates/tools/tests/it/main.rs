@@ -6,6 +6,7 @@
 
 mod background;
 mod escape;
+mod external;
 mod files;
 mod hostile;
 mod output;
@@ -15,3 +16,4 @@ mod search;
 mod shell;
 mod stop;
 mod support;
+mod tasks;

@@ -1,8 +1,12 @@
 //! `shell` in the foreground.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_tools::BackgroundHost as _;
+use allstop_core::receipt::ItemKind;
+use allstop_core::{CallId, Cause, CauseKind, Extent};
+use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_tools::{BackgroundHost as _, CallLink, CallObserver, ToolError, ToolOutput};
 use serde_json::json;
 
 use crate::support::{Session, is_alive, refused, wait_until};
@@ -225,4 +229,153 @@ async fn what_a_left_over_child_prints_later_is_in_its_file() {
         "first\nsecond\n"
     );
     wait_until("the scope is quiet", || session.root.is_quiet()).await;
+}
+
+/// A call with a link, as the loop starts it: in a scope of its own below the turn.
+fn promotable(
+    session: &Session,
+    command: &str,
+) -> (Scope, CallLink, WorkHandle<Result<ToolOutput, ToolError>>) {
+    let tool = Arc::clone(session.tools.find("shell").unwrap().tool());
+    let scope = session.turn.child("call", ScopeOptions::default()).unwrap();
+    let link = CallLink::new("call_1".into(), Arc::new(Deaf));
+    let mut invocation = Session::invocation("shell", json!({"command": command}), &scope);
+    invocation.link = link.clone();
+    let call = async move { tool.call(invocation).await };
+    let call = scope.spawn(WorkSpec::new(ItemKind::ToolCall, "shell"), |_| call);
+    (scope, link, call.unwrap())
+}
+
+struct Deaf;
+
+impl CallObserver for Deaf {
+    fn output(&self, _call_id: &CallId, _text: &str) {}
+
+    fn alive(&self) {}
+}
+
+fn stop_turn(session: &Session) -> allstop_scope::Stop {
+    session
+        .turn
+        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_command_outlives_its_turn_and_nothing_it_prints_is_lost() {
+    let session = Session::new();
+    let command = "for i in 1 2 3; do echo $i; done; touch begun; \
+        while [ ! -e go ]; do sleep 0.01; done; echo 4; exit 5";
+    let (_scope, link, call) = promotable(&session, command);
+    wait_until("it runs", || session.path("begun").exists()).await;
+    assert_eq!(link.promote(), Ok(()));
+    assert_eq!(link.promote(), Ok(()), "asking twice is asking once");
+    let answer = call.await.unwrap().unwrap();
+    assert!(
+        answer
+            .content
+            .starts_with("bg_1 runs in the background; its output goes to "),
+        "{}",
+        answer.content
+    );
+    let work = session.host.works().remove(0);
+    let receipt = stop_turn(&session).await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert!(receipt.items().is_empty(), "{receipt:?}");
+    assert!(work.is_running());
+    session.put("go", "");
+    let end = work.ended().await;
+    assert_eq!(
+        (end.state.as_str(), end.exit_code, end.failed),
+        ("finished", Some(5), true)
+    );
+    assert_eq!(work.end(), Some(end));
+    let slice = work.output_from(0, 1000);
+    assert_eq!(
+        (slice.text.as_str(), slice.next_offset),
+        ("1\n2\n3\n4\n", 8)
+    );
+    assert_eq!(work.output_from(4, 1000).text, "3\n4\n");
+    assert_eq!(session.host.works().len(), 1);
+    wait_until("the scope is quiet", || session.root.is_quiet()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promotion_against_the_end_of_the_command_gives_one_of_the_two_whole() {
+    let mut promoted = 0;
+    for round in 0..30_u32 {
+        let session = Session::new();
+        let (_scope, link, call) = promotable(&session, "echo a; sleep 0.02; echo b");
+        tokio::time::sleep(Duration::from_millis(10) + Duration::from_micros(700) * round).await;
+        let _asked = link.promote();
+        let answer = call.await.unwrap().unwrap().content;
+        let works = session.host.works();
+        match works.first() {
+            None => assert_eq!(&*answer, "a\nb\n", "round {round}"),
+            Some(work) => {
+                promoted += 1;
+                assert!(
+                    answer.starts_with("bg_1 runs in the background"),
+                    "round {round}: {answer}"
+                );
+                assert_eq!(work.ended().await.exit_code, Some(0), "round {round}");
+                assert_eq!(work.output(), "a\nb\n", "round {round}");
+            }
+        }
+        wait_until("the scope is quiet", || session.root.is_quiet()).await;
+    }
+    assert!((1..30).contains(&promoted), "{promoted} of 30: no race");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promotion_against_a_stop_gives_the_command_to_one_of_the_two() {
+    for round in 0..30_u32 {
+        let session = Session::new();
+        let command = "echo $$ > pid; touch begun; exec sleep 600";
+        let (_scope, link, call) = promotable(&session, command);
+        wait_until("it runs", || session.path("begun").exists()).await;
+        let stop = if round % 2 == 0 {
+            let _asked = link.promote();
+            std::thread::yield_now();
+            stop_turn(&session)
+        } else {
+            let stop = stop_turn(&session);
+            let _asked = link.promote();
+            stop
+        };
+        let receipt = stop.await;
+        assert!(receipt.quiet(), "round {round}: {receipt:?}");
+        drop(call.await);
+        let pid = std::fs::read_to_string(session.path("pid")).unwrap();
+        let works = session.host.works();
+        assert_eq!(
+            is_alive(&pid),
+            !works.is_empty(),
+            "round {round}: {receipt:?}"
+        );
+        assert_eq!(session.root.running().len(), works.len(), "round {round}");
+        if let Some(work) = works.first() {
+            let receipt = work.stop(Cause::new(CauseKind::User)).await;
+            assert!(receipt.quiet(), "round {round}: {receipt:?}");
+            assert_eq!(
+                work.end().unwrap().state.as_str(),
+                "stopped",
+                "round {round}"
+            );
+        }
+        assert!(!is_alive(&pid), "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_promotion_that_the_host_refuses_leaves_the_call_as_it_was() {
+    let session = Session::new();
+    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User));
+    drop(session.host.scope().stop(order).await);
+    let command = "echo a; touch begun; while [ ! -e go ]; do sleep 0.01; done; echo b";
+    let (_scope, link, call) = promotable(&session, command);
+    wait_until("it runs", || session.path("begun").exists()).await;
+    assert_eq!(link.promote(), Ok(()));
+    session.put("go", "");
+    assert_eq!(&*call.await.unwrap().unwrap().content, "a\nb\n");
+    assert!(session.host.works().is_empty());
 }

@@ -1,0 +1,238 @@
+//! Where calls and answers meet: each pending request, the queue towards the handler, and what came too late.
+
+use std::collections::{HashMap, VecDeque};
+
+use allstop_core::Cause;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::requests::{
+    Delivery, ExternalEvent, ExternalOptions, ExternalRequest, LateAnswer, RequestId,
+};
+use crate::call_link::CallLink;
+use crate::tool::{ToolError, ToolOutput};
+
+/// Calls that ended without an answer and are remembered, to know a late answer by. One that comes after a thousand
+/// others were given up names a request that nobody knows.
+const GIVEN_UP_MAX: usize = 1024;
+
+/// How a request ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Answered(Result<ToolOutput, ToolError>),
+    ConfirmedCancelled,
+    /// It was cancelled before the handler had taken it.
+    NeverTaken,
+    /// The handler is gone, and had taken it or not.
+    HandlerGone {
+        taken: bool,
+    },
+}
+
+/// Why a request was not made.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(super) enum NotAsked {
+    #[error("the handler of this tool is gone")]
+    HandlerGone,
+    #[error("the handler of this tool does not keep up: {waiting} calls wait for it")]
+    Full { waiting: usize },
+}
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    options: ExternalOptions,
+    state: Mutex<State>,
+    /// Something was queued, or the handler is gone.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    queue: VecDeque<ExternalEvent>,
+    calls_queued: usize,
+    pending: HashMap<RequestId, Pending>,
+    given_up: VecDeque<(RequestId, LateAnswer)>,
+    late_answers: u64,
+    gone: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    reply: oneshot::Sender<End>,
+    link: CallLink,
+    call: LateAnswer,
+    taken: bool,
+    cancelled: bool,
+}
+
+impl Desk {
+    pub(super) fn new(options: ExternalOptions) -> Self {
+        Self {
+            options,
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(super) fn ask(
+        &self,
+        mut request: ExternalRequest,
+        link: CallLink,
+    ) -> Result<(RequestId, oneshot::Receiver<End>), NotAsked> {
+        let mut state = self.state.lock();
+        if state.gone {
+            return Err(NotAsked::HandlerGone);
+        }
+        if state.calls_queued >= self.options.queue_len_max {
+            return Err(NotAsked::Full {
+                waiting: state.calls_queued,
+            });
+        }
+        state.last += 1;
+        let id = RequestId(state.last);
+        request.request_id = id;
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending {
+            reply,
+            link,
+            call: LateAnswer {
+                session_id: request.session_id.clone(),
+                call_id: request.call_id.clone(),
+                name: request.name.clone(),
+            },
+            taken: false,
+            cancelled: false,
+        };
+        state.pending.insert(id, pending);
+        state.queue.push_back(ExternalEvent::Call(request));
+        state.calls_queued += 1;
+        drop(state);
+        self.changed.notify_one();
+        Ok((id, answer))
+    }
+
+    /// Tells the handler, once. A call that it has not taken it never gets.
+    pub(super) fn cancel(&self, id: RequestId, cause: Cause) {
+        let mut state = self.state.lock();
+        let Some(pending) = state.pending.get_mut(&id) else {
+            return;
+        };
+        if !pending.taken {
+            state.queue.retain(
+                |event| !matches!(event, ExternalEvent::Call(call) if call.request_id == id),
+            );
+            state.calls_queued -= 1;
+            let pending = state.pending.remove(&id);
+            drop(state);
+            if let Some(pending) = pending {
+                pending.end(End::NeverTaken);
+            }
+            return;
+        }
+        if !std::mem::replace(&mut pending.cancelled, true) {
+            let request_id = id;
+            state
+                .queue
+                .push_back(ExternalEvent::Cancelled { request_id, cause });
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The call does not wait any more: what comes for it now is late.
+    pub(super) fn give_up(&self, id: RequestId, cause: Cause) {
+        self.cancel(id, cause);
+        let mut state = self.state.lock();
+        if let Some(pending) = state.pending.remove(&id) {
+            if state.given_up.len() == GIVEN_UP_MAX {
+                state.given_up.pop_front();
+            }
+            state.given_up.push_back((id, pending.call));
+        }
+    }
+
+    pub(super) fn end(&self, id: RequestId, end: End) -> Delivery {
+        let is_answer = matches!(end, End::Answered(_));
+        let mut state = self.state.lock();
+        if let Some(pending) = state.pending.remove(&id) {
+            drop(state);
+            return pending.end(end);
+        }
+        let Some(at) = state.given_up.iter().position(|(given, _)| *given == id) else {
+            return Delivery::Unknown;
+        };
+        // It has spoken: a second word names a request that nobody knows.
+        if let Some((_, call)) = state.given_up.remove(at)
+            && is_answer
+        {
+            state.late_answers += 1;
+            drop(state);
+            (self.options.on_late_answer)(call);
+        }
+        Delivery::Late
+    }
+
+    pub(super) fn progress(&self, id: RequestId, text: &str) -> Delivery {
+        let state = self.state.lock();
+        let Some(link) = state.pending.get(&id).map(|pending| pending.link.clone()) else {
+            let late = state.given_up.iter().any(|(given, _)| *given == id);
+            return if late {
+                Delivery::Late
+            } else {
+                Delivery::Unknown
+            };
+        };
+        drop(state);
+        link.output(text);
+        Delivery::Delivered
+    }
+
+    pub(super) fn late_answers(&self) -> u64 {
+        self.state.lock().late_answers
+    }
+
+    pub(super) fn disconnect(&self) {
+        let mut state = self.state.lock();
+        state.gone = true;
+        state.queue.clear();
+        state.calls_queued = 0;
+        let pending = std::mem::take(&mut state.pending);
+        drop(state);
+        for pending in pending.into_values() {
+            let taken = pending.taken;
+            pending.end(End::HandlerGone { taken });
+        }
+        self.changed.notify_one();
+    }
+
+    pub(super) async fn next(&self) -> Option<ExternalEvent> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                match state.queue.pop_front() {
+                    Some(ExternalEvent::Call(call)) => {
+                        state.calls_queued -= 1;
+                        if let Some(pending) = state.pending.get_mut(&call.request_id) {
+                            pending.taken = true;
+                        }
+                        return Some(ExternalEvent::Call(call));
+                    }
+                    Some(event) => return Some(event),
+                    None if state.gone => return None,
+                    None => {}
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Pending {
+    fn end(self, end: End) -> Delivery {
+        // Whoever waited was dropped in this very moment.
+        self.reply
+            .send(end)
+            .map_or(Delivery::Late, |()| Delivery::Delivered)
+    }
+}

@@ -1,0 +1,371 @@
+//! Tools whose handler lives elsewhere: answered, cancelled, late, panicking, gone for good, full.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_tools::external::{Delivery, ExternalRequest, LateAnswer, RequestId};
+use allstop_tools::{
+    CallLink, CallObserver, ExternalEvent, ExternalOptions, ExternalRequests, Tool, ToolError,
+    ToolInvocation, ToolOutput, ToolSpec, external_tools,
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+/// A turn with one external tool. What is shown and what comes late is remembered.
+struct Stage {
+    turn: Scope,
+    tool: Arc<dyn Tool>,
+    late: Arc<Mutex<Vec<LateAnswer>>>,
+    shown: Arc<Shown>,
+}
+
+#[derive(Default)]
+struct Shown(Mutex<Vec<String>>);
+
+impl CallObserver for Shown {
+    fn output(&self, call_id: &CallId, text: &str) {
+        self.0.lock().push(format!("{call_id}: {text}"));
+    }
+
+    fn alive(&self) {}
+}
+
+type Call = WorkHandle<Result<ToolOutput, ToolError>>;
+
+fn stage(effect: Effect, queue_len_max: usize) -> (Stage, ExternalRequests) {
+    let late: Arc<Mutex<Vec<LateAnswer>>> = Arc::default();
+    let heard = Arc::clone(&late);
+    let options = ExternalOptions {
+        queue_len_max,
+        on_late_answer: Arc::new(move |answer| heard.lock().push(answer)),
+    };
+    let spec = ToolSpec {
+        name: "deploy".into(),
+        description: "Deploys.".into(),
+        input_schema: Arc::new(json!({"type": "object"})),
+        effect,
+        timeout: None,
+        parallel: true,
+    };
+    let (mut tools, requests) = external_tools(vec![spec], options);
+    let stage = Stage {
+        turn: Scope::root("turn", RootOptions::current()),
+        tool: tools.remove(0),
+        late,
+        shown: Arc::default(),
+    };
+    (stage, requests)
+}
+
+impl Stage {
+    /// As the loop does it: one unit of the receipt.
+    fn call(&self, id: &'static str) -> Call {
+        let effect = self.tool.spec().effect;
+        let unit = WorkSpec::new(ItemKind::ToolCall, "deploy")
+            .id(id)
+            .effect(effect);
+        let options = ScopeOptions {
+            unit: Some(unit),
+            ..ScopeOptions::default()
+        };
+        let scope = self.turn.child(id, options).unwrap();
+        let invocation = ToolInvocation {
+            session_id: "s".into(),
+            call_id: id.into(),
+            name: "deploy".into(),
+            arguments: Arc::new(json!({"to": "production"})),
+            scope: scope.clone(),
+            trace: Some("00-trace".into()),
+            link: CallLink::new(id.into(), Arc::clone(&self.shown) as _),
+        };
+        let tool = Arc::clone(&self.tool);
+        let call = async move { tool.call(invocation).await };
+        scope
+            .spawn(WorkSpec::new(ItemKind::ToolCall, "deploy"), |_| call)
+            .unwrap()
+    }
+
+    async fn stop(&self) -> Arc<Receipt> {
+        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        self.turn.stop(order).await
+    }
+}
+
+async fn taken(requests: &mut ExternalRequests) -> ExternalRequest {
+    match requests.next().await {
+        Some(ExternalEvent::Call(request)) => request,
+        other => panic!("no call, but {other:?}"),
+    }
+}
+
+async fn cancelled(requests: &mut ExternalRequests) -> (RequestId, Cause) {
+    match requests.next().await {
+        Some(ExternalEvent::Cancelled { request_id, cause }) => (request_id, cause),
+        other => panic!("no cancellation, but {other:?}"),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a handler answers with")]
+fn output(text: &str) -> Result<ToolOutput, ToolError> {
+    let content = text.into();
+    Ok(ToolOutput { content })
+}
+
+fn failure(text: &str) -> Result<ToolOutput, ToolError> {
+    Err(ToolError {
+        message: text.to_owned(),
+    })
+}
+
+async fn said(call: Call) -> Result<String, String> {
+    let answer = call.await.expect("the call returns");
+    answer
+        .map(|output| output.content.to_string())
+        .map_err(|error| error.message)
+}
+
+/// The one item: its state, and how it was stopped.
+fn item(receipt: &Receipt) -> serde_json::Value {
+    assert_eq!(receipt.items().len(), 1, "{receipt:?}");
+    let item = serde_json::to_value(&receipt.items()[0]).unwrap();
+    json!([item["state"], item["how"]])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_carries_what_the_handler_needs_and_its_answer_is_taken_once() {
+    let (stage, mut requests) = stage(Effect::Irreversible, 8);
+    let handler = requests.handler();
+    let (one, two) = (stage.call("one"), stage.call("two"));
+    let (first, second) = (taken(&mut requests).await, taken(&mut requests).await);
+    assert_ne!(first.request_id, second.request_id);
+    assert_eq!(
+        (
+            first.session_id.as_str(),
+            first.call_id.as_str(),
+            &*first.name
+        ),
+        ("s", "one", "deploy")
+    );
+    assert_eq!(*first.arguments, json!({"to": "production"}));
+    assert_eq!(first.trace.as_deref(), Some("00-trace"));
+    assert_eq!(
+        handler.progress(first.request_id, "half"),
+        Delivery::Delivered
+    );
+    // The other way round: answers find their calls by the id of the request.
+    assert_eq!(
+        handler.answer(second.request_id, failure("no room")),
+        Delivery::Delivered
+    );
+    assert_eq!(
+        handler.answer(first.request_id, output("done")),
+        Delivery::Delivered
+    );
+    assert_eq!(
+        handler.answer(first.request_id, output("again")),
+        Delivery::Unknown
+    );
+    assert_eq!(
+        handler.progress(first.request_id, "more"),
+        Delivery::Unknown
+    );
+    assert_eq!(
+        handler.answer(RequestId(77), output("?")),
+        Delivery::Unknown
+    );
+    assert_eq!(said(one).await.as_deref(), Ok("done"));
+    assert_eq!(said(two).await, Err("no room".to_owned()));
+    assert_eq!(*stage.shown.0.lock(), ["one: half"]);
+    assert!(stage.turn.is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_that_the_handler_confirms_is_stopped_and_the_receipt_says_how() {
+    let (stage, mut requests) = stage(Effect::Irreversible, 8);
+    let call = stage.call("one");
+    let request = taken(&mut requests).await;
+    let stop = stage
+        .turn
+        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)));
+    let (id, cause) = cancelled(&mut requests).await;
+    assert_eq!((id, cause.kind), (request.request_id, CauseKind::User));
+    assert_eq!(
+        requests.handler().confirm_cancelled(id),
+        Delivery::Delivered
+    );
+    let receipt = stop.await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(item(&receipt), json!(["stopped", "remote_confirmed"]));
+    assert!(said(call).await.is_err());
+    assert!(stage.late.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_within_the_grace_is_a_result() {
+    let (stage, mut requests) = stage(Effect::Irreversible, 8);
+    let call = stage.call("one");
+    let request = taken(&mut requests).await;
+    let stop = stage
+        .turn
+        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)));
+    let answered = requests
+        .handler()
+        .answer(request.request_id, output("done"));
+    assert_eq!(answered, Delivery::Delivered);
+    let receipt = stop.await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(item(&receipt), json!(["finished", null]));
+    assert_eq!(said(call).await.as_deref(), Ok("done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_handler_is_unreachable_and_its_late_answer_reaches_nobody() {
+    let (stage, mut requests) = stage(Effect::Irreversible, 8);
+    let handler = requests.handler();
+    let call = stage.call("one");
+    let request = taken(&mut requests).await;
+    let receipt = stage.stop().await;
+    assert!(!receipt.quiet(), "{receipt:?}");
+    assert_eq!(item(&receipt)[0], "unreachable");
+    assert!(call.await.is_err(), "its future was not dropped");
+    assert_eq!(cancelled(&mut requests).await.0, request.request_id);
+    assert_eq!(
+        handler.progress(request.request_id, "still at it"),
+        Delivery::Late
+    );
+    assert_eq!(
+        handler.answer(request.request_id, output("done")),
+        Delivery::Late
+    );
+    let late = LateAnswer {
+        session_id: "s".into(),
+        call_id: "one".into(),
+        name: "deploy".into(),
+    };
+    assert_eq!(*stage.late.lock(), [late]);
+    assert_eq!(handler.late_answers(), 1);
+    // It has spoken, and the cancellation was told once.
+    assert_eq!(
+        handler.answer(request.request_id, output("done")),
+        Delivery::Unknown
+    );
+    handler.disconnect();
+    assert!(requests.next().await.is_none());
+    assert!(stage.shown.0.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_not_taken_is_not_begun_and_never_goes_out() {
+    let (stage, mut requests) = stage(Effect::Irreversible, 8);
+    let call = stage.call("one");
+    tokio::task::yield_now().await;
+    let receipt = stage.stop().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(item(&receipt), json!(["stopped", "not_begun"]));
+    assert!(said(call).await.unwrap_err().contains("nothing was done"));
+    requests.handler().disconnect();
+    assert!(requests.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_gone_for_good_ends_calls_at_once_and_later_ones_too() {
+    for by_drop in [true, false] {
+        let (stage, mut requests) = stage(Effect::Irreversible, 8);
+        let handler = requests.handler();
+        let (running, waiting) = (stage.call("one"), stage.call("two"));
+        let request = taken(&mut requests).await;
+        let before = tokio::time::Instant::now();
+        let kept = if by_drop {
+            drop(requests);
+            None
+        } else {
+            handler.disconnect();
+            Some(requests)
+        };
+        let error = said(running).await.unwrap_err();
+        assert!(
+            error.contains("is gone; what it has done of the call is not known"),
+            "{error}"
+        );
+        let error = said(waiting).await.unwrap_err();
+        assert!(
+            error.contains("is gone; it had not taken the call"),
+            "{error}"
+        );
+        let error = said(stage.call("three")).await.unwrap_err();
+        assert!(error.contains("is gone"), "{error}");
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        assert_eq!(
+            handler.answer(request.request_id, output("x")),
+            Delivery::Unknown
+        );
+        assert!(stage.turn.is_quiet());
+        drop(kept);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_goes_without_confirming_a_stop_leaves_the_call_unreachable() {
+    let (stage, mut requests) = stage(Effect::ReadOnly, 8);
+    let call = stage.call("one");
+    let _request = taken(&mut requests).await;
+    let stop = stage
+        .turn
+        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)));
+    drop(requests);
+    let receipt = stop.await;
+    assert_eq!(item(&receipt)[0], "unreachable");
+    assert!(said(call).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_an_error_result_and_not_a_wait() {
+    let (stage, mut requests) = stage(Effect::Irreversible, 2);
+    let (one, two) = (stage.call("one"), stage.call("two"));
+    let error = said(stage.call("three")).await.unwrap_err();
+    assert_eq!(
+        error,
+        "the handler of this tool does not keep up: 2 calls wait for it"
+    );
+    // What is taken makes room.
+    let first = taken(&mut requests).await;
+    let four = stage.call("four");
+    tokio::task::yield_now().await;
+    let handler = requests.handler();
+    let (second, fourth) = (taken(&mut requests).await, taken(&mut requests).await);
+    for request in [first, second, fourth] {
+        handler.answer(request.request_id, output(request.call_id.as_str()));
+    }
+    for (call, name) in [(one, "one"), (two, "two"), (four, "four")] {
+        assert_eq!(said(call).await.as_deref(), Ok(name));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_of_this_process_may_panic_and_is_dropped_by_a_stop() {
+    let (stage, requests) = stage(Effect::Irreversible, 8);
+    let handling = Scope::root("handler", RootOptions::current());
+    let handler = requests.handler();
+    let served = requests.serve(|request| async move {
+        match request.call_id.as_str() {
+            "panics" => panic!("on purpose"),
+            "hangs" => std::future::pending().await,
+            name => output(name),
+        }
+    });
+    let serving = handling.spawn(WorkSpec::new(ItemKind::Future, "serve"), |_| served);
+    let (panics, fine) = (stage.call("panics"), stage.call("fine"));
+    assert_eq!(said(panics).await, Err("the handler panicked".to_owned()));
+    assert_eq!(said(fine).await.as_deref(), Ok("fine"));
+    let hangs = stage.call("hangs");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let receipt = stage.stop().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(item(&receipt), json!(["stopped", "remote_confirmed"]));
+    assert!(said(hangs).await.is_err());
+    handler.disconnect();
+    assert!(serving.unwrap().await.is_ok());
+}

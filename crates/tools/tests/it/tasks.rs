@@ -1,0 +1,324 @@
+//! Tasks in the background, and what a session's owner learns of any background work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::{Attachment, BackgroundKind};
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkSpec};
+use allstop_tools::background::ENDED_WORKS_MAX;
+use allstop_tools::{
+    BackgroundHost, BackgroundRegistry, BackgroundTool, BackgroundWork, BoundedOutput, CallLink,
+    OutputFolder, OutputLimits, TaskCx, TaskSpec, Tool as _, ToolInvocation, start_task,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Session, is_alive, wait_until};
+
+struct Stage {
+    root: Scope,
+    host: Arc<BackgroundRegistry>,
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let root = Scope::root("session", RootOptions::current());
+        let jobs = root.child("background", ScopeOptions::default()).unwrap();
+        Self {
+            root,
+            host: Arc::new(BackgroundRegistry::new(jobs)),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn start<F>(&self, make: impl FnOnce(TaskCx) -> F + Send + 'static) -> Arc<BackgroundWork>
+    where
+        F: Future<Output = Result<String, String>> + Send + 'static,
+    {
+        let limits = OutputLimits {
+            head_bytes_max: 4,
+            tail_bytes_max: 4,
+            file_bytes_max: 12,
+        };
+        let folder = Arc::new(OutputFolder::new(self.folder.path()));
+        let spec = TaskSpec {
+            call_id: "call_1".into(),
+            name: "research".into(),
+            attachment: Attachment::Attached,
+            output: BoundedOutput::new(limits, folder),
+        };
+        start_task(&*self.host, spec, make).unwrap()
+    }
+
+    async fn tool(&self, arguments: Value, scope: &Scope) -> Result<String, String> {
+        let host: Arc<dyn BackgroundHost> = Arc::clone(&self.host) as _;
+        let tool = BackgroundTool::new(host);
+        let mut invocation = Session::invocation("background", arguments, scope);
+        invocation.link = CallLink::default();
+        let invocation: ToolInvocation = invocation;
+        let answer = tool.call(invocation).await;
+        answer
+            .map(|output| output.content.to_string())
+            .map_err(|error| error.message)
+    }
+}
+
+fn by_user() -> Cause {
+    Cause::new(CauseKind::User)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_ends_with_its_answer_and_that_is_told_without_being_asked() {
+    let stage = Stage::new();
+    let mut changes = stage.host.changes().subscribe();
+    let (go, goes) = tokio::sync::oneshot::channel::<()>();
+    let work = stage.start(|cx| async move {
+        cx.output.push("looking");
+        drop(goes.await);
+        Ok("it is 42".to_owned())
+    });
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    assert_eq!(
+        (work.kind(), work.attachment()),
+        (BackgroundKind::Agent, Attachment::Attached)
+    );
+    assert!(work.is_running() && work.process().is_none());
+    let running = stage.root.running();
+    assert_eq!(
+        (&*running[0].id, running[0].kind),
+        ("bg_1", ItemKind::Background)
+    );
+    go.send(()).unwrap();
+    changes.changed().await.unwrap();
+    let end = work
+        .end()
+        .expect("a change is told when it is there to be seen");
+    assert_eq!(end.said.as_deref(), Some("it is 42"));
+    assert_eq!((end.state.as_str(), end.failed), ("finished", false));
+    assert_eq!(work.ended().await, end);
+    assert_eq!(work.output(), "looking");
+    assert!(stage.root.is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_or_panics_has_a_failed_end_and_its_siblings_go_on() {
+    let stage = Stage::new();
+    let fails = stage.start(|_| async { Err("no budget".to_owned()) });
+    let panics = stage.start(|_| async { panic!("on purpose") });
+    let panics_at_once = stage.start(|cx: TaskCx| -> std::future::Ready<Result<String, String>> {
+        drop(cx);
+        panic!("on purpose")
+    });
+    let goes_on = stage.start(|_| std::future::pending());
+    for (work, said) in [
+        (fails, "no budget"),
+        (panics, "the task panicked"),
+        (panics_at_once, "the task panicked"),
+    ] {
+        let end = work.ended().await;
+        assert_eq!((end.failed, end.said.as_deref()), (true, Some(said)));
+        assert_eq!(end.state.as_str(), "finished");
+    }
+    assert!(goes_on.is_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stop_did_to_a_task_is_known_with_the_receipt_and_the_same() {
+    let stage = Stage::new();
+    let listens = stage.start(|cx| async move {
+        let cause = cx.scope.stopped_at("between two steps").await;
+        Err(format!("stopped: {cause}"))
+    });
+    let deaf = stage.start(|_| std::future::pending());
+    tokio::task::yield_now().await;
+    let not_begun = stage.start(|_| std::future::pending());
+    let receipt = stage
+        .root
+        .stop(StopOrder::new(Extent::Session, by_user()))
+        .await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    for (work, how) in [
+        (listens, "acknowledged"),
+        (deaf, "dropped"),
+        (not_begun, "not_begun"),
+    ] {
+        let item = receipt
+            .items()
+            .iter()
+            .find(|item| *item.id == *work.id.as_str());
+        let item = serde_json::to_value(item.unwrap()).unwrap();
+        let end = serde_json::to_value(work.end().unwrap().state).unwrap();
+        assert_eq!(
+            (&item["state"], &item["how"]),
+            (&json!("stopped"), &json!(how))
+        );
+        assert_eq!(
+            (&end["state"], &end["how"]),
+            (&json!("stopped"), &json!(how))
+        );
+        assert_eq!(end["verified"], item["verified"], "{end} {item}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_task_leaves_behind_in_its_scope_ends_before_it_has_ended() {
+    let stage = Stage::new();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let work = stage.start(|cx| async move {
+        let left = std::future::pending::<()>();
+        drop(
+            cx.scope
+                .spawn(WorkSpec::new(ItemKind::Future, "left"), |_| left),
+        );
+        tell.send(()).unwrap();
+        Ok("done".to_owned())
+    });
+    told.await.unwrap();
+    let end = work.ended().await;
+    assert!(stage.root.is_quiet());
+    assert_eq!(
+        (end.state.as_str(), end.said.as_deref()),
+        ("finished", Some("done"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_stop_of_all_background_work_a_new_scope_takes_new_work() {
+    let stage = Stage::new();
+    let old = stage.start(|_| std::future::pending());
+    drop(
+        stage
+            .host
+            .scope()
+            .stop(StopOrder::new(Extent::Subtree, by_user()))
+            .await,
+    );
+    assert!(!old.is_running());
+    stage.host.reopen(
+        stage
+            .root
+            .child("background", ScopeOptions::default())
+            .unwrap(),
+    );
+    let new = stage.start(|_| async { Ok("again".to_owned()) });
+    assert_eq!(
+        (new.id.as_str(), new.ended().await.said.as_deref()),
+        ("bg_2", Some("again"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_work_is_forgotten_the_oldest_first_and_running_work_never() {
+    let stage = Stage::new();
+    let runs = stage.start(|_| std::future::pending());
+    for _ in 0..ENDED_WORKS_MAX + 5 {
+        stage.start(|_| async { Ok(String::new()) }).ended().await;
+    }
+    let _last = stage.start(|_| std::future::pending());
+    let works = stage.host.works();
+    assert_eq!(works.len(), ENDED_WORKS_MAX + 2);
+    assert_eq!(works[0].id, runs.id);
+    assert_eq!(works[1].id.as_str(), "bg_7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn output_is_read_from_an_offset_out_of_memory_and_file_and_what_is_lost_is_said() {
+    let stage = Stage::new();
+    let work = stage.start(|cx| async move {
+        cx.output.push("abcdefghij");
+        cx.output.push("klmnopqrst\u{e4}");
+        Ok(String::new())
+    });
+    work.ended().await;
+    // Twelve bytes went to the file; memory has the first four and at least the last four.
+    let read = |offset, max| {
+        let slice = work.output_from(offset, max);
+        assert_eq!(slice.total_bytes, 22);
+        (slice.text, slice.next_offset, slice.missing_bytes)
+    };
+    assert_eq!(read(0, 3), ("abc".to_owned(), 3, 0));
+    assert_eq!(read(2, 8), ("cdefghij".to_owned(), 10, 0));
+    let (mut text, mut offset, mut lost) = (String::new(), 0, 0);
+    while offset < 22 {
+        let (piece, next, missing) = read(offset, 5);
+        assert!(next > offset, "no progress at {offset}");
+        (offset, lost) = (next, lost + missing);
+        text += &piece;
+    }
+    assert!(
+        text.starts_with("abcdefghijkl") && text.ends_with("st\u{e4}"),
+        "{text}"
+    );
+    assert_eq!(text.len() as u64 + lost, 22);
+    // A character is not cut, unless nothing would be left.
+    assert_eq!(read(19, 2), ("t".to_owned(), 20, 0));
+    assert_eq!(read(22, 9), (String::new(), 22, 0));
+    assert_eq!(read(99, 9), (String::new(), 22, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_waits_for_an_end_or_for_so_long_and_a_stop_ends_the_wait() {
+    let stage = Stage::new();
+    let turn = stage.root.child("turn", ScopeOptions::default()).unwrap();
+    let _work = stage.start(|cx| async move {
+        cx.output.push("hm");
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        Ok("it is 42".to_owned())
+    });
+    let wait =
+        |timeout_s: Option<u32>| json!({"action": "wait", "id": "bg_1", "timeout_s": timeout_s});
+    let began = tokio::time::Instant::now();
+    let answer = stage.tool(wait(Some(5)), &turn).await;
+    assert_eq!(answer.as_deref(), Ok("hm\n[after 5 s: runs]"));
+    assert_eq!(began.elapsed().as_secs(), 5);
+    let answer = stage.tool(wait(None), &turn).await;
+    assert_eq!(answer.as_deref(), Ok("hm\n[ended]\nit is 42"));
+    assert_eq!(began.elapsed().as_secs(), 60);
+    let answer = stage
+        .tool(
+            json!({"action": "output", "id": "bg_1", "offset": 1}),
+            &turn,
+        )
+        .await;
+    assert_eq!(
+        answer.as_deref(),
+        Ok("m\n[ended; the next offset is 2 of 2 bytes so far]")
+    );
+
+    let _second = stage.start(|_| std::future::pending());
+    let arguments = json!({"action": "wait", "id": "bg_2"});
+    let began = tokio::time::Instant::now();
+    let (answer, receipt) = tokio::join!(stage.tool(arguments, &turn), async {
+        tokio::task::yield_now().await;
+        turn.stop(StopOrder::new(Extent::Turn, by_user())).await
+    });
+    assert_eq!(
+        answer,
+        Err("bg_2 runs; the wait was stopped: user".to_owned())
+    );
+    assert!(receipt.quiet());
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert!(stage.host.works()[1].is_running());
+}
+
+#[tokio::test]
+async fn the_end_of_a_command_is_told_without_being_asked_its_output_complete() {
+    let session = Session::new();
+    let command = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; echo last";
+    let mut changes = session.host.changes().subscribe();
+    let arguments = json!({"command": command, "background": true});
+    session.call("shell", arguments).await.unwrap();
+    changes.changed().await.unwrap();
+    let work = session.host.works().remove(0);
+    wait_until("it runs", || session.path("pid").exists()).await;
+    session.put("go", "");
+    changes.changed().await.unwrap();
+    assert_eq!(work.end().unwrap().exit_code, Some(0));
+    assert_eq!(work.output(), "last\n");
+    assert!(!is_alive(
+        &std::fs::read_to_string(session.path("pid")).unwrap()
+    ));
+}
