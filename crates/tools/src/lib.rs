@@ -39,6 +39,7 @@ mod builtin;
 mod call_link;
 pub mod external;
 pub mod files;
+pub mod mcp;
 pub mod output;
 pub mod permission;
 pub mod registry;

@@ -29,7 +29,7 @@ pub(crate) fn exit_text(exit: ExitInfo) -> String {
 }
 
 /// An error with its causes, in one line.
-pub(super) fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,0 +1,226 @@
+//! The calls that are open on one connection: each is answered exactly once, by its id.
+//!
+//! Invariants:
+//! 1. An entry leaves the table together with its registration, and whoever takes it says how it ended.
+//! 2. An answer whose id is not in the table is nobody's: a late one never becomes the next call's.
+//! 3. Once the table is ending nothing new begins on the connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use allstop_core::receipt::{Evidence, How, Verified};
+use allstop_scope::{Ending, Registration};
+use parking_lot::Mutex;
+use rmcp::model::{
+    ClientRequest, ErrorData, NumberOrString, ProgressNotificationParam, ProgressToken, RequestId,
+    ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
+use tokio::sync::oneshot;
+
+use super::cancel::{Cancel, Unsent};
+use super::ended::Ended;
+use super::limits::{CALLS_MAX, PROGRESS_CHARS_MAX};
+use crate::call_link::CallLink;
+
+/// The open calls of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    open: HashMap<RequestId, Open>,
+    /// Why nothing begins any more.
+    ending: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    token: ProgressToken,
+    link: CallLink,
+    cancel: Arc<Cancel>,
+    registration: Registration,
+    answer: oneshot::Sender<Answered>,
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) registration: Registration,
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The server's result.
+    Result(Box<ServerResult>),
+    /// The server's error.
+    Error(ErrorData),
+    /// The connection ended first.
+    Ended(Arc<Ended>),
+}
+
+impl Answered {
+    /// Says how a call ended that nobody waits for any more.
+    pub(super) fn conclude(self) {
+        match self.answer {
+            Answer::Result(_) => self.registration.finish(Ending::Returned),
+            Answer::Error(_) => confirmed(self.registration),
+            Answer::Ended(ended) => ended.conclude(self.registration),
+        }
+    }
+}
+
+/// The server has said, with an error, that the call is over.
+pub(super) fn confirmed(registration: Registration) {
+    registration.finish(Ending::Stopped {
+        how: How::RemoteConfirmed,
+        evidence: Evidence::verified(Verified::RemoteConfirmed),
+    });
+}
+
+/// A call was not begun.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    Cancelled,
+    Ending(Arc<str>),
+    TooMany,
+    Refused,
+}
+
+impl Calls {
+    /// Sends a request and remembers its call, in one step: no answer can come before.
+    pub(super) fn begin(
+        &self,
+        request: ClientRequest,
+        options: PeerRequestOptions,
+        cancel: &Arc<Cancel>,
+        link: CallLink,
+        registration: Registration,
+    ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<Answered>), NotBegun> {
+        let mut table = self.0.lock();
+        let refused = if let Some(why) = &table.ending {
+            NotBegun::Ending(Arc::clone(why))
+        } else if table.open.len() >= CALLS_MAX {
+            NotBegun::TooMany
+        } else {
+            match cancel.send(request, options) {
+                Ok(handle) => {
+                    let (answer, answered) = oneshot::channel();
+                    let open = Open {
+                        token: handle.progress_token.clone(),
+                        link,
+                        cancel: Arc::clone(cancel),
+                        registration,
+                        answer,
+                    };
+                    table.open.insert(handle.id.clone(), open);
+                    return Ok((handle, answered));
+                }
+                Err(Unsent::Cancelled) => NotBegun::Cancelled,
+                Err(Unsent::Refused) => NotBegun::Refused,
+            }
+        };
+        drop(table);
+        registration.finish(Ending::NotBegun);
+        Err(refused)
+    }
+
+    /// Takes an answer. `Err`: it is not that of a call.
+    pub(super) fn answer(&self, id: &RequestId, answer: Answer) -> Result<(), Answer> {
+        let open = self.0.lock().open.remove(&exact(id));
+        let Some(open) = open else {
+            return Err(answer);
+        };
+        open.cancel.answered();
+        open.answer(answer);
+        Ok(())
+    }
+
+    /// Whether the id is that of an open call.
+    pub(super) fn is_open(&self, id: &RequestId) -> bool {
+        self.0.lock().open.contains_key(&exact(id))
+    }
+
+    /// Shows a sign of life to whoever watches the call.
+    pub(super) fn progress(&self, progress: &ProgressNotificationParam) {
+        let table = self.0.lock();
+        let open = table
+            .open
+            .values()
+            .find(|open| open.token == progress.progress_token);
+        let link = open
+            .filter(|open| !open.cancel.is_cancelled())
+            .map(|open| open.link.clone());
+        drop(table);
+        if let Some(link) = link {
+            link.output(&progress_text(progress));
+        }
+    }
+
+    /// Takes a call out whose end nobody will see.
+    pub(super) fn take(&self, id: &RequestId) -> Option<Registration> {
+        let open = self.0.lock().open.remove(id);
+        open.map(|open| open.registration)
+    }
+
+    /// Ends the table if every open call was cancelled. Returns whether it is ending now.
+    pub(super) fn end_if_unused(&self, why: &str) -> bool {
+        let mut table = self.0.lock();
+        let unused = table.open.values().all(|open| open.cancel.is_cancelled());
+        if unused {
+            table.ending.get_or_insert_with(|| why.into());
+        }
+        unused
+    }
+
+    /// From now on nothing begins.
+    pub(super) fn refuse(&self, why: &Arc<str>) {
+        self.0.lock().ending.get_or_insert_with(|| Arc::clone(why));
+    }
+
+    /// Answers every open call: the connection has ended.
+    pub(super) fn close(&self, ended: &Arc<Ended>) {
+        self.refuse(&ended.why);
+        let open = std::mem::take(&mut self.0.lock().open);
+        for open in open.into_values() {
+            open.answer(Answer::Ended(Arc::clone(ended)));
+        }
+    }
+}
+
+impl Open {
+    fn answer(self, answer: Answer) {
+        let answered = Answered {
+            answer,
+            registration: self.registration,
+        };
+        if let Err(unheard) = self.answer.send(answered) {
+            unheard.conclude();
+        }
+    }
+}
+
+/// Ours are numbers. Some servers send them back as text.
+fn exact(id: &RequestId) -> RequestId {
+    match id {
+        NumberOrString::String(text) => text
+            .parse()
+            .map_or_else(|_| id.clone(), NumberOrString::Number),
+        NumberOrString::Number(_) => id.clone(),
+    }
+}
+
+fn progress_text(progress: &ProgressNotificationParam) -> String {
+    let share = match progress.total {
+        Some(total) => format!("{}/{total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    match &progress.message {
+        Some(message) => {
+            let message: String = message.chars().take(PROGRESS_CHARS_MAX).collect();
+            format!("{message} ({share})\n")
+        }
+        None => format!("progress {share}\n"),
+    }
+}

@@ -1,0 +1,92 @@
+//! The one cancellation of a call.
+//!
+//! Invariants:
+//! 1. `notifications/cancelled` goes out at most once for a request, and never for one that was answered or never sent.
+//! 2. Asking takes no lock of anybody else and never waits: it is called from the ladder and from destructors.
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
+use tokio::task::coop::unconstrained;
+
+/// Cancels one request.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    peer: Peer<RoleClient>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Unsent,
+    Sent(RequestId),
+    Cancelled,
+    Answered,
+}
+
+/// Why a request was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// It was cancelled first.
+    Cancelled,
+    /// The connection takes nothing.
+    Refused,
+}
+
+impl Cancel {
+    pub(super) fn new(peer: Peer<RoleClient>) -> Self {
+        Self {
+            peer,
+            state: Mutex::new(State::Unsent),
+        }
+    }
+
+    /// Sends the request, unless it was cancelled before.
+    pub(super) fn send(
+        &self,
+        request: rmcp::model::ClientRequest,
+        options: PeerRequestOptions,
+    ) -> Result<RequestHandle<RoleClient>, Unsent> {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Unsent) {
+            return Err(Unsent::Cancelled);
+        }
+        // One poll: it only puts the request into a queue. Where that is full nothing was put there.
+        let sending = self.peer.send_request_with_option(request, options);
+        let handle = unconstrained(sending).now_or_never();
+        let handle = handle.and_then(Result::ok).ok_or(Unsent::Refused)?;
+        *state = State::Sent(handle.id.clone());
+        Ok(handle)
+    }
+
+    /// Tells the server that nobody waits any more. Only the first time, and only if it has not answered.
+    pub(super) fn request(&self, reason: &str) {
+        let mut state = self.state.lock();
+        let id = match &*state {
+            State::Unsent => None,
+            State::Sent(id) => Some(id.clone()),
+            State::Cancelled | State::Answered => return,
+        };
+        *state = State::Cancelled;
+        drop(state);
+        let Some(id) = id else { return };
+        let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
+        let notification = CancelledNotification::new(params);
+        // One poll puts it into the queue behind its request; that it was written is waited for by nobody.
+        let sending = self.peer.send_notification(notification.into());
+        drop(unconstrained(sending).now_or_never());
+    }
+
+    /// The server has answered: there is nothing to cancel any more.
+    pub(super) fn answered(&self) {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Cancelled) {
+            *state = State::Answered;
+        }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(*self.state.lock(), State::Cancelled)
+    }
+}

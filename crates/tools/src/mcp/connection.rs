@@ -1,0 +1,297 @@
+//! A connection that is up, and the calls that go through it.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Ending, Registration, Scope, WorkSpec};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, RequestMetaObject,
+    ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use tokio::sync::{SetOnce, oneshot};
+use tokio::time::timeout;
+
+use super::calls::{Answer, Answered, Calls, NotBegun, confirmed};
+use super::cancel::Cancel;
+use super::config::OnIgnoredCancel;
+use super::limits::{CALLS_MAX, CANCEL_SETTLE};
+use crate::tool::{ToolError, ToolInvocation};
+
+/// A connection that is up.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) server: Arc<str>,
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) calls: Arc<Calls>,
+    pub(super) lost: Lost,
+    pub(super) on_ignored_cancel: OnIgnoredCancel,
+}
+
+/// Why a connection is given up; the first reason stands.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lost(Arc<SetOnce<Reason>>);
+
+#[derive(Debug, Clone)]
+pub(super) struct Reason {
+    pub(super) why: Arc<str>,
+    /// It ended by itself, and was not given up by us.
+    pub(super) by_itself: bool,
+}
+
+impl Lost {
+    /// The other side has ended it.
+    pub(super) fn by_itself(&self, why: &str) {
+        self.set(why, true);
+    }
+
+    /// We give it up.
+    pub(super) fn given_up(&self, why: &str) {
+        self.set(why, false);
+    }
+
+    fn set(&self, why: &str, by_itself: bool) {
+        let why = why.into();
+        // The first reason stands.
+        drop(self.0.set(Reason { why, by_itself }));
+    }
+
+    pub(super) async fn wait(&self) -> Reason {
+        self.0.wait().await.clone()
+    }
+}
+
+/// A request that was sent. Dropped without its end, it cancels itself.
+struct Call<'a> {
+    connection: &'a Connection,
+    cancel: Arc<Cancel>,
+    handle: RequestHandle<RoleClient>,
+    /// What the protocol's own bookkeeping says; spent when it has spoken.
+    handle_spent: bool,
+    answered: oneshot::Receiver<Answered>,
+    over: bool,
+}
+
+impl Connection {
+    /// Runs one call of a tool.
+    ///
+    /// # Cancel safety
+    /// Dropping it tells the server that nobody waits any more.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        invocation: &ToolInvocation,
+    ) -> Result<ServerResult, ToolError> {
+        let scope = &invocation.scope;
+        let cancel = Arc::new(Cancel::new(self.peer.clone()));
+        let registration = register(scope, tool, &cancel)?;
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(
+            CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments),
+        ));
+        let mut options = PeerRequestOptions::no_options();
+        if let Some(trace) = &invocation.trace {
+            let mut meta = RequestMetaObject::new();
+            meta.set_traceparent(&**trace);
+            options = options.with_meta(meta);
+        }
+        let link = invocation.link.clone();
+        let begun = self
+            .calls
+            .begin(request, options, &cancel, link, registration);
+        let (handle, answered) = begun.map_err(|refused| self.not_begun(refused))?;
+        let mut call = Call {
+            connection: self,
+            cancel,
+            handle,
+            handle_spent: false,
+            answered,
+            over: false,
+        };
+        let answered = tokio::select! {
+            biased;
+            answered = call.answered() => answered?,
+            () = scope.stopped() => call.after_stop(scope).await?,
+        };
+        call.over = true;
+        conclude(answered, scope, self)
+    }
+
+    fn not_begun(&self, refused: NotBegun) -> ToolError {
+        let server = &self.server;
+        ToolError {
+            message: match refused {
+                NotBegun::Cancelled => "stopped before it was sent".to_owned(),
+                NotBegun::Ending(why) => {
+                    format!("the server `{server}` is ending, since {why}; the call was not sent")
+                }
+                NotBegun::TooMany => format!(
+                    "{CALLS_MAX} calls of the server `{server}` are open; the call was not sent"
+                ),
+                NotBegun::Refused => {
+                    format!("the server `{server}` takes no more calls; the call was not sent")
+                }
+            },
+        }
+    }
+
+    /// Gives the connection up if nobody else uses it. Returns whether it is ending.
+    fn end_unless_used(&self) -> bool {
+        const WHY: &str = "it went on with a call that was cancelled";
+        let ends =
+            self.on_ignored_cancel == OnIgnoredCancel::EndServer && self.calls.end_if_unused(WHY);
+        if ends {
+            self.lost.given_up(WHY);
+        }
+        ends
+    }
+}
+
+fn register(scope: &Scope, tool: &str, cancel: &Arc<Cancel>) -> Result<Registration, ToolError> {
+    let (asked, of) = (Arc::clone(cancel), scope.clone());
+    let ask = move || asked.request(&reason(&of));
+    let work = WorkSpec::new(ItemKind::Remote, tool);
+    scope
+        .register_remote(work, ask)
+        .map_err(|refused| ToolError {
+            message: refused.to_string(),
+        })
+}
+
+fn reason(scope: &Scope) -> String {
+    scope
+        .cause()
+        .map_or_else(|| "stopped".to_owned(), |cause| cause.to_string())
+}
+
+impl Call<'_> {
+    /// Waits for what becomes of it.
+    async fn answered(&mut self) -> Result<Answered, ToolError> {
+        loop {
+            tokio::select! {
+                biased;
+                answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection is gone")),
+                seen = &mut self.handle.rx, if !self.handle_spent => {
+                    self.handle_spent = true;
+                    // An answer is in the table already, and so is the end of the connection, soon.
+                    if let Ok(Err(ServiceError::TransportSend(error))) = seen {
+                        let why = format!("it cannot be reached: {}", error.error);
+                        self.connection.lost.by_itself(&why);
+                        return Err(self.failed(&why));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The stop's ask has told the server. Waits a moment for what it says to that.
+    async fn after_stop(&mut self, scope: &Scope) -> Result<Answered, ToolError> {
+        // Where it has, this changes nothing.
+        self.cancel.request(&reason(scope));
+        if let Ok(answered) = timeout(CANCEL_SETTLE, self.answered()).await {
+            return answered;
+        }
+        if self.connection.end_unless_used() {
+            return self.answered().await;
+        }
+        self.over = true;
+        // The call's future has heard; that the server has, nobody knows.
+        scope.stopped_at("mcp call").await;
+        self.abandon();
+        Err(ToolError {
+            message: format!(
+                "stopped: {}; the server `{}` was told, and may work on",
+                reason(scope),
+                self.connection.server
+            ),
+        })
+    }
+
+    /// Takes the call out of the table, with its end unknown.
+    fn abandon(&self) {
+        if let Some(mut registration) = self.connection.calls.take(&self.handle.id) {
+            let server = &self.connection.server;
+            registration.details_mut().note = Some(
+                format!(
+                    "the server `{server}` was told by notifications/cancelled and has not answered"
+                )
+                .into(),
+            );
+            registration.finish(Ending::NotConfirmed);
+        }
+    }
+
+    fn failed(&mut self, why: &str) -> ToolError {
+        self.over = true;
+        self.abandon();
+        ToolError {
+            message: format!(
+                "the call of the server `{}` failed: {why}; whether it was carried out is not known",
+                self.connection.server
+            ),
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        if let Ok(answered) = self.answered.try_recv() {
+            return answered.conclude();
+        }
+        self.cancel.request("the call was given up");
+        // Where the server is ended for it, that is the end of the call: its registration waits in the table.
+        if !self.connection.end_unless_used() {
+            self.abandon();
+        }
+    }
+}
+
+/// Says how the call ended, and gives what the server said.
+fn conclude(
+    answered: Answered,
+    scope: &Scope,
+    connection: &Connection,
+) -> Result<ServerResult, ToolError> {
+    let Answered {
+        answer,
+        registration,
+    } = answered;
+    let server = &connection.server;
+    match answer {
+        Answer::Result(result) => {
+            registration.finish(Ending::Returned);
+            Ok(*result)
+        }
+        Answer::Error(error) => {
+            confirmed(registration);
+            if scope.is_stopped() {
+                acknowledge(scope);
+            }
+            Err(ToolError {
+                message: format!(
+                    "the server `{server}` answered with an error: {}",
+                    error.message
+                ),
+            })
+        }
+        Answer::Ended(ended) => {
+            ended.conclude(registration);
+            acknowledge(scope);
+            Err(ToolError {
+                message: format!(
+                    "the server `{server}` ended during the call, since {}; whether it was carried out is not known",
+                    ended.why
+                ),
+            })
+        }
+    }
+}
+
+/// Of a call that was stopped. Of any other there is nothing to acknowledge.
+fn acknowledge(scope: &Scope) {
+    use futures::FutureExt as _;
+    drop(scope.stopped_at("mcp call").now_or_never());
+}

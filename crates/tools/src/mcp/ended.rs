@@ -1,0 +1,52 @@
+//! How the connection to a server ended, and what that says of the calls that were open.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::{Containment, Evidence, How, Verified};
+use allstop_scope::{Ending, Registration};
+
+/// The end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    /// Why, for the model and for people.
+    pub(super) why: Arc<str>,
+    /// How the server's process ended, where there was one and nothing of it is left.
+    pub(super) process: Option<ProcessEnd>,
+}
+
+/// The verified end of a server's processes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProcessEnd {
+    pub(super) how: How,
+    pub(super) verified: Verified,
+    pub(super) containment: Containment,
+}
+
+impl Ended {
+    /// Says what became of a call that was open. Without a process that is known to be gone nothing is claimed.
+    pub(super) fn conclude(&self, mut registration: Registration) {
+        let details = registration.details_mut();
+        let Some(process) = self.process else {
+            details.note = Some(self.why.to_string().into());
+            return registration.finish(Ending::NotConfirmed);
+        };
+        details.containment = Some(process.containment);
+        details.note = Some(format!("its server was ended: {}", process.text()).into());
+        registration.finish(Ending::Stopped {
+            how: process.how,
+            evidence: Evidence::verified(process.verified),
+        });
+    }
+}
+
+impl ProcessEnd {
+    /// In words.
+    pub(super) fn text(&self) -> &'static str {
+        match self.how {
+            How::Sigterm => "it needed SIGTERM",
+            How::Sigkill => "it needed SIGKILL",
+            How::ConnectionClosed => "it exited when its input was closed",
+            _ => "it exited by itself",
+        }
+    }
+}

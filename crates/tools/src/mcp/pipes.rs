@@ -1,0 +1,195 @@
+//! The pipes to a server's standard input and output.
+//!
+//! A contained process has no standard input and one pipe for all that it prints, which is right for commands. A server
+//! needs both streams to itself, so a shell opens two named pipes for it and becomes the server: the process stays the
+//! one that is contained. What it prints on standard error stays in the output of the process.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe;
+
+use super::connection::Lost;
+use super::limits::MESSAGE_BYTES_MAX;
+
+/// Opens both pipes, says so with an empty line, and becomes the server.
+const SCRIPT: &str = r#"exec <"$1" >"$2" && echo && shift 2 && exec "$@""#;
+
+/// The pipes while the server starts.
+pub(super) struct Pipes {
+    folder: Folder,
+    input: Input,
+    output: pipe::Receiver,
+    /// The server's ends, so that neither pipe is at its end before it has opened them.
+    theirs: (OwnedFd, OwnedFd),
+}
+
+/// Goes with what is in it: once the pipes are open their names are of no use.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+impl Pipes {
+    /// Makes the pipes in a folder of their own, for nobody else's eyes.
+    pub(super) fn make(below: &Path) -> io::Result<Self> {
+        let folder = below.join(format!("mcp-{}", ulid::Ulid::generate()));
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(below)?;
+        builder.recursive(false).create(&folder)?;
+        let folder = Folder(folder);
+        let (input, output) = (folder.0.join("in"), folder.0.join("out"));
+        make_pipe(&input)?;
+        make_pipe(&output)?;
+        // A writer can only open a pipe that has a reader, and a reader without a writer would see its end.
+        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let reads_input = rustix::fs::open(&input, OFlags::RDONLY | flags, Mode::empty())?;
+        let options = pipe::OpenOptions::new();
+        let sender = options.open_sender(&input)?;
+        let receiver = options.open_receiver(&output)?;
+        let writes_output = rustix::fs::open(&output, OFlags::WRONLY | flags, Mode::empty())?;
+        Ok(Self {
+            folder,
+            input: Input(Arc::new(Mutex::new(Some(sender)))),
+            output: receiver,
+            theirs: (reads_input, writes_output),
+        })
+    }
+
+    /// What is to be run in place of the server's command.
+    pub(super) fn command(&self, command: &OsString, args: &[OsString]) -> Vec<OsString> {
+        let own = ["-c".into(), SCRIPT.into(), "sh".into()];
+        let pipes = ["in", "out"].map(|name| self.folder.0.join(name).into_os_string());
+        let words = own.into_iter().chain(pipes);
+        words
+            .chain([command.clone()])
+            .chain(args.iter().cloned())
+            .collect()
+    }
+
+    pub(super) fn input(&self) -> Input {
+        self.input.clone()
+    }
+
+    /// Waits until the server has opened its ends. From then on its exit ends the output.
+    pub(super) async fn opened(self, lost: Lost) -> io::Result<(Output, Input)> {
+        let Self {
+            folder,
+            input,
+            mut output,
+            theirs,
+        } = self;
+        let mut line = [0; 1];
+        output.read_exact(&mut line).await?;
+        drop(theirs);
+        drop(folder);
+        let output = Output {
+            pipe: output,
+            unread: 0,
+            lost,
+        };
+        Ok((output, input))
+    }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn make_pipe(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        path,
+        Mode::RUSR | Mode::WUSR,
+    )?)
+}
+
+#[cfg(target_vendor = "apple")]
+fn make_pipe(path: &Path) -> io::Result<()> {
+    let made = std::process::Command::new("mkfifo")
+        .args(["-m", "600"])
+        .arg(path)
+        .status()?;
+    made.success()
+        .then_some(())
+        .ok_or_else(|| io::Error::other("mkfifo failed"))
+}
+
+/// The server's standard input. It can be closed whoever else holds it: that is how a server is asked to end.
+#[derive(Debug, Clone)]
+pub(super) struct Input(Arc<Mutex<Option<pipe::Sender>>>);
+
+impl Input {
+    pub(super) fn close(&self) {
+        drop(self.0.lock().take());
+    }
+
+    fn with(
+        &self,
+        then: impl FnOnce(Pin<&mut pipe::Sender>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self.0.lock() {
+            Some(pipe) => then(Pin::new(pipe)),
+            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+}
+
+impl AsyncWrite for Input {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|pipe| pipe.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.close();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The server's standard output, bounded: it ends when too much comes without a message in it.
+pub(super) struct Output {
+    pipe: pipe::Receiver,
+    /// Bytes since the last line feed.
+    unread: usize,
+    lost: Lost,
+}
+
+impl AsyncRead for Output {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        self.unread = match memchr::memrchr(b'\n', read) {
+            Some(at) => read.len() - at - 1,
+            None => self.unread + read.len(),
+        };
+        if self.unread > MESSAGE_BYTES_MAX {
+            let why = format!("it sent more than {MESSAGE_BYTES_MAX} bytes in one message");
+            self.lost.given_up(&why);
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

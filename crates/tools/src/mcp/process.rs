@@ -1,0 +1,131 @@
+//! A server that we start: its process, what it prints on standard error, and its end.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::{How, ItemKind};
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::process::{OutputReader, ProcessSpec};
+use allstop_scope::{Process, Scope, StopOrder, WorkSpec};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::config::McpOptions;
+use super::ended::ProcessEnd;
+use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
+use super::pipes::{Input, Pipes};
+use crate::shell::exit_text;
+
+/// How long the exit of a server is waited for whose output has ended: what it printed last says why.
+const EXIT_WAIT: Duration = Duration::from_millis(100);
+
+/// The process of a server.
+pub(super) struct ServerProcess {
+    process: Process,
+    scope: Scope,
+    input: Input,
+    printed: Arc<Mutex<Vec<u8>>>,
+}
+
+impl ServerProcess {
+    /// Starts it, in a scope of its own: stopping that ends it and nothing else.
+    pub(super) fn start(
+        scope: &Scope,
+        name: &str,
+        (command, args, env): (&OsString, &[OsString], &[(OsString, OsString)]),
+        options: &McpOptions,
+    ) -> Result<(Self, Pipes), String> {
+        let pipes = Pipes::make(&options.pipe_folder).map_err(|error| {
+            let folder = options.pipe_folder.display();
+            format!("its pipes cannot be made in {folder}: {error}")
+        })?;
+        let spec = ProcessSpec {
+            program: "/bin/sh".into(),
+            args: pipes.command(command, args),
+            cwd: options.folder.clone(),
+            env: env.to_vec(),
+            env_hidden: options.env_hidden.clone(),
+            marker: ulid::Ulid::generate().to_string().into(),
+            containment: options.containment.clone(),
+        };
+        let work = WorkSpec::new(ItemKind::Process, format!("mcp {name}"));
+        let (process, reader) = scope
+            .spawn_process(work, spec)
+            .map_err(|error| crate::shell::chain(&error))?;
+        let printed = Arc::default();
+        let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
+        let into = Arc::clone(&printed);
+        // A stop came first: then the process is being ended, and its words do not matter.
+        drop(scope.spawn_control(reading, |_| read(reader, into)));
+        let input = pipes.input();
+        let server = Self {
+            process,
+            scope: scope.clone(),
+            input,
+            printed,
+        };
+        Ok((server, pipes))
+    }
+
+    /// Resolves when it has exited.
+    pub(super) async fn exited(&self) {
+        drop(self.process.exited().await);
+    }
+
+    /// Ends it: closes its input, and climbs the ladder if that is not enough. `None`: something of it is left.
+    pub(super) async fn end(&self, why: &str, by_itself: bool) -> Option<ProcessEnd> {
+        let handle = self.process.handle();
+        self.input.close();
+        if timeout(INPUT_CLOSED_WAIT, handle.wait_empty())
+            .await
+            .is_err()
+        {
+            let cause = Cause::new(CauseKind::Failure).detail(why.to_owned());
+            let order = StopOrder::new(Extent::Subtree, cause).grace(TERM_WAIT);
+            let _receipt = self.scope.stop(order).receipt().await;
+        }
+        let unsignalled = if by_itself {
+            How::Failed
+        } else {
+            How::ConnectionClosed
+        };
+        Some(ProcessEnd {
+            how: handle.strongest_signal().unwrap_or(unsignalled),
+            verified: handle.emptiness()?,
+            containment: handle.containment(),
+        })
+    }
+
+    /// How it exited, and what it printed last on standard error.
+    pub(super) async fn last_words(&self) -> Option<String> {
+        let exited = timeout(EXIT_WAIT, self.process.exited()).await;
+        let exit = match exited.ok()? {
+            Ok(exit) => exit_text(exit),
+            Err(error) => return Some(crate::shell::chain(&error)),
+        };
+        let printed = String::from_utf8_lossy(&self.printed.lock()).into_owned();
+        let last = printed.lines().rev().find(|line| !line.trim().is_empty());
+        Some(match last {
+            Some(line) => format!("{exit}: {}", line.trim()),
+            None => exit,
+        })
+    }
+}
+
+/// Keeps the end of what is printed, and reads all of it: a full pipe would block the server.
+async fn read(mut reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
+    let mut buffer = vec![0; STDERR_BYTES_MAX];
+    loop {
+        match reader.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(len) => {
+                let mut printed = into.lock();
+                printed.extend_from_slice(buffer.get(..len).unwrap_or_default());
+                let old = printed.len().saturating_sub(STDERR_BYTES_MAX);
+                printed.drain(..old);
+            }
+        }
+    }
+    while matches!(reader.read_leftovers(&mut buffer).await, Ok(1..)) {}
+}

@@ -1,0 +1,223 @@
+//! Keeps one server connected: starts it, waits for its end, tries again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_scope::{Scope, ScopeOptions, WorkCx};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::calls::Calls;
+use super::config::McpTransport;
+use super::connection::{Connection, Lost, Reason};
+use super::convert::Definition;
+use super::ended::Ended;
+use super::handshake::{Service, list_tools, over_http, over_pipes};
+use super::limits::{
+    CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
+};
+use super::pipes::Pipes;
+use super::process::ServerProcess;
+use super::server::McpServer;
+use super::state::Known;
+
+/// What became of one attempt.
+enum Attempt {
+    /// The server is being stopped, or closed.
+    Over,
+    /// The connection was lost, or never came up.
+    Lost { why: Arc<str>, was_good: bool },
+}
+
+/// Runs until the server is closed or its scope is stopped.
+pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
+    let mut failed = 0;
+    loop {
+        server.known.send_replace(Known::Starting);
+        match attempt(&server, cx.scope()).await {
+            Attempt::Over => break,
+            Attempt::Lost { why, was_good } => {
+                failed = if was_good { 1 } else { failed + 1 };
+                tracing::warn!(server = %server.name(), %why, failed, "an MCP server is not available");
+                let next_try =
+                    (failed < RECONNECT_TRIES_MAX).then(|| Instant::now() + pause(failed));
+                server.known.send_replace(Known::Degraded { why, next_try });
+                let pause = async {
+                    match next_try {
+                        Some(at) => sleep_until(at).await,
+                        None => server.wake.notified().await,
+                    }
+                };
+                tokio::select! {
+                    () = pause => {}
+                    () = over(&server, cx.scope()) => break,
+                }
+            }
+        }
+    }
+    if cx.scope().is_stopped() {
+        cx.acknowledge("mcp server");
+    }
+    server.known.send_replace(Known::Stopped);
+}
+
+/// How long after so many attempts that failed.
+pub(super) fn pause(failed: u32) -> Duration {
+    let doubled = 1 << failed.saturating_sub(1).min(16);
+    RECONNECT_MAX.min(RECONNECT_FIRST * doubled)
+}
+
+/// Resolves when the server is to end.
+async fn over(server: &McpServer, scope: &Scope) {
+    let mut closing = server.closing.subscribe();
+    tokio::select! {
+        biased;
+        () = scope.stopped() => {}
+        // An error says that nobody could ask any more, which is asking.
+        _ = closing.wait_for(|closing| *closing) => {}
+    }
+}
+
+/// One connection, from its start to its end.
+async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
+    let calls = Arc::new(Calls::default());
+    let lost = Lost::default();
+    let never = |why: String| Attempt::Lost {
+        why: why.into(),
+        was_good: false,
+    };
+    let Ok(scope) = scope.child("connection", ScopeOptions::default()) else {
+        return Attempt::Over;
+    };
+    let mut process = None;
+    let mut pipes = None;
+    if let McpTransport::Stdio { command, args, env } = &server.config.transport {
+        let command = (command, args.as_slice(), env.as_slice());
+        match ServerProcess::start(&scope, server.name(), command, &server.options) {
+            Ok((started, its)) => (process, pipes) = (Some(started), Some(its)),
+            Err(why) => return never(why),
+        }
+    }
+    let limit = server.config.handshake_timeout;
+    let began = Instant::now();
+    let established = tokio::select! {
+        biased;
+        () = over(server, &scope) => {
+            end(None, process.as_ref(), &calls, stopping()).await;
+            return Attempt::Over;
+        }
+        established = timeout(limit, establish(server, process.as_ref(), pipes, &calls, &lost)) => established,
+    };
+    let established = established
+        .unwrap_or_else(|_elapsed| Err(format!("it did not finish its handshake in {limit:?}")));
+    let service = match established {
+        Ok(service) => service,
+        Err(why) => {
+            let why = Reason {
+                why: why.into(),
+                by_itself: false,
+            };
+            let ended = end(None, process.as_ref(), &calls, why).await;
+            return never(ended.why.to_string());
+        }
+    };
+    server.known.send_replace(Known::Ready(Arc::new(Connection {
+        server: Arc::clone(server.name()),
+        peer: service.peer().clone(),
+        calls: Arc::clone(&calls),
+        lost: lost.clone(),
+        on_ignored_cancel: server.config.on_ignored_cancel,
+    })));
+    let reason = tokio::select! {
+        biased;
+        () = over(server, &scope) => None,
+        reason = lost.wait() => Some(reason),
+    };
+    let Some(reason) = reason else {
+        end(Some(service), process.as_ref(), &calls, stopping()).await;
+        return Attempt::Over;
+    };
+    // Whoever comes from now on waits for the next connection.
+    server.known.send_replace(Known::Starting);
+    let ended = end(Some(service), process.as_ref(), &calls, reason).await;
+    Attempt::Lost {
+        why: Arc::clone(&ended.why),
+        was_good: began.elapsed() >= CONNECTION_GOOD_AFTER,
+    }
+}
+
+fn stopping() -> Reason {
+    Reason {
+        why: "it is being stopped".into(),
+        by_itself: false,
+    }
+}
+
+async fn establish(
+    server: &McpServer,
+    process: Option<&ServerProcess>,
+    pipes: Option<Pipes>,
+    calls: &Arc<Calls>,
+    lost: &Lost,
+) -> Result<Service, String> {
+    let (calls, lost) = (Arc::clone(calls), lost.clone());
+    let service = match (&server.config.transport, process, pipes) {
+        (McpTransport::Http { url, headers }, ..) => over_http(url, headers, calls, lost).await?,
+        (_, Some(process), Some(pipes)) => {
+            let ends = tokio::select! {
+                ends = pipes.opened(lost.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
+                () = process.exited() => return Err("it exited at its start".to_owned()),
+            };
+            over_pipes(ends, calls, lost).await?
+        }
+        _ => return Err("it has no process".to_owned()),
+    };
+    let mut tools: Vec<Definition> = Vec::new();
+    for tool in list_tools(service.peer()).await? {
+        if !server.config.filter.admits(&tool.name) {
+            continue;
+        }
+        let name = tool.name.to_string();
+        let why = match Definition::of(server.name(), tool) {
+            Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
+                "another one has its name".to_owned()
+            }
+            Ok(tool) => {
+                tools.push(tool);
+                continue;
+            }
+            Err(why) => why,
+        };
+        tracing::warn!(server = %server.name(), tool = name, why, "a tool is left out");
+    }
+    *server.tools.lock() = tools.into();
+    Ok(service)
+}
+
+/// Ends a connection and answers what was open on it.
+async fn end(
+    service: Option<Service>,
+    process: Option<&ServerProcess>,
+    calls: &Calls,
+    reason: Reason,
+) -> Arc<Ended> {
+    calls.refuse(&reason.why);
+    let mut ended = Ended {
+        why: reason.why,
+        process: None,
+    };
+    if let Some(process) = process {
+        ended.process = process.end(&ended.why, reason.by_itself).await;
+        if reason.by_itself || service.is_none() {
+            if let Some(words) = process.last_words().await {
+                ended.why = format!("{} ({words})", ended.why).into();
+            }
+        }
+    }
+    if let Some(mut service) = service {
+        // Its drop ends what is still open of it.
+        drop(service.close_with_timeout(CLOSE_WAIT).await);
+    }
+    let ended = Arc::new(ended);
+    calls.close(&ended);
+    ended
+}

@@ -1,0 +1,85 @@
+//! One tool of a server.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::convert::{Definition, text_of};
+use super::server::McpServer;
+use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
+use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+
+/// A tool of a server, for one session: long output goes to that session's folder.
+#[derive(Debug)]
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    tool: Arc<str>,
+    server: Arc<McpServer>,
+    output_folder: Arc<OutputFolder>,
+}
+
+impl McpTool {
+    pub(super) fn new(
+        server: &Arc<McpServer>,
+        definition: &Definition,
+        output_folder: &Arc<OutputFolder>,
+    ) -> Self {
+        let spec = ToolSpec {
+            name: Arc::clone(&definition.name),
+            description: Arc::clone(&definition.description),
+            input_schema: Arc::clone(&definition.input_schema),
+            effect: definition.effect,
+            timeout: server.call_timeout(),
+            parallel: true,
+        };
+        Self {
+            spec,
+            tool: Arc::clone(&definition.tool),
+            server: Arc::clone(server),
+            output_folder: Arc::clone(output_folder),
+        }
+    }
+
+    async fn run(&self, invocation: ToolInvocation) -> Result<ToolOutput, ToolError> {
+        let arguments = match &*invocation.arguments {
+            Value::Object(arguments) => arguments.clone(),
+            _ => {
+                return Err(ToolError {
+                    message: format!("the arguments of `{}` are no object", self.spec.name),
+                });
+            }
+        };
+        let connection = self.server.connection(&invocation.scope).await;
+        let connection = connection.map_err(|message| ToolError { message })?;
+        let result = connection.call(&self.tool, arguments, &invocation).await?;
+        let Some((text, is_error)) = text_of(result) else {
+            return Err(ToolError {
+                message: format!(
+                    "the server `{}` asks for what it is not given here; the call has no result",
+                    self.server.name()
+                ),
+            });
+        };
+        let mut output =
+            BoundedOutput::new(OutputLimits::default(), Arc::clone(&self.output_folder));
+        output.push(text.as_bytes());
+        let text = output.text();
+        if is_error {
+            return Err(ToolError { message: text });
+        }
+        Ok(ToolOutput {
+            content: text.into(),
+        })
+    }
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(self.run(invocation))
+    }
+}

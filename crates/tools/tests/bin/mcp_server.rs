@@ -1,0 +1,217 @@
+//! An MCP server for tests, over standard input and output, written without any library of the protocol: what it gets
+//! is in its log, line by line, and it can be as bad as is asked of it.
+//!
+//! `allstop-tools-mcp-server LOG [hang|refuse|die|endless|stubborn]`
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, Write as _};
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// What a waiting call does when it is cancelled.
+type Waiting = Arc<Mutex<HashMap<String, Sender<()>>>>;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (Some(log), mode) = (args.next(), args.next().unwrap_or_default()) else {
+        return ExitCode::FAILURE;
+    };
+    let Ok(mut log) = OpenOptions::new().create(true).append(true).open(log) else {
+        return ExitCode::FAILURE;
+    };
+    write(&mut log, &format!("started {}", std::process::id()));
+    match mode.as_str() {
+        "die" => {
+            say_error("no such database");
+            return ExitCode::from(3);
+        }
+        "endless" => loop {
+            print_raw(&[b'x'; 65_536]);
+        },
+        "stubborn" => ignore_term(),
+        _ => {}
+    }
+    print_raw(b"this line is no message\n{\"neither\": \"is this\"}\n");
+    let waiting = Waiting::default();
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        write(&mut log, &line);
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            continue;
+        };
+        handle(&message, &mode, &waiting);
+    }
+    write(&mut log, "end of input");
+    if mode == "stubborn" {
+        loop {
+            park();
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn handle(message: &Value, mode: &str, waiting: &Waiting) {
+    let id = &message["id"];
+    match message["method"].as_str().unwrap_or_default() {
+        "initialize" if mode == "hang" => {}
+        "initialize" if mode == "refuse" => {
+            send(
+                &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32600, "message": "not you"}}),
+            );
+        }
+        "initialize" => answer(
+            id,
+            &json!({
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "test", "version": "1"},
+            }),
+        ),
+        "tools/list" => answer(id, &json!({"tools": tools()})),
+        "tools/call" => call(id, &message["params"], waiting),
+        "notifications/cancelled" => {
+            let key = message["params"]["requestId"].to_string();
+            let told = waiting.lock().expect("no panic").get(&key).cloned();
+            if let Some(told) = told {
+                // One that has answered meanwhile hears nothing.
+                let _unheard = told.send(());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn tools() -> Value {
+    let any = json!({"type": "object"});
+    json!([
+        {"name": "echo", "description": "Says it again.", "inputSchema": {
+            "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+            "annotations": {"readOnlyHint": true}},
+        {"name": "wait", "inputSchema": any},
+        {"name": "add", "inputSchema": any, "annotations": {"destructiveHint": false}},
+        {"name": "put", "inputSchema": any, "annotations": {"idempotentHint": true}},
+        {"name": "exit", "inputSchema": any},
+        {"name": "mutter", "inputSchema": any},
+        {"name": "dotted.name/x", "inputSchema": any},
+        {"name": "fail", "inputSchema": any},
+        {"name": "large", "inputSchema": any},
+    ])
+}
+
+fn call(id: &Value, params: &Value, waiting: &Waiting) {
+    let arguments = &params["arguments"];
+    let text = match params["name"].as_str().unwrap_or_default() {
+        "echo" => arguments["text"].as_str().unwrap_or_default().to_owned(),
+        "wait" => return wait(id.clone(), params.clone(), waiting),
+        "exit" => {
+            say_error("the disk is full");
+            #[expect(clippy::exit, reason = "it is to die in the call")]
+            std::process::exit(3)
+        }
+        "mutter" => {
+            print_raw(b"debug: got it\n\n[1, 2\n\xff\xfe\n");
+            "muttered".to_owned()
+        }
+        "fail" => {
+            let content = [json!({"type": "text", "text": "no such row"})];
+            return answer(id, &json!({"content": content, "isError": true}));
+        }
+        "large" => "large ".repeat(20_000),
+        _ => "done".to_owned(),
+    };
+    answer_text(id, &text);
+}
+
+/// Answers after `ms`, and does with a cancellation what `on_cancel` says.
+fn wait(id: Value, params: Value, waiting: &Waiting) {
+    let (told, hears) = channel();
+    let key = id.to_string();
+    waiting.lock().expect("no panic").insert(key.clone(), told);
+    let waiting = Arc::clone(waiting);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server that waits in several calls"
+    )]
+    std::thread::spawn(move || {
+        let arguments = &params["arguments"];
+        let limit = Duration::from_millis(arguments["ms"].as_u64().unwrap_or(60_000));
+        if arguments["progress"] == json!(true) {
+            let token = &params["_meta"]["progressToken"];
+            for step in 1..=3 {
+                send(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
+                    "progressToken": token, "progress": step, "total": 3, "message": format!("step {step}")}}),
+                );
+            }
+        }
+        let heard = hears.recv_timeout(limit);
+        match (heard, arguments["on_cancel"].as_str().unwrap_or("ignore")) {
+            (Ok(()), "silent") => {}
+            (Ok(()), "result") => answer_text(&id, "cut short"),
+            (Ok(()), "error") => {
+                send(
+                    &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32800, "message": "cancelled"}}),
+                );
+            }
+            (Ok(()), _) => {
+                // Works on as if nothing had been said.
+                let late = arguments["late_ms"].as_u64().unwrap_or(60_000);
+                let _again = hears.recv_timeout(Duration::from_millis(late));
+                answer_text(&id, "late answer");
+            }
+            (Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected), _) => {
+                answer_text(&id, "waited");
+            }
+        }
+        waiting.lock().expect("no panic").remove(&key);
+    });
+}
+
+fn answer_text(id: &Value, text: &str) {
+    answer(id, &json!({"content": [{"type": "text", "text": text}]}));
+}
+
+fn answer(id: &Value, result: &Value) {
+    send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+}
+
+fn send(message: &Value) {
+    print_raw(format!("{message}\n").as_bytes());
+}
+
+fn print_raw(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    // Nobody reads any more: then nobody misses it.
+    drop(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+}
+
+fn say_error(text: &str) {
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+fn write(log: &mut File, line: &str) {
+    drop(writeln!(log, "{line}"));
+}
+
+fn park() {
+    std::thread::park();
+}
+
+/// A server that only SIGKILL ends.
+fn ignore_term() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    let entered = runtime.enter();
+    drop(signal(SignalKind::terminate()).expect("the signal can be taken"));
+    drop(entered);
+    // The handler stays when the runtime goes.
+    drop(runtime);
+}

@@ -1,0 +1,115 @@
+//! Servers that hang, die, refuse and talk nonsense: each costs its own tools, for as long as it is so.
+
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::StopOrder;
+use serde_json::json;
+
+use crate::support::{Place, wait_until, within};
+
+async fn reason_of(mode: &str) -> String {
+    let place = Place::with(mode, |config| {
+        config.handshake_timeout = Duration::from_millis(300);
+    })
+    .await;
+    let state = place.state().to_string();
+    assert!(place.tools().is_empty());
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let receipt = within(place.root.stop(order).receipt()).await;
+    assert!(receipt.quiet(), "{receipt:#?}");
+    state
+}
+
+#[tokio::test]
+async fn one_that_hangs_in_its_handshake_is_given_up() {
+    let began = Instant::now();
+    let state = reason_of("hang").await;
+    assert!(
+        state.starts_with("not available: it did not finish its handshake in 300ms"),
+        "{state}"
+    );
+    assert!(state.contains("it is tried again in 1 s"), "{state}");
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn one_that_exits_says_why() {
+    let state = reason_of("die").await;
+    assert!(state.contains("exit code 3: no such database"), "{state}");
+}
+
+#[tokio::test]
+async fn one_that_refuses_says_why() {
+    let state = reason_of("refuse").await;
+    assert!(state.contains("refused the handshake: not you"), "{state}");
+}
+
+#[tokio::test]
+async fn one_that_never_ends_its_line_is_cut() {
+    let place = Place::new("endless").await;
+    let state = place.state().to_string();
+    assert!(
+        state.contains("bytes in one message") || state.contains("closed the connection"),
+        "{state}"
+    );
+}
+
+#[tokio::test]
+async fn one_that_is_not_there_is_named() {
+    let place = Place::not_started("", |config| {
+        config.transport = allstop_tools::mcp::McpTransport::Stdio {
+            command: "/no/such/program".into(),
+            args: Vec::new(),
+            env: Vec::new(),
+        };
+    });
+    within(place.servers.start(&place.root)).await.unwrap();
+    let state = place.state().to_string();
+    assert!(
+        state.contains("exit code 127") && state.contains("/no/such/program"),
+        "{state}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_passed_over() {
+    let place = Place::new("").await;
+    assert_eq!(
+        place.call("t__mutter", json!({})).await.unwrap(),
+        "muttered"
+    );
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+}
+
+#[tokio::test]
+async fn one_that_dies_in_a_call_fails_that_call_and_comes_back() {
+    let place = Place::new("").await;
+    let other = place.start_and_reach("t__wait", json!({})).await;
+    let error = place.call("t__exit", json!({})).await.unwrap_err();
+    assert!(error.contains("exit code 3: the disk is full"), "{error}");
+    assert!(
+        error.contains("whether it was carried out is not known"),
+        "{error}"
+    );
+    let error = other.answer().await.unwrap_err();
+    assert!(error.contains("ended during the call"), "{error}");
+    // Its tools stay listed, and say when it is tried again.
+    let state = place.state().to_string();
+    if !state.starts_with("ready") {
+        let error = place
+            .call("t__echo", json!({"text": "x"}))
+            .await
+            .unwrap_err();
+        assert!(error.contains("it is tried again in"), "{error}");
+    }
+    wait_until("it is there again", || place.state().to_string() == "ready").await;
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+    assert_eq!(place.log().matches("started ").count(), 2);
+}

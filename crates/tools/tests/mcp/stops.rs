@@ -1,0 +1,250 @@
+//! What a stop does to a call that runs in a server, and what its receipt says.
+
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{Deadline, StopOrder};
+use allstop_tools::mcp::OnIgnoredCancel;
+use serde_json::json;
+
+use crate::support::{Place, only_item, wait_until, within};
+
+#[tokio::test]
+async fn a_call_whose_cancellation_is_ignored_is_unreachable() {
+    let place = Place::new("").await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    let began = Instant::now();
+    let receipt = call.stop().await;
+    let took = began.elapsed();
+    let item = only_item(&receipt);
+    assert_eq!(item["state"], "unreachable", "{item}");
+    assert_eq!(item["why"], "not_confirmed");
+    assert!(
+        item["note"]
+            .as_str()
+            .unwrap()
+            .contains("notifications/cancelled"),
+        "{item}"
+    );
+    assert!(!receipt.quiet() && !receipt.cancel_observed());
+    assert!(took < Duration::from_millis(900), "{took:?}");
+    let error = call.answer().await.unwrap_err();
+    assert!(error.contains("may work on"), "{error}");
+    let [(id, reason)] = place.cancellations().try_into().unwrap();
+    assert!(place.log().contains(&format!("\"id\":{id}")));
+    assert_eq!(reason, "user (test)");
+    assert_eq!(
+        place.call("t__echo", json!({"text": "hi"})).await.unwrap(),
+        "hi"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_hears_and_is_silent_is_not_taken_at_its_word() {
+    let place = Place::new("").await;
+    let call = place
+        .start_and_reach("t__wait", json!({"on_cancel": "silent"}))
+        .await;
+    assert_eq!(only_item(&*call.stop().await)["state"], "unreachable");
+}
+
+#[tokio::test]
+async fn an_error_in_answer_to_the_cancellation_is_a_confirmation() {
+    let place = Place::new("").await;
+    let call = place
+        .start_and_reach("t__wait", json!({"on_cancel": "error"}))
+        .await;
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(item["state"], "stopped", "{item}");
+    assert_eq!(item["how"], "remote_confirmed");
+    assert_eq!(item["verified"], "remote_confirmed", "{item}");
+    assert!(receipt.quiet());
+    assert_eq!(place.cancellations().len(), 1);
+}
+
+#[tokio::test]
+async fn a_result_in_answer_to_the_cancellation_counts() {
+    let place = Place::new("").await;
+    let call = place
+        .start_and_reach("t__wait", json!({"on_cancel": "result"}))
+        .await;
+    let receipt = call.stop().await;
+    assert_eq!(only_item(&receipt)["state"], "finished");
+    assert_eq!(call.answer().await.unwrap(), "cut short");
+}
+
+#[tokio::test]
+async fn a_late_answer_is_never_the_next_call_s() {
+    let place = Place::new("").await;
+    let late = json!({"on_cancel": "late", "late_ms": 500});
+    let call = place.start_and_reach("t__wait", late).await;
+    assert_eq!(only_item(&*call.stop().await)["state"], "unreachable");
+    // The next one waits across the moment at which the late answer comes.
+    let next = place.call("t__wait", json!({"ms": 700})).await;
+    assert_eq!(next.unwrap(), "waited");
+    assert_eq!(place.cancellations().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_cancelled_and_the_turn_goes_on() {
+    let place = Place::new("").await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    call.scope.arm(Deadline {
+        at: tokio::time::Instant::now() + Duration::from_millis(50),
+        detail: "tool timeout of 50ms".into(),
+        extent: Extent::Call,
+        bystanders: Vec::new(),
+    });
+    let error = call.answer().await.unwrap_err();
+    assert!(error.contains("tool timeout of 50ms"), "{error}");
+    let [(_, reason)] = place.cancellations().try_into().unwrap();
+    assert_eq!(reason, "deadline (tool timeout of 50ms)");
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+}
+
+#[tokio::test]
+async fn a_forced_stop_cancels_too_and_only_once() {
+    let place = Place::new("").await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    // Force comes before the call itself could do anything.
+    let receipt = call.stop_with(Some(Duration::ZERO)).await;
+    assert_eq!(only_item(&receipt)["state"], "unreachable");
+    wait_until("the cancellation came", || {
+        !place.cancellations().is_empty()
+    })
+    .await;
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+    assert_eq!(place.cancellations().len(), 1);
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled() {
+    let place = Place::new("").await;
+    let tool = place.tool("t__wait");
+    let scope = place
+        .turn
+        .child("call", allstop_scope::ScopeOptions::default())
+        .unwrap();
+    let invocation = allstop_tools::ToolInvocation {
+        session_id: "s".into(),
+        call_id: "c".into(),
+        name: "t__wait".into(),
+        arguments: std::sync::Arc::new(json!({})),
+        scope: scope.clone(),
+        trace: Some("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01".into()),
+        link: allstop_tools::CallLink::default(),
+    };
+    let mut call = tool.call(invocation);
+    tokio::select! {
+        _ = &mut call => panic!("it waits"),
+        () = wait_until("the server has the call", || place.log().contains("\"tools/call\"")) => {}
+    }
+    assert!(
+        place.log().contains("0af7651916cd43dd8448eb211c80319c"),
+        "{}",
+        place.log()
+    );
+    drop(call);
+    wait_until("the cancellation came", || {
+        !place.cancellations().is_empty()
+    })
+    .await;
+    let [(_, reason)] = place.cancellations().try_into().unwrap();
+    assert_eq!(reason, "the call was given up");
+    assert!(scope.is_quiet());
+}
+
+#[tokio::test]
+async fn a_call_that_was_answered_is_not_cancelled() {
+    let place = Place::new("").await;
+    let call = place.start("t__echo", json!({"text": "x"}));
+    let scope = call.scope.clone();
+    call.answer().await.unwrap();
+    let order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User));
+    let _receipt = within(scope.stop(order).receipt()).await;
+    place
+        .call("t__echo", json!({"text": "barrier"}))
+        .await
+        .unwrap();
+    assert_eq!(place.cancellations(), []);
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_it_is_ended_where_that_is_configured() {
+    let place = Place::with("", |config| {
+        config.on_ignored_cancel = OnIgnoredCancel::EndServer
+    })
+    .await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(item["state"], "stopped", "{item}");
+    assert_eq!(item["how"], "connection_closed");
+    assert_eq!(item["verified"], "process_group_empty", "{item}");
+    assert_eq!(item["containment"], "group_and_marker");
+    assert!(
+        item["note"]
+            .as_str()
+            .unwrap()
+            .contains("its input was closed"),
+        "{item}"
+    );
+    assert!(receipt.quiet());
+    assert!(place.log().contains("end of input"));
+    // It is started anew.
+    wait_until("it is there again", || place.state().to_string() == "ready").await;
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+}
+
+#[tokio::test]
+async fn one_that_clings_to_life_is_killed_and_the_receipt_says_so() {
+    let place = Place::with("stubborn", |config| {
+        config.on_ignored_cancel = OnIgnoredCancel::EndServer;
+    })
+    .await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    let item = only_item(&*call.stop().await);
+    assert_eq!(item["state"], "stopped", "{item}");
+    assert_eq!(item["how"], "sigkill", "{item}");
+}
+
+#[tokio::test]
+async fn a_server_that_others_use_is_not_ended() {
+    let place = Place::with("", |config| {
+        config.on_ignored_cancel = OnIgnoredCancel::EndServer
+    })
+    .await;
+    let other = place.start_and_reach("t__wait", json!({"ms": 1500})).await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    assert_eq!(only_item(&*call.stop().await)["state"], "unreachable");
+    assert_eq!(other.answer().await.unwrap(), "waited");
+}
+
+#[tokio::test]
+async fn a_stop_of_everything_ends_server_and_call() {
+    let place = Place::new("").await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let receipt = within(place.root.stop(order).receipt()).await;
+    assert!(receipt.quiet(), "{receipt:#?}");
+    for item in receipt.items() {
+        let item = serde_json::to_value(item).unwrap();
+        assert_eq!(item["state"], "stopped", "{item}");
+    }
+    let names: Vec<_> = receipt.items().iter().map(|item| &*item.name).collect();
+    assert_eq!(names, ["mcp server t", "t__wait"]);
+    drop(call);
+    assert_eq!(place.state().to_string(), "stopped");
+    let closing = place.call("t__echo", json!({"text": "x"}));
+    drop(closing);
+}

@@ -1,0 +1,221 @@
+//! A server of the tests' own in a temporary folder, and its tools, called as the loop calls them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{CallId, Cause, CauseKind, Extent, Receipt, SessionId};
+use allstop_scope::process::ContainmentChoice;
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_tools::mcp::{McpOptions, McpServerConfig, McpServers, McpState, McpTransport};
+use allstop_tools::{
+    CallLink, OutputFolder, Tool, ToolError, ToolInvocation, ToolOutput, ToolRegistry,
+};
+use serde_json::Value;
+
+pub(crate) struct Place {
+    pub(crate) root: Scope,
+    pub(crate) turn: Scope,
+    pub(crate) servers: McpServers,
+    temporary: tempfile::TempDir,
+}
+
+/// A call that runs, in a scope of its own, as one item of a receipt.
+pub(crate) struct Running {
+    pub(crate) scope: Scope,
+    pub(crate) handle: WorkHandle<Result<ToolOutput, ToolError>>,
+}
+
+impl Place {
+    /// One server `t` in this mode.
+    pub(crate) async fn new(mode: &str) -> Self {
+        Self::with(mode, |_| {}).await
+    }
+
+    pub(crate) async fn with(mode: &str, change: impl FnOnce(&mut McpServerConfig)) -> Self {
+        let place = Self::not_started(mode, change);
+        place.servers.start(&place.root).await.unwrap();
+        place
+    }
+
+    pub(crate) fn not_started(mode: &str, change: impl FnOnce(&mut McpServerConfig)) -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let transport = McpTransport::Stdio {
+            command: env!("CARGO_BIN_EXE_allstop-tools-mcp-server").into(),
+            args: vec![temporary.path().join("log").into(), mode.into()],
+            env: Vec::new(),
+        };
+        Self::of(temporary, transport, change)
+    }
+
+    pub(crate) async fn over_http(url: &str) -> Self {
+        let transport = McpTransport::Http {
+            url: url.into(),
+            headers: vec![("x-key".to_owned(), "secret".to_owned())],
+        };
+        let place = Self::of(tempfile::tempdir().unwrap(), transport, |_| {});
+        place.servers.start(&place.root).await.unwrap();
+        place
+    }
+
+    fn of(
+        temporary: tempfile::TempDir,
+        transport: McpTransport,
+        change: impl FnOnce(&mut McpServerConfig),
+    ) -> Self {
+        let mut config = McpServerConfig::new("t", transport).unwrap();
+        config.handshake_timeout = Duration::from_secs(10);
+        change(&mut config);
+        let options = McpOptions {
+            folder: temporary.path().to_owned(),
+            pipe_folder: temporary.path().join("pipes"),
+            containment: ContainmentChoice::GroupAndMarker,
+            env_hidden: Vec::new(),
+        };
+        let root = Scope::root("process", RootOptions::current());
+        let turn = root.child("turn", ScopeOptions::default()).unwrap();
+        Self {
+            root,
+            turn,
+            servers: McpServers::new(vec![config], options).unwrap(),
+            temporary,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.temporary.path().join(name)
+    }
+
+    /// What the server got.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// The cancellations that the server got, each with its reason.
+    pub(crate) fn cancellations(&self) -> Vec<(Value, String)> {
+        cancellations(&self.log())
+    }
+
+    pub(crate) fn state(&self) -> McpState {
+        self.servers.all()[0].state()
+    }
+
+    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.servers
+            .tools(&Arc::new(OutputFolder::new(self.path("spill"))))
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let mut registry = ToolRegistry::new();
+        for tool in self.tools() {
+            registry.register(tool).unwrap();
+        }
+        Arc::clone(registry.find(name).unwrap().tool())
+    }
+
+    /// Starts a call as the loop does.
+    pub(crate) fn start(&self, name: &str, arguments: Value) -> Running {
+        self.start_with(name, arguments, CallLink::default())
+    }
+
+    pub(crate) fn start_with(&self, name: &str, arguments: Value, link: CallLink) -> Running {
+        let tool = self.tool(name);
+        let work = WorkSpec::new(ItemKind::ToolCall, name).effect(tool.spec().effect);
+        let options = ScopeOptions {
+            unit: Some(work.clone().id("call_1")),
+            ..ScopeOptions::default()
+        };
+        let scope = self.turn.child("call", options).unwrap();
+        let invocation = ToolInvocation {
+            session_id: SessionId::new("s"),
+            call_id: CallId::new("call_1"),
+            name: name.into(),
+            arguments: Arc::new(arguments),
+            scope: scope.clone(),
+            trace: None,
+            link,
+        };
+        let handle = scope.spawn(work, |_| async move { tool.call(invocation).await });
+        Running {
+            handle: handle.unwrap(),
+            scope,
+        }
+    }
+
+    /// A call from its start to its answer.
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<String, String> {
+        self.start(name, arguments).answer().await
+    }
+
+    /// Starts a call and waits until the server has it.
+    pub(crate) async fn start_and_reach(&self, name: &str, arguments: Value) -> Running {
+        let before = self.log().matches("\"tools/call\"").count();
+        let running = self.start(name, arguments);
+        wait_until("the server has the call", || {
+            self.log().matches("\"tools/call\"").count() > before
+        })
+        .await;
+        running
+    }
+}
+
+impl Running {
+    pub(crate) async fn answer(self) -> Result<String, String> {
+        let joined = within(self.handle).await;
+        match joined.expect("it was not dropped") {
+            Ok(output) => Ok(output.content.to_string()),
+            Err(error) => Err(error.message),
+        }
+    }
+
+    pub(crate) async fn stop(&self) -> Arc<Receipt> {
+        self.stop_with(None).await
+    }
+
+    /// Stops it alone, with this grace.
+    pub(crate) async fn stop_with(&self, grace: Option<Duration>) -> Arc<Receipt> {
+        let mut order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User).detail("test"));
+        order.grace = grace;
+        within(self.scope.stop(order).receipt()).await
+    }
+}
+
+/// The cancellations in what a server got.
+pub(crate) fn cancellations(log: &str) -> Vec<(Value, String)> {
+    log.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["method"] == "notifications/cancelled")
+        .map(|message| {
+            let reason = message["params"]["reason"].as_str().unwrap_or_default();
+            (message["params"]["requestId"].clone(), reason.to_owned())
+        })
+        .collect()
+}
+
+/// The one item of a receipt, as JSON.
+#[track_caller]
+pub(crate) fn only_item(receipt: &Receipt) -> Value {
+    let [item] = receipt.items() else {
+        panic!("not one item: {receipt:#?}");
+    };
+    serde_json::to_value(item).unwrap()
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("it ends in time")
+}
+
+/// Waits for something that another process brings about.
+pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "waited in vain: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
