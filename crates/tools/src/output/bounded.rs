@@ -5,10 +5,10 @@
 //! 2. The file, where there is one, holds the output from its first byte on, without a gap.
 //! 3. Every byte is shown, in the file, or counted; the text says which.
 
-use std::borrow::Cow;
+mod piece;
+
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,15 +48,6 @@ pub struct BoundedOutput {
     tail: Vec<u8>,
     total: u64,
     spill: Spill,
-}
-
-/// A piece of an output.
-pub(crate) struct OutputPiece {
-    /// Where it begins.
-    pub(crate) start: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// How many bytes there were so far.
-    pub(crate) total: u64,
 }
 
 #[derive(Debug)]
@@ -186,59 +177,6 @@ impl BoundedOutput {
             self.where_the_rest_is(),
             String::from_utf8_lossy(tail),
         )
-    }
-
-    /// At most `len_max` bytes from this one on, or from the first later one that is still known. Does not cut a
-    /// character, unless nothing would be left.
-    pub(crate) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
-        let mut start = offset.min(self.total);
-        let mut bytes = Vec::new();
-        while bytes.len() < len_max && start + (bytes.len() as u64) < self.total {
-            let known = self.known_from(start + bytes.len() as u64, len_max - bytes.len());
-            if !known.is_empty() {
-                bytes.extend_from_slice(&known);
-            } else if bytes.is_empty() && start < self.tail_start() {
-                start = self.tail_start();
-            } else {
-                break;
-            }
-        }
-        let whole = without_cut_end(&bytes).len();
-        if whole > 0 {
-            bytes.truncate(whole);
-        }
-        OutputPiece {
-            start,
-            bytes,
-            total: self.total,
-        }
-    }
-
-    /// What one place holds from this byte on.
-    fn known_from(&self, at: u64, len_max: usize) -> Cow<'_, [u8]> {
-        let within = |bytes: &'_ [u8], start: u64| -> Option<(usize, usize)> {
-            let from = usize::try_from(at.checked_sub(start)?).ok()?;
-            (from < bytes.len()).then(|| (from, bytes.len().min(from + len_max)))
-        };
-        for (bytes, start) in [(&self.head, 0), (&self.tail, self.tail_start())] {
-            if let Some((from, to)) = within(bytes, start) {
-                return Cow::Borrowed(bytes.get(from..to).unwrap_or_default());
-            }
-        }
-        let mut read = vec![0; len_max];
-        let len = self.read_file(at, &mut read).unwrap_or(0);
-        read.truncate(len);
-        Cow::Owned(read)
-    }
-
-    /// A disk that cannot be read has no bytes: they count as missing.
-    fn read_file(&self, at: u64, buffer: &mut [u8]) -> Option<usize> {
-        let file = File::open(self.file()?).ok()?;
-        file.read_at(buffer, at).ok()
-    }
-
-    fn tail_start(&self) -> u64 {
-        self.total - self.tail.len() as u64
     }
 
     fn where_the_rest_is(&self) -> String {
