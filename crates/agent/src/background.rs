@@ -113,3 +113,60 @@ fn started(work: &BackgroundWork, turn: TurnNumber) -> SessionRecord {
             .map(|path| path.to_string_lossy().into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::record::Attachment;
+    use allstop_scope::{RootOptions, ScopeOptions};
+    use allstop_tools::background::ENDED_WORKS_MAX;
+    use allstop_tools::{BoundedOutput, OutputFolder, OutputLimits, TaskSpec, start_task};
+
+    use super::*;
+
+    fn words(records: &[SessionRecord]) -> Vec<String> {
+        let word = |record: &SessionRecord| match record {
+            SessionRecord::BackgroundStarted { id, kind, .. } => format!("{id} {kind:?}"),
+            SessionRecord::BackgroundEnded { id, state, .. } => format!("{id} {}", state.as_str()),
+            other => panic!("not of background work: {other:?}"),
+        };
+        records.iter().map(word).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_start_and_end_is_recorded_once_also_of_work_that_the_registry_has_forgotten() {
+        let root = Scope::root("session", RootOptions::current());
+        let jobs = root.child("background", ScopeOptions::default());
+        let background = Background::new(jobs.expect("nothing is stopped"), 1);
+        let start = |name: &'static str| {
+            let folder = Arc::new(OutputFolder::new("/nowhere"));
+            let spec = TaskSpec {
+                call_id: "call_1".into(),
+                name: name.into(),
+                attachment: Attachment::Attached,
+                output: BoundedOutput::new(OutputLimits::default(), folder),
+            };
+            let task = move |_cx| async move {
+                match name {
+                    "ends" => Ok(String::new()),
+                    _ => std::future::pending().await,
+                }
+            };
+            start_task(&*background, spec, task).expect("nothing is stopped")
+        };
+        let runs = start("runs");
+        let first = background.take_records(TurnNumber(1));
+        assert_eq!(words(&first), ["bg_1 Agent"]);
+        for _ in 0..ENDED_WORKS_MAX + 3 {
+            start("ends").ended().await;
+        }
+        let later = words(&background.take_records(TurnNumber(1)));
+        assert_eq!(later.len(), 2 * (ENDED_WORKS_MAX + 3));
+        assert_eq!(later[..2], ["bg_2 Agent", "bg_2 finished"]);
+        assert_eq!(background.take_records(TurnNumber(1)), []);
+        let stop = runs.stop(allstop_core::Cause::new(allstop_core::CauseKind::User));
+        drop(stop.await);
+        let last = background.take_records(TurnNumber(2));
+        assert_eq!(words(&last), ["bg_1 stopped"]);
+        assert_eq!(background.take_records(TurnNumber(2)), []);
+    }
+}

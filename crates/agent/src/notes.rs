@@ -37,14 +37,17 @@ fn note(work: &BackgroundWork, background: &Background) -> Note {
     let mut text = format!("Background work {} (`{}`) {how}.", work.id, work.name);
     let live = background.works();
     if let Some(live) = live.iter().find(|live| live.id == work.id) {
-        let output = live.output();
+        let said = live.end().and_then(|end| end.said);
+        let answers = said.is_some();
+        let output = said.map_or_else(|| live.output(), |said| said.to_string());
         let skipped = output.chars().count().saturating_sub(NOTE_OUTPUT_CHARS);
         let tail: String = output.chars().skip(skipped).collect();
         if !tail.trim().is_empty() {
-            text.push_str(if skipped > 0 {
-                " The end of its output:\n"
-            } else {
-                " Its output:\n"
+            text.push_str(match (answers, skipped > 0) {
+                (true, false) => " It says:\n",
+                (true, true) => " The end of what it says:\n",
+                (false, true) => " The end of its output:\n",
+                (false, false) => " Its output:\n",
             });
             text.push_str(tail.trim_end());
         }
