@@ -9,6 +9,7 @@ mod duration;
 mod error;
 mod hooks;
 mod load;
+mod mcp;
 mod rule;
 mod sections;
 mod text;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use duration::{DurationError, WrittenDuration};
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, GuardrailStage, HookConfig, HookMoment};
+pub use mcp::{McpConfig, McpServerSection, OnIgnoredCancel};
 pub use rule::PermissionRule;
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, OnStop,
@@ -63,4 +65,7 @@ pub struct Config {
     /// Commands that look at what goes in and what comes out.
     #[serde(default)]
     pub guardrails: Vec<GuardrailConfig>,
+    /// Servers of tools.
+    #[serde(default)]
+    pub mcp: McpConfig,
 }

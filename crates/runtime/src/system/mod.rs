@@ -2,6 +2,7 @@
 
 mod background;
 mod found;
+mod mcp;
 mod open;
 mod options;
 mod parts;
@@ -16,6 +17,7 @@ use allstop_log::Log;
 use allstop_model::{Model, RecordingModel};
 use allstop_scope::Scope;
 use allstop_scope::process::ContainmentChoice;
+use allstop_tools::mcp::McpServers;
 use allstop_tools::{PermissionPolicy, Prompter};
 
 pub use background::{Kept, KeptWork, NotKept};
@@ -50,6 +52,7 @@ pub(crate) struct Parts {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     owner: Option<ProcessIdentity>,
     hidden_variables: Vec<std::ffi::OsString>,
+    mcp: McpServers,
 }
 
 impl std::fmt::Debug for Parts {
@@ -63,7 +66,8 @@ impl std::fmt::Debug for Parts {
 }
 
 impl System {
-    /// Opens the store and makes the model. Nothing runs yet, and nothing is sent.
+    /// Opens the store, makes the model and starts the servers of tools, each within its own limit. Nothing else runs
+    /// yet, and nothing is sent.
     ///
     /// # Errors
     /// What is wrong, in one line: configuration, model, script, folders or store.
@@ -82,6 +86,7 @@ impl System {
         }
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
+        let mcp = mcp::servers(&options)?;
         let store = parts::Store::open(&options.store).await?;
         let SystemOptions {
             config,
@@ -108,9 +113,12 @@ impl System {
             now: Arc::clone(&scopes.now),
             owner,
             hidden_variables,
+            mcp,
         };
+        let scope = Scope::root("process", scopes);
+        mcp::start(&parts.mcp, &scope).await?;
         Ok(Self {
-            scope: Scope::root("process", scopes),
+            scope,
             store,
             recording,
             parts: Arc::new(parts),
@@ -139,17 +147,22 @@ impl System {
         self.recording.as_ref()
     }
 
+    /// The servers of tools.
+    pub fn mcp(&self) -> &McpServers {
+        &self.parts.mcp
+    }
+
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.parts.config
     }
 
-    /// Waits until all that was written is in the store and its file is closed. A blocked disk blocks it: who wants to
-    /// exit races it against a limit.
+    /// Ends the servers of tools, and waits until all that was written is in the store and its file is closed. A blocked
+    /// disk blocks it: who wants to exit races it against a limit.
     ///
     /// # Cancel safety
     /// Dropping it leaves the store closing.
     pub async fn close(&self) {
-        self.store.close().await;
+        tokio::join!(self.parts.mcp.close(), self.store.close());
     }
 }

@@ -36,12 +36,16 @@ pub(super) fn check_rules(config: &Config) -> Result<(), StartError> {
     let permissions = &config.permissions;
     let all = [&permissions.allow, &permissions.ask, &permissions.deny];
     for rule in all.into_iter().flatten() {
-        if !BUILTIN_TOOLS.contains(&rule.0.tool()) {
+        let tool = rule.0.tool();
+        if !BUILTIN_TOOLS.contains(&tool) && !super::mcp::may_have_tool(config, tool) {
             let message = format!(
                 "the permission rule `{}` names no tool that there is",
                 rule.0
             );
-            let hint = format!("the tools are {}", BUILTIN_TOOLS.join(", "));
+            let hint = format!(
+                "the tools are {}, and `SERVER__TOOL` of a configured server",
+                BUILTIN_TOOLS.join(", ")
+            );
             return Err(StartError::new(StartErrorKind::Config, message).hint(hint));
         }
     }
@@ -160,12 +164,13 @@ fn agent(
     }
     let workspace = Arc::new(workspace);
     let output_folder = Arc::new(OutputFolder::new(spill.path()));
-    let mut shell = ShellConfig::new(workspace.folder(), output_folder);
+    let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
     shell.containment = parts.containment.clone();
     shell.env_hidden.clone_from(&parts.hidden_variables);
     let host: Arc<dyn BackgroundHost> = Arc::clone(background) as _;
     let mut tools = ToolRegistry::new();
-    for tool in builtin_tools(&workspace, shell, &host) {
+    let builtin = builtin_tools(&workspace, shell, &host);
+    for tool in builtin.into_iter().chain(parts.mcp.tools(&output_folder)) {
         tools
             .register(tool)
             .map_err(|error| StartError::new(StartErrorKind::Bug, error.to_string()))?;

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod crash;
 mod envelope;
+mod mcp;
 mod schemas;
 mod start;
 

@@ -39,7 +39,9 @@ impl McpServerConfig {
     pub fn new(name: &str, transport: McpTransport) -> Result<Self, McpConfigError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let is_name = (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
-        if !is_name || name.contains("__") {
+        // What is in front of the first two underscores of a tool's name is its server, and no other one.
+        let is_told_apart = !name.contains("__") && !name.ends_with('_');
+        if !is_name || !is_told_apart {
             return Err(McpConfigError::Name { name: name.into() });
         }
         Ok(Self {
@@ -137,7 +139,7 @@ fn patterns<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, McpConfigError> {
 pub enum McpConfigError {
     /// Its tools could not be named.
     #[error(
-        "the server name {name:?} is not 1 to {NAME_LEN_MAX} letters, digits, `-` or single `_`"
+        "the server name {name:?} is not 1 to {NAME_LEN_MAX} letters, digits, `-` or single `_` between them"
     )]
     Name {
         /// The name.

@@ -41,7 +41,7 @@ impl Ended {
 
 impl ProcessEnd {
     /// In words.
-    pub(super) fn text(&self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self.how {
             How::Sigterm => "it needed SIGTERM",
             How::Sigkill => "it needed SIGKILL",

@@ -207,10 +207,10 @@ async fn end(
     };
     if let Some(process) = process {
         ended.process = process.end(&ended.why, reason.by_itself).await;
-        if reason.by_itself || service.is_none() {
-            if let Some(words) = process.last_words().await {
-                ended.why = format!("{} ({words})", ended.why).into();
-            }
+        if (reason.by_itself || service.is_none())
+            && let Some(words) = process.last_words().await
+        {
+            ended.why = format!("{} ({words})", ended.why).into();
         }
     }
     if let Some(mut service) = service {

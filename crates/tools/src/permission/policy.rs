@@ -91,7 +91,7 @@ impl PermissionPolicy {
     }
 
     fn allows(&self, call: &Call<'_>) -> bool {
-        let rules = || self.allow.iter().filter(|rule| &*rule.tool == call.tool);
+        let rules = || self.allow.iter().filter(|rule| rule.is_about(call.tool));
         rules().any(|rule| rule.prefix.is_empty())
             || call.command.as_ref().is_some_and(|command| {
                 command.all_start_with(&rules().map(|rule| rule.prefix.as_slice()))
@@ -119,7 +119,7 @@ impl<'a> Call<'a> {
 
     fn is_meant_by(&self, rule: &Rule) -> Match {
         match &self.command {
-            _ if &*rule.tool != self.tool => Match::No,
+            _ if !rule.is_about(self.tool) => Match::No,
             Some(command) if !rule.prefix.is_empty() => command.any_starts_with(&rule.prefix),
             _ => Match::Yes,
         }

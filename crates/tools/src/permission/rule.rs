@@ -9,8 +9,8 @@ use super::command::Command;
 /// The name of the tool whose `command` argument prefix rules look at.
 pub(super) const SHELL: &str = "shell";
 
-/// Which calls a rule is about: `read` (every call of the tool) or `shell:git status` (commands that start with
-/// these words).
+/// Which calls a rule is about: `read` (every call of the tool), `server__*` (every call of the tools whose names begin
+/// so) or `shell:git status` (commands that start with these words).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub(super) tool: Arc<str>,
@@ -22,6 +22,14 @@ impl Rule {
     /// The tool that it is about.
     pub fn tool(&self) -> &str {
         &self.tool
+    }
+
+    /// Whether it is about the tool of this name. `server__*` is about every tool whose name begins so.
+    pub(super) fn is_about(&self, tool: &str) -> bool {
+        match self.tool.strip_suffix('*') {
+            Some(beginning) => tool.starts_with(beginning),
+            None => *self.tool == *tool,
+        }
     }
 }
 
@@ -117,6 +125,15 @@ fn is_bare(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_is_about_one_tool_or_those_that_begin_alike() {
+        let rule = |written: &str| written.parse::<Rule>().unwrap();
+        assert!(rule("files__*").is_about("files__read"));
+        assert!(rule("files__re*").is_about("files__read"));
+        assert!(!rule("files__*").is_about("file"));
+        assert!(!rule("read").is_about("read_all"));
+    }
 
     #[test]
     fn a_rule_is_written_as_it_is_read() {

@@ -63,7 +63,14 @@ fn a_server_has_a_name_that_tools_can_have() {
         url: "http://127.0.0.1:1".into(),
         headers: Vec::new(),
     };
-    for wrong in ["", "a b", "a__b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ä"] {
+    for wrong in [
+        "",
+        "a b",
+        "a__b",
+        "a_",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "ä",
+    ] {
         assert!(McpServerConfig::new(wrong, transport()).is_err(), "{wrong}");
     }
     assert!(McpServerConfig::new("file-system_2", transport()).is_ok());

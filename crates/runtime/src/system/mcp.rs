@@ -1,0 +1,116 @@
+//! The servers of tools that the configuration names.
+
+use std::sync::Arc;
+
+use allstop_scope::{Scope, ScopeOptions};
+use allstop_tools::mcp::{
+    CALL_TIMEOUT_DEFAULT, McpOptions, McpServerConfig, McpServers, McpTransport, OnIgnoredCancel,
+    ToolFilter,
+};
+
+use super::options::SystemOptions;
+use crate::config::{self, McpServerSection};
+use crate::error::{StartError, StartErrorKind};
+
+/// The scope of the servers: the process's own, so that no turn and no session ends what others use.
+const SCOPE: &str = "mcp";
+
+/// What the configuration says, checked. Nothing is started.
+pub(super) fn servers(options: &SystemOptions) -> Result<McpServers, StartError> {
+    let mut configs = Vec::new();
+    for (name, section) in &options.config.mcp.servers {
+        configs.push(server(name, section, options)?);
+    }
+    let shared = McpOptions {
+        folder: options.folder.clone(),
+        pipe_folder: options.spill_folder.clone(),
+        containment: options.scopes.containment.clone(),
+        env_hidden: options.hidden_variables.clone(),
+    };
+    McpServers::new(configs, shared)
+        .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
+}
+
+/// Starts them, and waits for each no longer than its own limit.
+pub(super) async fn start(servers: &McpServers, process: &Scope) -> Result<(), StartError> {
+    if servers.all().is_empty() {
+        return Ok(());
+    }
+    let stopped = |refused: allstop_scope::NotStarted| {
+        StartError::new(StartErrorKind::Stopped, refused.to_string())
+    };
+    let scope = process.child(SCOPE, ScopeOptions::default());
+    servers
+        .start(&scope.map_err(stopped)?)
+        .await
+        .map_err(stopped)
+}
+
+/// Whether a permission rule may be about a tool of a configured server. Its tools are known only when it runs.
+pub(super) fn may_have_tool(config: &config::Config, rule: &str) -> bool {
+    rule.split_once("__")
+        .is_some_and(|(server, tool)| config.mcp.servers.contains_key(server) && !tool.is_empty())
+}
+
+fn server(
+    name: &str,
+    section: &McpServerSection,
+    options: &SystemOptions,
+) -> Result<McpServerConfig, StartError> {
+    let wrong = |what: String| {
+        StartError::new(
+            StartErrorKind::Config,
+            format!("the MCP server `{name}` cannot be used: {what}"),
+        )
+        .hint(format!("change the section `[mcp.servers.{name}]`"))
+    };
+    let transport = transport(section, options).map_err(wrong)?;
+    let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
+    let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;
+    server.filter = ToolFilter::new(&section.allow, &section.deny).map_err(wrong)?;
+    if let Some(limit) = section.handshake_timeout {
+        server.handshake_timeout = limit.into();
+    }
+    server.call_timeout = match (section.call_timeout, options.config.deadlines.tool) {
+        (Some(limit), _) => Some(limit.into()),
+        (None, Some(_every_tool_s)) => None,
+        (None, None) => Some(CALL_TIMEOUT_DEFAULT),
+    };
+    server.on_ignored_cancel = match section.on_ignored_cancel {
+        config::OnIgnoredCancel::KeepServer => OnIgnoredCancel::KeepServer,
+        config::OnIgnoredCancel::EndServer => OnIgnoredCancel::EndServer,
+    };
+    Ok(server)
+}
+
+fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpTransport, String> {
+    let of_http = !section.headers.is_empty() || section.bearer_token_env.is_some();
+    let of_command = !section.args.is_empty() || !section.env.is_empty();
+    match (&section.command, &section.url) {
+        (Some(command), None) if !of_http => Ok(McpTransport::Stdio {
+            command: command.into(),
+            args: section.args.iter().map(Into::into).collect(),
+            env: section
+                .env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        }),
+        (None, Some(url)) if !of_command => {
+            let mut headers: Vec<(String, String)> = section.headers.clone().into_iter().collect();
+            if let Some(variable) = &section.bearer_token_env {
+                let token = (options.keys)(variable)
+                    .ok_or_else(|| format!("the environment variable {variable} is not set"))?;
+                headers.push(("authorization".to_owned(), format!("Bearer {token}")));
+            }
+            Ok(McpTransport::Http {
+                url: Arc::from(url.as_str()),
+                headers,
+            })
+        }
+        (Some(_), None) => Err("`headers` and `bearer_token_env` go with `url`".to_owned()),
+        (None, Some(_)) => Err("`args` and `env` go with `command`".to_owned()),
+        (None, None) => Err("neither `command` nor `url` is given".to_owned()),
+        (Some(_), Some(_)) => Err("both `command` and `url` are given".to_owned()),
+    }
+}

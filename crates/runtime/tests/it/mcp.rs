@@ -1,0 +1,145 @@
+//! Servers of tools, from the configuration to a turn that uses them.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use allstop_agent::EventSink;
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_model::Reply;
+use allstop_runtime::{StartErrorKind, System};
+use allstop_scope::StopOrder;
+use serde_json::json;
+
+use crate::{Place, one_turn, wait_until, within};
+
+/// A server in a few lines of shell: one tool, which says what it was called with.
+const SERVER: &str = r#"
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"greet","inputSchema":{"type":"object"}},{"name":"hidden","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) result='{"content":[{"type":"text","text":"hello from '$GREETER'"}]}' ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+echo ended >ended
+"#;
+
+/// A place with the server's program in it, and the configuration that names it.
+fn place() -> (Place, String) {
+    let place = Place::new();
+    std::fs::write(place.file("server.sh"), SERVER).expect("it can be written");
+    let config = "[mcp.servers.sh]\n\
+        command = \"sh\"\n\
+        args = [\"server.sh\"]\n\
+        env = { GREETER = \"a server\" }\n\
+        deny = [\"hid*\"]\n";
+    (place, config.to_owned())
+}
+
+async fn open(place: &Place, config: &str) -> System {
+    let reply = Reply::text("").call("sh__greet", json!({}));
+    place.system(config, vec![reply, Reply::text("done")]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_uses_the_tool_of_a_server_and_closing_ends_it() {
+    let (place, config) = place();
+    let system = within(open(&place, &config)).await;
+    assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
+    let (session, history) = system.new_session(None).await.unwrap();
+    let (sink, mut events) = EventSink::channel();
+    let outcome = within(session.run(history, ["go"], sink).finish())
+        .await
+        .unwrap();
+    assert_eq!(&*outcome.turns[0].output, "done");
+    let mut seen = String::new();
+    while let Ok(event) = events.try_recv() {
+        write!(seen, "{event:?}").unwrap();
+    }
+    assert!(seen.contains("hello from a server"), "{seen}");
+    assert!(system.scope().running().len() == 1, "the server runs on");
+    within(system.close()).await;
+    wait_until("nothing runs", || system.scope().is_quiet()).await;
+    assert!(place.file("ended").exists(), "its input was closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_of_a_turn_leaves_the_server_to_others() {
+    let (place, config) = place();
+    let system = within(open(&place, &config)).await;
+    let (session, _history) = system.new_session(None).await.unwrap();
+    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User));
+    let _receipt = within(session.scope.stop(order).receipt()).await;
+    assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::User));
+    let receipt = within(system.scope().stop(order).receipt()).await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(&*receipt.items()[0].name, "mcp server sh");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_may_be_about_tools_of_configured_servers_only() {
+    let (place, config) = place();
+    let with_rules = |rules: &str| format!("[permissions]\nallow = [{rules}]\n{config}");
+    let options = place.options(&with_rules("\"sh__*\", \"sh__greet\""), None);
+    let error = System::open(options).await.expect_err("no model");
+    assert_eq!(error.kind, StartErrorKind::NoModel);
+    for wrong in ["other__greet", "sh__", "sh_greet"] {
+        let model = allstop_model::ScriptedModel::new(Vec::new());
+        let options = place.options(&with_rules(&format!("\"{wrong}\"")), Some(model));
+        let error = System::open(options).await.expect_err(wrong);
+        assert_eq!(error.kind, StartErrorKind::Config);
+        assert!(error.hint.unwrap().contains("SERVER__TOOL"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_server_is_said_before_anything_starts() {
+    let place = Place::new();
+    for (section, says) in [
+        ("", "neither `command` nor `url` is given"),
+        (
+            "command = \"x\"\nurl = \"http://127.0.0.1:1\"",
+            "both `command` and `url` are given",
+        ),
+        ("command = \"x\"\nheaders = { a = \"b\" }", "go with `url`"),
+        (
+            "url = \"http://127.0.0.1:1\"\nargs = [\"x\"]",
+            "go with `command`",
+        ),
+        (
+            "url = \"http://127.0.0.1:1\"\nbearer_token_env = \"NO\"",
+            "NO is not set",
+        ),
+        ("command = \"x\"\nallow = [\"[\"]", "not a pattern"),
+    ] {
+        let config = format!("[mcp.servers.bad]\n{section}\n");
+        let model = allstop_model::ScriptedModel::new(Vec::new());
+        let error = System::open(place.options(&config, Some(model)))
+            .await
+            .expect_err(section);
+        assert_eq!(error.kind, StartErrorKind::Config);
+        assert!(error.message.contains(says), "{}", error.message);
+        assert!(!place.file("store.db").exists());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_delays_the_start_by_its_limit_and_nothing_else() {
+    let place = Place::new();
+    let config = "[mcp.servers.hangs]\ncommand = \"sleep\"\nargs = [\"600\"]\nhandshake_timeout = \"200ms\"\n";
+    let began = std::time::Instant::now();
+    let system = within(place.system(config, vec![Reply::text("done")])).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+    let state = system.mcp().all()[0].state().to_string();
+    assert!(state.starts_with("not available"), "{state}");
+    assert_eq!(&*within(one_turn(&system, "go")).await.output, "done");
+    within(system.close()).await;
+}
