@@ -11,6 +11,7 @@ use allstop_tools::{
     CallLink, CallObserver, ExternalEvent, ExternalOptions, ExternalRequests, Tool, ToolError,
     ToolInvocation, ToolOutput, ToolSpec, external_tools,
 };
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -252,6 +253,10 @@ async fn a_silent_handler_is_unreachable_and_its_late_answer_reaches_nobody() {
         handler.answer(request.request_id, output("done")),
         Delivery::Unknown
     );
+    assert!(
+        requests.next().now_or_never().is_none(),
+        "it was told twice"
+    );
     handler.disconnect();
     assert!(requests.next().await.is_none());
     assert!(stage.shown.0.lock().is_empty());
@@ -266,8 +271,7 @@ async fn a_call_that_was_not_taken_is_not_begun_and_never_goes_out() {
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(item(&receipt), json!(["stopped", "not_begun"]));
     assert!(said(call).await.unwrap_err().contains("nothing was done"));
-    requests.handler().disconnect();
-    assert!(requests.next().await.is_none());
+    assert!(requests.next().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
