@@ -106,8 +106,11 @@ pub(crate) struct ChatWith {
     /// Leave background work running when the chat ends, to be found by `sessions show`
     #[arg(long, help_heading = "Background work")]
     pub(crate) keep_background: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    // Known only so that they can be refused with what helps.
+    #[arg(long, hide = true)]
+    pub(crate) json: bool,
+    #[arg(long, hide = true)]
+    pub(crate) stream_json: bool,
 }
 
 /// What becomes of a message that is sent while a turn runs.

@@ -153,13 +153,8 @@ impl Desk {
     }
 
     /// What signals have come to: last moment and exit code.
-    pub(super) fn control(&mut self) -> &mut Control {
-        &mut self.control
-    }
-
-    /// Whether the chat is ending.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.leaving
+    pub(super) fn into_control(self) -> Control {
+        self.control
     }
 
     /// Whether what comes of this message's turn is shown.
@@ -170,7 +165,8 @@ impl Desk {
     /// Something happened.
     pub(super) fn handle(&mut self, event: Event, now: Instant) -> Vec<Effect> {
         match event {
-            Event::Key(_) if self.leaving => Vec::new(),
+            // On the way out nothing is decided here any more.
+            _ if self.leaving => Vec::new(),
             Event::Key(key) => self.key(key),
             Event::InputEnded => self.signal(Signal::HangUp, now),
             Event::Signal(signal) => self.signal(signal, now),
@@ -391,15 +387,12 @@ impl Desk {
     }
 
     fn signal(&mut self, signal: Signal, now: Instant) -> Vec<Effect> {
-        if signal == Signal::Interrupt && !self.leaving {
+        if signal == Signal::Interrupt {
             return self.interrupt(now);
         }
         match self.control.signal(signal, now) {
-            control::Effect::Nothing => Vec::new(),
-            control::Effect::Force => vec![Effect::Force],
-            // A signal during the way out: what is being stopped is forced, and the exit is bounded.
-            control::Effect::Stop(_) if self.leaving => vec![Effect::Force],
             control::Effect::Stop(cause) => self.leave(Some(cause)),
+            control::Effect::Nothing | control::Effect::Force => Vec::new(),
         }
     }
 

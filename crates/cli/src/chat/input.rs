@@ -5,7 +5,7 @@
 //! 2. Nothing is read afterwards: what is typed then is the shell's. The check and the read are one step.
 //! 3. Ctrl-C and Ctrl-Z stay signals, so that they work whatever this process is busy with.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 

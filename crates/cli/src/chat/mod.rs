@@ -1,16 +1,43 @@
 //! `allstop chat`: a conversation at the terminal.
+//!
+//! `desk` decides, synchronously; `talk` is the loop around it; `screen` shows, and `input` reads the terminal. Where
+//! standard input is none, `piped` sends it line by line.
 
 mod command;
 mod desk;
 mod editor;
 mod input;
 mod keys;
+mod leave;
 mod past;
+mod piped;
+mod screen;
+mod talk;
+mod transcript;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::StopReason;
+use allstop_runtime::config::OnStop;
+use allstop_runtime::{Asks, Config, FoundWork, StoreChoice, System, SystemOptions, TalkedSession};
+use allstop_scope::GRACE_DEFAULT;
+use allstop_session::FollowUp;
+use allstop_tools::Answer;
+use allstop_tools::permission::FixedAnswer;
 
 use crate::Exit;
-use crate::args::{ChatArgs, ChatWith, ResumeArgs, StoreArgs};
+use crate::args::{ChatArgs, ChatWith, OnStopArg, PolicyArg, ResumeArgs, StoreArgs};
+use crate::commands::sessions::resolve;
+use crate::control::Control;
 use crate::host::Host;
 use crate::problem::Problem;
+use crate::prompt::Tty;
+use crate::run::options;
+use crate::signals::Signals;
+use screen::Screen;
 
 /// What a chat begins with.
 #[derive(Debug)]
@@ -44,7 +71,169 @@ impl ChatStart {
     }
 }
 
+impl From<PolicyArg> for FollowUp {
+    fn from(policy: PolicyArg) -> Self {
+        match policy {
+            PolicyArg::Reject => Self::Reject,
+            PolicyArg::Enqueue => Self::Enqueue,
+            PolicyArg::Interrupt => Self::Interrupt,
+            PolicyArg::Replace => Self::Replace,
+            PolicyArg::Steer => Self::Steer,
+        }
+    }
+}
+
 /// Runs the command.
-pub(crate) async fn chat(_start: ChatStart, _host: &Host) -> Result<Exit, Problem> {
-    Err(Problem::failure("not yet"))
+///
+/// # Cancel safety
+/// Dropping it is a crash of the session: its work is dropped without a receipt.
+pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem> {
+    let mut signals = Signals::install()?;
+    let with = &start.with;
+    if with.json || with.stream_json {
+        return Err(Problem::usage("a chat is for people, and has no JSON")
+            .hint("allstop run --session ID --json \"…\" sends one message and gives its envelope"));
+    }
+    let config = config(with)?;
+    let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
+    let terminal = host.output.terminal().filter(|_| std::io::stdin().is_terminal());
+    let tty = terminal.and_then(|_| Tty::of_process());
+    let asks = match (with.permissions.yes, with.permissions.deny, &tty) {
+        (false, false, Some(_)) => Asks::Subscribers,
+        _ => Asks::Prompter,
+    };
+    let answer = if with.permissions.yes {
+        Answer::AllowOnce
+    } else {
+        Answer::Deny
+    };
+    let options = options::system(
+        &start.store,
+        with.model.record.clone(),
+        host,
+        config,
+        Arc::new(FixedAnswer(answer)),
+    )?;
+    let history = history_file(&options.store);
+
+    let opening = open(options, start.session.as_deref(), with.policy.into(), asks);
+    let (system, talked) = tokio::select! {
+        opened = opening => opened?,
+        signal = signals.next() => {
+            let mut control = Control::new(grace);
+            control.signal(signal, std::time::Instant::now());
+            return Ok(Exit::from(control.exit_code(control.stop_reason())));
+        }
+    };
+    let screen = Screen::new(host, tty.as_ref().and(terminal));
+    greet(&screen, &talked, start.session.is_some()).await;
+    let chat = Chat {
+        host,
+        system,
+        events: talked.session.subscribe(None),
+        session: talked.session,
+        screen,
+        signals,
+        keeps_background: with.keep_background,
+    };
+    match tty {
+        Some(tty) => talk::talk(chat, tty, history, start.prompt, grace).await,
+        None => Ok(piped::talk(chat, start.prompt, grace).await),
+    }
+}
+
+/// A chat that has begun.
+struct Chat<'a> {
+    host: &'a Host,
+    system: System,
+    session: allstop_session::Session,
+    events: allstop_session::Subscription,
+    screen: Screen,
+    signals: Signals,
+    keeps_background: bool,
+}
+
+fn config(with: &ChatWith) -> Result<Config, Problem> {
+    let mut config = options::config_with_model(&with.model)?;
+    config.deadlines.grace = with.grace.or(config.deadlines.grace);
+    if let Some(steps) = with.max_steps {
+        config.limits.max_steps = steps.get();
+    }
+    // Who sits before it wants to go on from what was done.
+    config.on_stop = match with.on_stop {
+        Some(OnStopArg::Rollback) => Some(OnStop::Rollback),
+        Some(OnStopArg::Keep) => Some(OnStop::Keep),
+        None => config.on_stop.or(Some(OnStop::Keep)),
+    };
+    Ok(config)
+}
+
+async fn open(
+    options: SystemOptions,
+    id: Option<&str>,
+    policy: FollowUp,
+    asks: Asks,
+) -> Result<(System, TalkedSession), Problem> {
+    let system = System::open(options).await?;
+    let id = match id {
+        Some(id) => Some(resolve(&**system.log(), id).await?),
+        None => None,
+    };
+    let talked = system.session(id, policy, asks).await?;
+    Ok((system, talked))
+}
+
+/// Beside the store, with its name.
+fn history_file(store: &StoreChoice) -> Option<PathBuf> {
+    let StoreChoice::Sqlite(path) = store else {
+        return None;
+    };
+    let mut name = path.file_name()?.to_owned();
+    name.push(".history");
+    Some(path.with_file_name(name))
+}
+
+/// Says where one is, and what an earlier process left.
+async fn greet(screen: &Screen, talked: &TalkedSession, is_resumed: bool) {
+    let id = talked.session.id();
+    screen.hint(&format!("session {id} · /help lists commands and keys"));
+    if !is_resumed {
+        return;
+    }
+    match talked.session.history().await {
+        Ok(conversation) => {
+            let (messages, letters) = (transcript::RESUMED_MESSAGES, transcript::RESUMED_LETTERS);
+            let told = transcript::tell(&conversation, messages, letters);
+            if !told.is_empty() {
+                screen.note(&told);
+            }
+        }
+        Err(error) => screen.error(&error.to_string(), None),
+    }
+    if talked.interrupted {
+        screen.note("an earlier process ended in the middle of a turn: that turn was rolled back");
+    }
+    for found in &talked.found {
+        screen.note(&found_line(found));
+    }
+}
+
+fn found_line(found: &FoundWork) -> String {
+    let runs = if found.alive { "still runs" } else { "has ended" };
+    let end = match found.keeper.as_ref().or(found.process.as_ref()) {
+        Some(process) if found.alive => format!(" · end it: kill {}", process.pid),
+        _ => String::new(),
+    };
+    format!(
+        "{} of an earlier process {runs}: {}{end}",
+        found.id, found.name
+    )
+}
+
+/// The exit code of what was not completed.
+fn code_of(reason: StopReason, control: &Control) -> u8 {
+    match reason {
+        StopReason::Completed => 0,
+        reason => control.exit_code(reason),
+    }
 }

@@ -1,6 +1,6 @@
 //! `allstop run`: opens a session, runs the prompts, ends the background work, and says what it came to.
 
-mod options;
+pub(crate) mod options;
 mod show;
 mod supervise;
 
@@ -47,7 +47,13 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     let limit = config.deadlines.run.map(Duration::from);
 
     let starting = async {
-        let options = options::system(&args, host, config, prompter).map_err(NotStarted::store)?;
+        let options = options::system(
+            &args.session.store,
+            args.model.record.clone(),
+            host,
+            config,
+            prompter,
+        ).map_err(NotStarted::store)?;
         let prompts = options::prompts(&args).await.map_err(NotStarted::input)?;
         let opened = open(options, args.session.session.clone(), limit).await?;
         Ok((prompts, opened))

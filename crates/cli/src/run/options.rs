@@ -1,5 +1,6 @@
 //! From flags and files to what a system is made of.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_runtime::config::OnStop;
@@ -7,7 +8,7 @@ use allstop_runtime::{Config, SystemOptions, WrittenDuration};
 use allstop_tools::Prompter;
 use tokio::io::AsyncReadExt as _;
 
-use crate::args::{LimitArgs, ModelArgs, OnStopArg, RunArgs};
+use crate::args::{LimitArgs, ModelArgs, OnStopArg, RunArgs, StoreArgs};
 use crate::host::Host;
 use crate::problem::Problem;
 
@@ -22,13 +23,19 @@ with a script: allstop run --model script:FILE \"hello\" (docs/scripted-model.md
 
 /// The configuration, with the flags over it.
 pub(super) fn config(args: &RunArgs) -> Result<Config, Problem> {
-    let file = args.model.config.clone().or_else(Host::config_file);
+    let mut config = config_with_model(&args.model)?;
+    limits(&mut config, &args.limits);
+    Ok(config)
+}
+
+/// The configuration, with the model that is to be used.
+pub(crate) fn config_with_model(args: &ModelArgs) -> Result<Config, Problem> {
+    let file = args.config.clone().or_else(Host::config_file);
     let mut config = match file {
         Some(file) => Config::load(&file)?,
         None => Config::default(),
     };
-    model(&mut config, &args.model)?;
-    limits(&mut config, &args.limits);
+    model(&mut config, args)?;
     Ok(config)
 }
 
@@ -122,19 +129,20 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
 }
 
 /// What the system is made of.
-pub(super) fn system(
-    args: &RunArgs,
+pub(crate) fn system(
+    store: &StoreArgs,
+    record: Option<PathBuf>,
     host: &Host,
     config: Config,
     prompter: Arc<dyn Prompter>,
 ) -> Result<SystemOptions, Problem> {
-    let store = Host::store(&args.session.store, config.store.path.clone())?;
+    let store = Host::store(store, config.store.path.clone())?;
     let spill_folder = Host::spill_folder(&store);
     let key_variable = config.model.api_key_env.clone();
     Ok(SystemOptions {
         config,
         model: None,
-        record: args.model.record.clone(),
+        record,
         keys: Host::keys(),
         store,
         folder: host.folder.clone(),

@@ -134,7 +134,7 @@ fn ctrl_d_leaves_only_an_empty_line() {
 }
 
 #[test]
-fn signals_leave_with_their_cause_and_a_second_one_forces() {
+fn signals_leave_with_their_cause() {
     for (signal, cause, code) in [
         (Signal::Terminate, "shutdown (sigterm)", 143),
         (Signal::HangUp, "shutdown (sighup)", 129),
@@ -143,19 +143,11 @@ fn signals_leave_with_their_cause_and_a_second_one_forces() {
         chat.runs(1);
         let left = chat.hears(Event::Signal(signal));
         assert!(matches!(&*left, [Effect::Leave(Some(said))] if said.to_string() == cause));
-        assert!(chat.desk.control().last_moment().is_some());
-        let second = chat.later().hears(Event::Signal(Signal::Terminate));
-        assert_eq!(second, [Effect::Force]);
-        let control = chat.desk.control();
+        assert!(chat.later().hears(Event::Signal(Signal::Terminate)).is_empty());
+        let control = chat.desk.into_control();
+        assert!(control.last_moment().is_some());
         assert_eq!(control.exit_code(control.stop_reason()), code);
     }
-}
-
-#[test]
-fn ctrl_c_on_the_way_out_forces() {
-    let mut chat = Chat::new();
-    chat.hears(Event::Key(Key::EndOfInput));
-    assert_eq!(chat.ctrl_c(), [Effect::Force]);
 }
 
 #[test]

@@ -180,7 +180,9 @@ impl Live {
 impl Watcher for Live {
     fn event(&mut self, event: &AgentEvent) {
         match event {
-            AgentEvent::TurnStarted { .. } | AgentEvent::PermissionAnswered { .. } => {}
+            AgentEvent::TurnStarted { .. }
+            | AgentEvent::PermissionAnswered { .. }
+            | AgentEvent::ToolOutput { .. } => {}
             AgentEvent::StepStarted { step, model } => {
                 self.release();
                 self.finish_line();

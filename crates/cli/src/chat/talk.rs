@@ -1,0 +1,534 @@
+//! The loop of a chat at the terminal: waits for whatever comes first, and carries out what the desk decides.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_agent::AgentEvent;
+use allstop_core::ids::QuestionId;
+use allstop_core::record::SessionRecord;
+use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt};
+use allstop_session::{
+    Admission, Answered, MessageOutcome, OpenQuestion, SessionEvent, SessionEventKind, StopTarget,
+    Stopping,
+};
+use allstop_tools::{Answer, BackgroundWork};
+use anyhow::Context as _;
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use futures::FutureExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::command::{Background, Command, HELP, Target};
+use super::desk::{Ask, Desk, Effect, Event, MessageNumber};
+use super::input::Input;
+use super::keys::Keys;
+use super::past::Past;
+use super::screen::is_worth_showing;
+use super::{Chat, leave, transcript};
+use crate::Exit;
+use crate::problem::Problem;
+use crate::prompt::Tty;
+
+/// Messages of `/history`: all that anybody scrolls through.
+const HISTORY_MESSAGES: usize = 200;
+/// Letters of each of those.
+const HISTORY_LETTERS: usize = 2_000;
+
+/// Talks until somebody leaves.
+pub(super) async fn talk(
+    chat: Chat<'_>,
+    tty: Tty,
+    history: Option<std::path::PathBuf>,
+    first: Option<String>,
+    grace: Duration,
+) -> Result<Exit, Problem> {
+    let has_cursor = chat.host.terminal.has_cursor();
+    let input = Input::open(tty, has_cursor).context("cannot use the terminal")?;
+    let mut changes = Changes::install()?;
+    let desk = Desk::new(Past::load(history), chat.screen.style(), grace);
+    let mut talk = Talk {
+        chat,
+        desk,
+        input,
+        keys: Keys::default(),
+        numbers: HashMap::new(),
+        questions: HashMap::new(),
+        asked: 0,
+        calls: Vec::new(),
+        stops: Vec::new(),
+        pending: FuturesUnordered::new(),
+        wait: None,
+        left: None,
+    };
+    if let Some(first) = first {
+        let effects = talk.desk.first_message(&first);
+        talk.carry_out_all(effects);
+    }
+    let cause = loop {
+        if let Some(cause) = talk.left.take() {
+            break cause;
+        }
+        talk.chat.screen.entry(talk.desk.entry());
+        talk.next(&mut changes).await;
+    };
+    let Talk {
+        chat, desk, input, ..
+    } = talk;
+    // What is typed from now on is the shell's.
+    drop(input);
+    Ok(leave::leave(chat, desk.into_control(), cause, 0).await)
+}
+
+/// What changes the terminal below us.
+struct Changes {
+    resized: tokio::signal::unix::Signal,
+    resumed: tokio::signal::unix::Signal,
+}
+
+impl Changes {
+    fn install() -> anyhow::Result<Self> {
+        let continued = rustix::process::Signal::CONT.as_raw();
+        let resized = signal(SignalKind::window_change());
+        let resumed = signal(SignalKind::from_raw(continued));
+        Ok(Self {
+            resized: resized.context("cannot listen for signals")?,
+            resumed: resumed.context("cannot listen for signals")?,
+        })
+    }
+}
+
+/// Something that was begun is done.
+enum Done {
+    Outcome(MessageNumber, Arc<MessageOutcome>),
+    Stopped(Arc<Receipt>),
+    /// Something to say; a wait is over with it.
+    Said { text: String, was_wait: bool },
+}
+
+struct Talk<'a> {
+    chat: Chat<'a>,
+    desk: Desk,
+    input: Input,
+    keys: Keys,
+    numbers: HashMap<MessageId, MessageNumber>,
+    /// The questions that nobody has answered yet.
+    questions: HashMap<u64, QuestionId>,
+    asked: u64,
+    /// The calls that run, with their tools.
+    calls: Vec<(CallId, Arc<str>)>,
+    stops: Vec<Stopping>,
+    pending: FuturesUnordered<BoxFuture<'static, Done>>,
+    wait: Option<AbortHandle>,
+    /// The chat is to end; a signal has a cause of its own.
+    left: Option<Option<Cause>>,
+}
+
+impl Talk<'_> {
+    /// Waits for what comes next, and does what is to be done about it.
+    async fn next(&mut self, changes: &mut Changes) {
+        tokio::select! {
+            biased;
+            signal = self.chat.signals.next() => self.apply(Event::Signal(signal)),
+            bytes = self.input.next() => match bytes {
+                Some(bytes) => {
+                    for key in self.keys.read(&bytes) {
+                        self.apply(Event::Key(key));
+                    }
+                }
+                None => self.apply(Event::InputEnded),
+            },
+            _ = changes.resumed.recv() => self.input.take_mode(),
+            _ = changes.resized.recv() => {}
+            Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
+            Some(done) = self.pending.next() => {
+                // What came before it is shown before it.
+                while let Some(Ok(Some(event))) = self.chat.events.next().now_or_never() {
+                    self.session_event(event);
+                }
+                self.done(done);
+            }
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        let effects = self.desk.handle(event, Instant::now());
+        self.carry_out_all(effects);
+    }
+
+    fn carry_out_all(&mut self, effects: Vec<Effect>) {
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            if let Some(event) = self.carry_out(effect) {
+                effects.extend(self.desk.handle(event, Instant::now()));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Option<Event> {
+        let screen = &self.chat.screen;
+        match effect {
+            Effect::Send(number, text) => return Some(self.send(number, text)),
+            Effect::ShowMessage(text) => screen.message(&text),
+            Effect::ShowSteered(text) => screen.steered(&text),
+            Effect::ShowUnanswered(text) => screen.unanswered(&text),
+            Effect::ShowCommand(text) => screen.command(&text),
+            Effect::Note(text) => screen.note(&text),
+            Effect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
+            Effect::Force => {
+                screen.note("forced: what still runs is ended now");
+                self.stops.iter().for_each(Stopping::force);
+            }
+            Effect::GiveUpWait => {
+                self.wait.take().iter().for_each(AbortHandle::abort);
+            }
+            Effect::Do(command) => self.command(command),
+            Effect::Answer(number, answer) => self.answer(number, answer),
+            Effect::Leave(cause) => self.left = Some(cause),
+        }
+        None
+    }
+
+    fn send(&mut self, message: MessageNumber, text: String) -> Event {
+        match self.chat.session.send(text) {
+            Ok(sent) => {
+                self.numbers.insert(sent.id.clone(), message);
+                let steers = sent.admission == Admission::Steers;
+                let outcome = async move { Done::Outcome(message, sent.outcome().await) };
+                self.pending.push(outcome.boxed());
+                Event::Taken { message, steers }
+            }
+            Err(error) => Event::Refused {
+                message,
+                why: format!("{error} · policy {}", self.chat.session.policy()),
+            },
+        }
+    }
+
+    fn stop(&mut self, target: &StopTarget, cause: Cause) {
+        let stopping = self.chat.session.stop(target, cause);
+        self.desk.stop_begun(Instant::now());
+        self.stops.push(stopping.clone());
+        self.pending
+            .push(async move { Done::Stopped(stopping.receipt().await) }.boxed());
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer) {
+        let Some(question) = self.questions.remove(&number) else {
+            return;
+        };
+        let said = match (self.chat.session.answer(&question, answer), answer) {
+            (Answered::Taken, Answer::AllowOnce) => "  yes, once",
+            (Answered::Taken, Answer::AllowForSession) => "  yes, always",
+            (Answered::Taken, Answer::Deny) => "  no",
+            (Answered::TooLate | Answered::NotFound, _) => {
+                "  too late: the question was answered, or a stop took it away"
+            }
+        };
+        self.chat.screen.note(said);
+    }
+
+    fn session_event(&mut self, event: SessionEvent) {
+        let number = match &event.message {
+            Some(id) => match self.numbers.get(id) {
+                Some(number) => Some(*number),
+                None => return,
+            },
+            None => None,
+        };
+        match event.kind {
+            SessionEventKind::Recorded { record, .. } => self.recorded(&record, number),
+            SessionEventKind::Live(event) => self.live(&event, number),
+            SessionEventKind::PermissionAsked(question) => self.asked(question),
+            SessionEventKind::PermissionAnswered { id, allowed } => {
+                let over = self.questions.iter().find(|(_, open)| **open == id);
+                if let Some(number) = over.map(|(number, _)| *number) {
+                    self.questions.remove(&number);
+                    let said = if allowed { "  yes" } else { "  withdrawn" };
+                    self.chat.screen.note(said);
+                    self.apply(Event::QuestionOver(number));
+                }
+            }
+            SessionEventKind::LateAnswer { call_id, name } => {
+                let said = format!("{name} ({call_id}) answered after its end: nothing of it is used");
+                self.chat.screen.note(&said);
+            }
+            SessionEventKind::Missed { count } => self.chat.screen.missed(count),
+            SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
+                let names = running.iter().map(|work| format!("{} ({})", work.id, work.name));
+                let names = names.collect::<Vec<_>>().join(", ");
+                self.chat.screen.note(&format!("in the background: {names}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
+        match record {
+            SessionRecord::TurnStarted { .. } => self.apply(Event::Began(number)),
+            SessionRecord::BackgroundEnded { id, state, exit_code } => {
+                let code = exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
+                let said = format!("{id} has ended: {}{code}", crate::display::plain(state.as_str()));
+                self.chat.screen.note(&said);
+            }
+            _ => {}
+        }
+    }
+
+    fn live(&mut self, event: &AgentEvent, number: Option<MessageNumber>) {
+        match event {
+            AgentEvent::TurnStarted { .. } => self.apply(Event::Began(number)),
+            AgentEvent::ToolStarted { call_id, name, .. } => {
+                self.calls.push((call_id.clone(), Arc::clone(name)));
+            }
+            AgentEvent::ToolFinished { call_id, .. } => {
+                self.calls.retain(|(id, _)| id != call_id);
+            }
+            _ => {}
+        }
+        if self.desk.shows(number) {
+            self.chat.screen.agent(event);
+        }
+        if let AgentEvent::TurnEnded { .. } = event {
+            self.calls.clear();
+            if number.is_none() {
+                self.chat.screen.end_turn(None);
+            }
+            self.apply(Event::TurnEnded(number));
+        }
+    }
+
+    fn asked(&mut self, question: OpenQuestion) {
+        self.asked += 1;
+        let number = self.asked;
+        self.questions.insert(number, question.id);
+        self.chat.screen.question(&question.question.text);
+        self.apply(Event::Asked(Ask {
+            number,
+            always: question.question.session_scope,
+        }));
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Outcome(number, outcome) => self.outcome(number, &outcome),
+            Done::Stopped(receipt) => {
+                self.chat.screen.receipt(&receipt);
+                let id = receipt.stop_id();
+                self.stops.retain(|stop| stop.request().stop_id != *id);
+                self.apply(Event::StopEnded);
+                if receipt.request().extent == Extent::Session {
+                    // It takes no message any more.
+                    self.left = Some(None);
+                }
+            }
+            Done::Said { text, was_wait } => {
+                self.chat.screen.text(&text);
+                if was_wait {
+                    self.apply(Event::Waits(false));
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, number: MessageNumber, outcome: &MessageOutcome) {
+        if self.desk.shows(Some(number)) {
+            let answer = outcome.is_completed().then_some(&*outcome.output);
+            self.chat.screen.end_turn(answer);
+        }
+        self.apply(Event::Outcome(number));
+        self.chat.screen.outcome(outcome);
+        let Some(receipt) = &outcome.receipt else {
+            return;
+        };
+        // One that was asked for here comes by itself, and may cover more.
+        let is_ours = self
+            .stops
+            .iter()
+            .any(|stop| stop.request().stop_id == *receipt.stop_id());
+        if !is_ours && is_worth_showing(receipt) {
+            self.chat.screen.receipt(receipt);
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        let session = &self.chat.session;
+        let screen = &self.chat.screen;
+        match command {
+            Command::Help => screen.text(HELP),
+            Command::Stop(target) => match self.target(target) {
+                Ok(target) => {
+                    let cause = Cause::new(CauseKind::User).detail("/stop").by("cli");
+                    self.stop(&target, cause);
+                }
+                Err(why) => screen.note(&why),
+            },
+            Command::Preview(target) => match self.target(target) {
+                Ok(target) => screen.receipt(&session.preview(&target)),
+                Err(why) => screen.note(&why),
+            },
+            Command::Background(what) => self.background(what),
+            Command::Promote(call) => match self.call(call.as_deref()) {
+                Ok(call) => match session.promote(&call) {
+                    Ok(()) => screen.note(&format!("{call} goes on in the background")),
+                    Err(error) => screen.note(&error.to_string()),
+                },
+                Err(why) => screen.note(&why),
+            },
+            Command::Policy(None) => screen.note(&format!("policy {}", session.policy())),
+            Command::Policy(Some(policy)) => {
+                session.set_policy(policy.into());
+                screen.note(&format!("policy {} from the next message on", policy.name()));
+            }
+            Command::Undo => {
+                let session = session.clone();
+                self.say_later(async move {
+                    match session.undo().await {
+                        Ok(turn) => format!(
+                            "turn {} is taken back; what its calls did in the world stays done",
+                            turn.0
+                        ),
+                        Err(error) => format!("nothing is taken back: {error}"),
+                    }
+                });
+            }
+            Command::Compact => {
+                let session = session.clone();
+                self.say_later(async move {
+                    match session.compact().await {
+                        Ok(done) => format!(
+                            "{} turns ({} messages) are summed up:\n{}",
+                            done.turns_dropped, done.messages_dropped, done.summary
+                        ),
+                        Err(error) => format!("nothing is compacted: {error}"),
+                    }
+                });
+            }
+            Command::History => {
+                let session = session.clone();
+                self.say_later(async move {
+                    match session.history().await {
+                        Ok(conversation) => {
+                            let told = transcript::tell(
+                                &conversation,
+                                HISTORY_MESSAGES,
+                                HISTORY_LETTERS,
+                            );
+                            if told.is_empty() {
+                                "nothing was said yet".to_owned()
+                            } else {
+                                told
+                            }
+                        }
+                        Err(error) => format!("the history cannot be read: {error}"),
+                    }
+                });
+            }
+            // The desk leaves by itself.
+            Command::Quit => {}
+        }
+    }
+
+    fn say_later(&self, text: impl Future<Output = String> + Send + 'static) {
+        let said = text.map(|text| Done::Said {
+            text,
+            was_wait: false,
+        });
+        self.pending.push(said.boxed());
+    }
+
+    fn background(&mut self, what: Background) {
+        let screen = &self.chat.screen;
+        let works = self.chat.session.background();
+        let find = |id: &str| {
+            let found = works.iter().find(|work| work.id.as_str() == id);
+            found.cloned().ok_or_else(|| format!("there is no {id}: /background lists what there is"))
+        };
+        match what {
+            Background::List if works.is_empty() => screen.note("nothing runs in the background"),
+            Background::List => {
+                let lines: Vec<String> = works.iter().map(|work| line(work)).collect();
+                screen.text(&lines.join("\n"));
+            }
+            Background::Output(id) => match find(&id) {
+                Ok(work) => screen.text(&format!("{}\n[{}]", work.output().trim_end(), line(&work))),
+                Err(why) => screen.note(&why),
+            },
+            Background::Stop(id) => match find(&id) {
+                Ok(work) => {
+                    let cause = Cause::new(CauseKind::User).detail("/background stop").by("cli");
+                    self.stop(&StopTarget::Background(work.id.clone()), cause);
+                }
+                Err(why) => screen.note(&why),
+            },
+            Background::Wait(id) => match find(&id) {
+                Ok(work) => self.wait_for(work),
+                Err(why) => screen.note(&why),
+            },
+        }
+    }
+
+    fn wait_for(&mut self, work: Arc<BackgroundWork>) {
+        // One wait at a time.
+        self.wait.take().iter().for_each(AbortHandle::abort);
+        let said = format!("waiting for {} · Ctrl-C gives up the wait, and stops nothing", work.id);
+        self.chat.screen.note(&said);
+        let (handle, registration) = AbortHandle::new_pair();
+        self.wait = Some(handle);
+        let waiting = async move {
+            work.ended().await;
+            line(&work)
+        };
+        let said = Abortable::new(waiting, registration).map(|ended| Done::Said {
+            text: ended.unwrap_or_else(|_given_up| "not waited for any more".to_owned()),
+            was_wait: true,
+        });
+        self.pending.push(said.boxed());
+        self.apply(Event::Waits(true));
+    }
+
+    fn target(&self, target: Target) -> Result<StopTarget, String> {
+        Ok(match target {
+            Target::Turn => StopTarget::Turn,
+            Target::TurnAndBackground => StopTarget::TurnAndBackground,
+            Target::Session => StopTarget::Session,
+            Target::Background(id) => StopTarget::Background(id.as_str().into()),
+            Target::Call(call) => StopTarget::Call(self.call(Some(&call))?),
+        })
+    }
+
+    /// The running call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
+    fn call(&self, given: Option<&str>) -> Result<CallId, String> {
+        let given = given.unwrap_or_default();
+        let is_meant = |(id, name): &&(CallId, Arc<str>)| {
+            id.as_str().starts_with(given) || &**name == given
+        };
+        let meant: Vec<_> = self.calls.iter().filter(is_meant).collect();
+        match meant.as_slice() {
+            [(id, _)] => Ok(id.clone()),
+            [] if !given.is_empty() => Ok(CallId::new(given)),
+            [] => Err("no call runs".to_owned()),
+            many => {
+                let names: Vec<String> =
+                    many.iter().map(|(id, name)| format!("{id} ({name})")).collect();
+                Err(format!("which one? {}", names.join(", ")))
+            }
+        }
+    }
+}
+
+/// One piece of background work, in one line.
+fn line(work: &BackgroundWork) -> String {
+    let state = match work.end() {
+        _ if work.is_let_go() => "let go".to_owned(),
+        None => "runs".to_owned(),
+        Some(end) => {
+            let state = crate::display::plain(end.state.as_str());
+            let code = end.exit_code;
+            code.map_or(state.clone(), |code| format!("{state}, exit code {code}"))
+        }
+    };
+    let file = work.output_file.as_ref();
+    let file = file.map_or(String::new(), |file| format!(" · output in {}", file.display()));
+    format!("{}: {state}: {}{file}", work.id, work.name)
+}

@@ -1,0 +1,48 @@
+//! A conversation, as it is told to somebody who comes back to it.
+
+use std::fmt::Write as _;
+
+use allstop_core::message::Message;
+use allstop_core::turn::Conversation;
+
+use crate::display::call_label;
+
+/// Messages of the last turns that are told when a session is resumed: enough to know what it was about.
+pub(super) const RESUMED_MESSAGES: usize = 4;
+/// Letters of each of those.
+pub(super) const RESUMED_LETTERS: usize = 400;
+
+/// The last messages of a conversation, each cut to so many letters. Empty where there are none.
+pub(super) fn tell(conversation: &Conversation, messages: usize, letters: usize) -> String {
+    let skipped = conversation.messages.len().saturating_sub(messages);
+    let mut told = String::new();
+    for message in conversation.messages.iter().skip(skipped) {
+        // Writing to a string cannot fail.
+        match &**message {
+            Message::User { text } => {
+                let _ = writeln!(told, "› {}", cut(text, letters));
+            }
+            Message::Assistant { text, tool_calls } => {
+                if !text.is_empty() {
+                    let _ = writeln!(told, "{}", cut(text, letters));
+                }
+                for call in tool_calls {
+                    let label = call_label(&call.name, &call.arguments);
+                    let _ = writeln!(told, "  [{}]", cut(&label, letters).replace('\n', " "));
+                }
+            }
+            Message::Summary { text } => {
+                let _ = writeln!(told, "[what came before] {}", cut(text, letters));
+            }
+            _ => {}
+        }
+    }
+    told
+}
+
+fn cut(text: &str, letters: usize) -> String {
+    match text.char_indices().nth(letters) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
