@@ -12,7 +12,7 @@ use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistr
 
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
-use crate::hook::Hook;
+use crate::hook::{self, Hook, HookCx, HookEvent};
 use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 
@@ -82,6 +82,46 @@ impl Agent {
     /// How it runs.
     pub fn settings(&self) -> &Settings {
         &self.parts.settings
+    }
+
+    /// The same model and limits and nothing else: no tools, no hooks, no guardrails, no system prompt. For what is asked
+    /// of the model beside the conversation.
+    #[must_use]
+    pub fn plain(&self) -> Self {
+        let parts = &self.parts;
+        let settings = Settings {
+            system: None,
+            turns_max: None,
+            ..parts.settings.clone()
+        };
+        Self {
+            parts: Arc::new(Parts {
+                model: Arc::clone(&parts.model),
+                model_name: Arc::clone(&parts.model_name),
+                tools: ToolRegistry::new(),
+                declarations: Arc::new([]),
+                settings,
+                hooks: Vec::new(),
+                guardrails: Vec::new(),
+                permissions: None,
+                prompter: Arc::clone(&parts.prompter),
+                now: Arc::clone(&parts.now),
+                owner: parts.owner.clone(),
+            }),
+        }
+    }
+
+    /// Tells the hooks of something that is not of a turn under way. Their verdict changes nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping it does not end a hook that has begun: the scope of `cx` owns it.
+    pub async fn tell(&self, cx: &HookCx, event: &HookEvent) {
+        drop(hook::tell(&self.parts.hooks, cx, event).await);
+    }
+
+    /// Whether a hook would hear of this.
+    pub fn is_heard(&self, event: &HookEvent) -> bool {
+        self.parts.hooks.iter().any(|hook| hook.wants(event))
     }
 
     /// Starts a run below `scope`, in a task that the scope owns. Must be called in a tokio runtime.

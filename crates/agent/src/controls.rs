@@ -100,7 +100,7 @@ impl RunControls {
     /// one to say it decides.
     pub fn supersede_with(&self, policy: StopPolicy) {
         // Said before: then that stands.
-        drop(self.superseded.set(policy));
+        let _ = self.superseded.set(policy);
     }
 
     pub(crate) fn superseded_policy(&self) -> Option<StopPolicy> {

@@ -1,17 +1,17 @@
-//! Hooks: the embedding program's own code at named moments of a turn.
+//! Hooks: the embedding program's own code at named moments of a turn and of a session.
 
 use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
-use allstop_core::{SessionId, StopReason, ToolCall, TurnNumber};
+use allstop_core::{Receipt, SessionId, StopReason, ToolCall, TurnNumber};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
 use crate::foreign::{self, Foreign};
 
-/// A moment of a turn.
+/// A moment of a turn or of a session.
 #[derive(Debug, Clone)]
 pub enum HookEvent {
     /// Before the first model call.
@@ -50,6 +50,23 @@ pub enum HookEvent {
         /// Why it ended.
         stop_reason: StopReason,
     },
+    /// A session was opened; told once, before its first turn.
+    SessionStart {
+        /// Whether it had turns before.
+        resumed: bool,
+    },
+    /// A session is closed: nothing of it runs any more.
+    SessionEnd,
+    /// A turn of a session was stopped; it has its ending.
+    Stop {
+        /// What stopped and what did not.
+        receipt: Option<Arc<Receipt>>,
+    },
+    /// A turn of a session failed; it has its ending.
+    Error {
+        /// What failed, in one line.
+        message: Arc<str>,
+    },
 }
 
 impl HookEvent {
@@ -62,6 +79,10 @@ impl HookEvent {
             Self::ToolStart { .. } => "tool_start",
             Self::ToolEnd { .. } => "tool_end",
             Self::TurnEnd { .. } => "turn_end",
+            Self::SessionStart { .. } => "session_start",
+            Self::SessionEnd => "session_end",
+            Self::Stop { .. } => "stop",
+            Self::Error { .. } => "error",
         }
     }
 }

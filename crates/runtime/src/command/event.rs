@@ -41,6 +41,10 @@ impl Event {
                 content,
             } => json!({ "call": call, "outcome": outcome, "content": content }),
             HookEvent::TurnEnd { stop_reason } => json!({ "stop_reason": stop_reason }),
+            HookEvent::SessionStart { resumed } => json!({ "resumed": resumed }),
+            HookEvent::SessionEnd => json!({}),
+            HookEvent::Stop { receipt } => json!({ "receipt": receipt }),
+            HookEvent::Error { message } => json!({ "message": message }),
         };
         Self::new(cx, event.name(), details, folder)
     }

@@ -12,7 +12,7 @@ use super::WrittenDuration;
 /// in a minute, and a turn that waits longer for a hook looks hung.
 pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
-/// A command that hears of a moment of a turn. The event is in the environment variable `ALLSTOP_EVENT`, as JSON. Exit
+/// A command that hears of a moment of a turn or of a session. The event is in the environment variable `ALLSTOP_EVENT`, as JSON. Exit
 /// code 0 goes on, 2 denies with the output as the reason, and anything else denies as a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -25,7 +25,7 @@ pub struct HookConfig {
     pub timeout: Option<WrittenDuration>,
 }
 
-/// A moment of a turn.
+/// A moment of a turn or of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookMoment {
@@ -41,6 +41,14 @@ pub enum HookMoment {
     ToolEnd,
     /// After the turn has its ending; a denial changes nothing any more.
     TurnEnd,
+    /// After a session of `chat` was opened; a denial changes nothing.
+    SessionStart,
+    /// After a session of `chat` was closed; a denial changes nothing.
+    SessionEnd,
+    /// After a turn of `chat` was stopped, with its receipt; a denial changes nothing.
+    Stop,
+    /// After a turn of `chat` failed; a denial changes nothing.
+    Error,
 }
 
 impl HookMoment {
@@ -53,6 +61,10 @@ impl HookMoment {
             Self::ToolStart => "tool_start",
             Self::ToolEnd => "tool_end",
             Self::TurnEnd => "turn_end",
+            Self::SessionStart => "session_start",
+            Self::SessionEnd => "session_end",
+            Self::Stop => "stop",
+            Self::Error => "error",
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A running system: one store, one model, one tree of scopes, and the sessions that work in them.
 
 mod background;
-mod found;
 mod mcp;
 mod open;
 mod options;
 mod parts;
 mod session;
+mod sessions;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,12 +20,13 @@ use allstop_scope::process::ContainmentChoice;
 use allstop_tools::mcp::McpServers;
 use allstop_tools::{PermissionPolicy, Prompter};
 
+pub use allstop_session::found::{FoundWork, found_work};
 pub use background::{Kept, KeptWork, NotKept};
-pub use found::{FoundWork, found_work};
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::open_store;
 pub use session::OpenSession;
+pub use sessions::{Asks, TalkedSession};
 
 use crate::config::Config;
 use crate::error::StartError;

@@ -10,16 +10,17 @@ use allstop_core::SessionId;
 use allstop_log::SessionStream;
 use allstop_scope::{NotStarted, ScopeOptions};
 use allstop_tools::{
-    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, ShellConfig,
-    ToolRegistry, Workspace, builtin_tools,
+    BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Prompter,
+    ShellConfig, ToolRegistry, Workspace, builtin_tools,
 };
 
 use super::options::SystemOptions;
 use super::session::{OpenSession, SpillFolder};
-use super::{Parts, System, found};
+use super::{Parts, System};
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
 use crate::config::Config;
 use crate::error::{StartError, StartErrorKind};
+use allstop_session::found;
 
 pub(super) fn policy(config: &Config) -> PermissionPolicy {
     let rules =
@@ -137,7 +138,7 @@ impl System {
         let first = found::next_number(stream.state());
         let background = Background::new(below.map_err(|refused| stopped(&refused))?, first);
         let spill = SpillFolder::make(parts.spill_folder.join(id.as_str()));
-        let agent = agent(parts, &background, &spill)?;
+        let agent = agent(parts, &background, &spill, &parts.prompter)?;
         let recovered = stream.recovered().to_vec();
         let session = OpenSession {
             id,
@@ -152,10 +153,11 @@ impl System {
     }
 }
 
-fn agent(
+pub(super) fn agent(
     parts: &Parts,
     background: &Arc<Background>,
     spill: &SpillFolder,
+    prompter: &Arc<dyn Prompter>,
 ) -> Result<Agent, StartError> {
     let mut workspace = workspace(&parts.folder, &parts.config)?;
     // The model is told to look there. Where the folder could not be made there will be nothing to see.
@@ -178,7 +180,7 @@ fn agent(
     let mut builder = Agent::builder(Arc::clone(&parts.model))
         .tools(tools)
         .settings(parts.config.settings())
-        .permissions(Arc::clone(&parts.policy), Arc::clone(&parts.prompter))
+        .permissions(Arc::clone(&parts.policy), Arc::clone(prompter))
         .clock(Arc::clone(&parts.now));
     if let Some(owner) = &parts.owner {
         builder = builder.owner(owner.clone());
@@ -197,7 +199,7 @@ fn agent(
     Ok(builder.build())
 }
 
-fn stopped(refused: &NotStarted) -> StartError {
+pub(super) fn stopped(refused: &NotStarted) -> StartError {
     StartError::new(StartErrorKind::Stopped, refused.to_string())
 }
 

@@ -9,7 +9,7 @@ use allstop_core::SessionId;
 use allstop_core::record::SessionRecord;
 use allstop_scope::Scope;
 
-use super::found::FoundWork;
+use allstop_session::found::FoundWork;
 
 /// A session that this process has open. Its history goes from run to run: a run takes it, and its outcome gives it
 /// back.

@@ -188,6 +188,11 @@ impl BackgroundWork {
         OutputSlice::read(&self.output, offset, bytes_max)
     }
 
+    /// The scope that it runs in.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     /// Stops it and nothing else.
     pub fn stop(&self, cause: Cause) -> Stop {
         self.scope.stop(StopOrder::new(Extent::Subtree, cause))

@@ -77,7 +77,7 @@ pub fn found_work(state: &SessionState) -> Vec<FoundWork> {
 /// Looks for the work of earlier processes, and records what is gone.
 ///
 /// Nobody saw how it ended, so its outcome is `unknown`.
-pub(super) async fn take_stock(stream: &mut SessionStream) -> Result<Vec<FoundWork>, SessionError> {
+pub async fn take_stock(stream: &mut SessionStream) -> Result<Vec<FoundWork>, SessionError> {
     let mut found = found_work(stream.state());
     let until = Instant::now() + KEEPER_KILL_MAX;
     while found.iter().any(FoundWork::is_being_killed) && Instant::now() < until {
@@ -103,7 +103,7 @@ pub(super) async fn take_stock(stream: &mut SessionStream) -> Result<Vec<FoundWo
 }
 
 /// The number of the next background id: no id is given twice in a session.
-pub(super) fn next_number(state: &SessionState) -> u64 {
+pub fn next_number(state: &SessionState) -> u64 {
     let numbers = state.background().iter().filter_map(|work| {
         let (_, number) = work.id.as_str().rsplit_once('_')?;
         number.parse::<u64>().ok()

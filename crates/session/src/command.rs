@@ -1,0 +1,57 @@
+//! What the owner is asked beside messages: it does it between two turns.
+
+use allstop_core::TurnNumber;
+use allstop_core::ids::BackgroundId;
+use allstop_log::SessionError;
+use tokio::sync::oneshot;
+
+use crate::compaction::{CompactError, Compacted};
+use crate::desk::NotAdmitted;
+
+/// What the owner is asked.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
+    Compact(oneshot::Sender<Result<Compacted, CompactError>>),
+    Detach(BackgroundId, oneshot::Sender<Result<(), DetachError>>),
+}
+
+/// Why the last turn was not taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// There is none, or only a summary is left of it.
+    #[error("there is no turn that could be taken back")]
+    NothingToUndo,
+    /// A turn runs or messages wait: stop it first.
+    #[error("a turn is running")]
+    Busy,
+    /// The log says so.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The session could not be opened.
+    #[error("the session is not open: {0}")]
+    NotOpen(String),
+    /// The session is closed.
+    #[error(transparent)]
+    Closed(#[from] NotAdmitted),
+}
+
+/// Why background work was not let go.
+#[derive(Debug, thiserror::Error)]
+pub enum DetachError {
+    /// There is no such work that runs.
+    #[error("no background work of this id runs")]
+    NotRunning,
+    /// Only processes with a keeper can outlive their session.
+    #[error("it cannot be let go: {0}")]
+    NotPossible(String),
+    /// The log says so: then nothing was let go.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The session could not be opened.
+    #[error("the session is not open: {0}")]
+    NotOpen(String),
+    /// The session is closed.
+    #[error(transparent)]
+    Closed(#[from] NotAdmitted),
+}

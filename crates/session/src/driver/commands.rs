@@ -1,0 +1,97 @@
+//! What the owner does between two turns beside waiting.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use allstop_core::TurnNumber;
+use allstop_core::ids::BackgroundId;
+use allstop_core::record::SessionRecord;
+use tokio::time::timeout;
+
+use super::Driver;
+use crate::command::{Command, DetachError, UndoError};
+use crate::compaction::CompactError;
+
+/// How long a keeper may take to let go: it answers within a millisecond.
+const DETACH_MAX: Duration = Duration::from_secs(1);
+
+impl Driver {
+    pub(super) async fn carry_out(&mut self, command: Command) {
+        let scope = self.scope.clone();
+        let opened = self.open(&scope).await;
+        // Whoever asked may be gone by now: what was asked is done all the same.
+        match command {
+            Command::Undo(reply) => {
+                let answer = match opened {
+                    Ok(()) => self.undo().await,
+                    Err(error) => Err(UndoError::NotOpen(error.message)),
+                };
+                drop(reply.send(answer));
+            }
+            Command::Compact(reply) => {
+                let answer = match opened {
+                    Ok(()) => self.compact(&scope, self.turns_kept()).await,
+                    Err(error) => Err(CompactError::NotOpen(error.message)),
+                };
+                drop(reply.send(answer));
+            }
+            Command::Detach(id, reply) => {
+                let answer = match opened {
+                    Ok(()) => self.detach(&id).await,
+                    Err(error) => Err(DetachError::NotOpen(error.message)),
+                };
+                drop(reply.send(answer));
+            }
+        }
+        self.publish();
+    }
+
+    async fn undo(&mut self) -> Result<TurnNumber, UndoError> {
+        let at = (self.shared.host.options.now)();
+        let stream = self.stream().ok_or(UndoError::NothingToUndo)?;
+        let last = stream.state().conversation().spans.last();
+        let turn = last.ok_or(UndoError::NothingToUndo)?.turn;
+        stream
+            .append(vec![SessionRecord::TurnUndone { turn, at }])
+            .await?;
+        Ok(turn)
+    }
+
+    /// The log says first that the work was let go, and then it is: so whatever runs on after `kill -9`, at whatever
+    /// moment, is in the log, and the next start finds it.
+    async fn detach(&mut self, id: &BackgroundId) -> Result<(), DetachError> {
+        self.record_background().await;
+        let running = self.shared.running_background();
+        let work = running.into_iter().find(|work| work.id == *id);
+        let work = work.ok_or(DetachError::NotRunning)?;
+        let process = work.process().ok_or_else(|| {
+            DetachError::NotPossible("a sub-agent runs in this process".to_owned())
+        })?;
+        if process.handle().keeper_identity().is_none() {
+            let why = "only a process with a keeper can be let go".to_owned();
+            return Err(DetachError::NotPossible(why));
+        }
+        let output: PathBuf = work.output_file.clone().ok_or_else(|| {
+            DetachError::NotPossible("its output has no file to go to".to_owned())
+        })?;
+        let stream = self.stream().ok_or(DetachError::NotRunning)?;
+        let record = SessionRecord::BackgroundDetached { id: id.clone() };
+        stream.append(vec![record]).await?;
+        match timeout(DETACH_MAX, process.detach(&output)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(DetachError::NotPossible(error.to_string())),
+            Err(_) => Err(DetachError::NotPossible(
+                "its keeper does not answer".to_owned(),
+            )),
+        }
+    }
+
+    pub(super) fn stream(&mut self) -> Option<&mut allstop_log::SessionStream> {
+        Some(&mut **self.open.as_mut()?.stream.as_mut()?)
+    }
+
+    pub(super) fn turns_kept(&self) -> u32 {
+        let compaction = self.shared.host.options.compaction.unwrap_or_default();
+        compaction.turns_kept
+    }
+}

@@ -1,0 +1,111 @@
+//! Compaction: the model is asked for a summary, in a scope that stops cover; then one record replaces the messages.
+
+use std::sync::Arc;
+
+use allstop_agent::{EventSink, History, RunRequest};
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::Conversation;
+use allstop_core::{StopReason, Usage};
+use allstop_scope::Scope;
+
+use super::Driver;
+use crate::compaction::{ASK_SUMMARY, CompactError, Compacted, cut, tokens};
+use crate::slot::Slot;
+
+impl Driver {
+    /// Compacts before a turn, if the conversation has become too long. The turn runs whatever comes of it: a provider
+    /// refuses what is really too long, and says so.
+    pub(super) async fn compact_if_long(&mut self, slot: &Slot) {
+        let Some(compaction) = self.shared.host.options.compaction else {
+            return;
+        };
+        let Some(stream) = self.stream() else { return };
+        if tokens(stream.state().conversation()) <= compaction.tokens_max {
+            return;
+        }
+        if let Err(error) = self.compact(&slot.scope, compaction.turns_kept).await {
+            tracing::warn!(%error, "the conversation is long, and was not compacted");
+        }
+        self.publish();
+    }
+
+    /// Replaces all but the newest turns by a summary.
+    pub(super) async fn compact(
+        &mut self,
+        scope: &Scope,
+        turns_kept: u32,
+    ) -> Result<Compacted, CompactError> {
+        let Some(stream) = self.stream() else {
+            return Err(CompactError::TooShort(0));
+        };
+        let conversation = Arc::clone(stream.state().conversation());
+        let Some((messages_dropped, turns_dropped)) = cut(&conversation, turns_kept) else {
+            return Err(CompactError::TooShort(conversation.spans.len()));
+        };
+        let dropped = conversation.messages.iter().take(messages_dropped as usize);
+        let dropped = Conversation {
+            messages: dropped.cloned().collect(),
+            ..Conversation::default()
+        };
+        let (summary, usage) = self.ask_summary(scope, dropped).await;
+        let at = (self.shared.host.options.now)();
+        let record = match &summary {
+            Ok(summary) => SessionRecord::Compacted {
+                at,
+                messages_dropped,
+                turns_dropped,
+                summary: Some(Arc::clone(summary)),
+                usage,
+            },
+            // What it used is used.
+            Err(_) => SessionRecord::Metered { at, usage },
+        };
+        if let Some(stream) = self.stream()
+            && (summary.is_ok() || usage != Usage::default())
+        {
+            stream.append(vec![record]).await?;
+        }
+        Ok(Compacted {
+            messages_dropped,
+            turns_dropped,
+            summary: summary?,
+            usage,
+        })
+    }
+
+    async fn ask_summary(
+        &self,
+        scope: &Scope,
+        dropped: Conversation,
+    ) -> (Result<Arc<str>, CompactError>, Usage) {
+        let Some(open) = &self.open else {
+            let why = "the session is not open".to_owned();
+            return (Err(CompactError::NoSummary(why)), Usage::default());
+        };
+        let history = History::bare(self.shared.id.clone(), Arc::new(dropped));
+        let request = RunRequest::new(history, ASK_SUMMARY);
+        let run = open
+            .session
+            .agent
+            .plain()
+            .start(scope, request, EventSink::none());
+        let turn = match run.finish().await {
+            Ok(mut outcome) => outcome.turns.pop(),
+            Err(_) => None,
+        };
+        let Some(turn) = turn else {
+            let why = "the engine was lost".to_owned();
+            return (Err(CompactError::NoSummary(why)), Usage::default());
+        };
+        let summary = match (turn.stop_reason, turn.cause, turn.error) {
+            (StopReason::Completed, ..) if !turn.output.trim().is_empty() => Ok(turn.output),
+            (StopReason::Completed, ..) => {
+                Err(CompactError::NoSummary("an empty answer".to_owned()))
+            }
+            (_, _, Some(error)) => Err(CompactError::NoSummary(error.message)),
+            (_, Some(cause), _) => Err(CompactError::Stopped(cause)),
+            (reason, ..) => Err(CompactError::NoSummary(reason.as_str().to_owned())),
+        };
+        (summary, turn.usage)
+    }
+}

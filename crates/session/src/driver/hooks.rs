@@ -1,0 +1,70 @@
+//! The hooks of the session itself: its start and end, and how its turns ended badly. They run beside the stopped
+//! scopes, for a bounded time.
+
+use std::sync::Arc;
+
+use allstop_agent::{HookCx, HookEvent, TurnOutcome};
+use allstop_core::{Cause, CauseKind, Extent, StopReason, TurnNumber};
+use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use tokio::time::timeout;
+
+use super::Driver;
+
+impl Driver {
+    pub(super) async fn tell_start(&self, resumed: bool) {
+        self.tell(&HookEvent::SessionStart { resumed }, &self.scope)
+            .await;
+    }
+
+    pub(super) async fn tell_end(&self) {
+        self.tell(&HookEvent::SessionEnd, &self.shared.host.scope)
+            .await;
+    }
+
+    /// Tells of a turn that failed, or that was stopped.
+    pub(super) async fn tell_ending(&self, turn: &TurnOutcome) {
+        let event = match (turn.stop_reason, &turn.error) {
+            (StopReason::Completed, _) => return,
+            (StopReason::Error, error) => HookEvent::Error {
+                message: error.as_ref().map_or_else(
+                    || "the turn failed".into(),
+                    |error| error.message.as_str().into(),
+                ),
+            },
+            _ => HookEvent::Stop {
+                receipt: turn.receipt.as_ref().map(Arc::clone),
+            },
+        };
+        self.tell(&event, &self.scope).await;
+    }
+
+    async fn tell(&self, event: &HookEvent, above: &Scope) {
+        let Some(open) = &self.open else { return };
+        let agent = &open.session.agent;
+        if !agent.is_heard(event) {
+            return;
+        }
+        let label = format!("{}/hooks", self.shared.label());
+        // Stopped meanwhile: then nobody is told.
+        let Ok(scope) = above.child(label, ScopeOptions::default()) else {
+            return;
+        };
+        let turn = self.shared.inner.lock().known.last_turn;
+        let cx = HookCx {
+            session_id: self.shared.id.clone(),
+            turn: TurnNumber(turn.0),
+            scope: scope.clone(),
+        };
+        let limit = self.shared.host.options.hooks_max;
+        if timeout(limit, agent.tell(&cx, event)).await.is_err() {
+            let cause = Cause::new(CauseKind::Deadline).detail(format!("hooks limit of {limit:?}"));
+            let receipt = scope.stop(StopOrder::new(Extent::Subtree, cause)).await;
+            tracing::warn!(
+                event = event.name(),
+                quiet = receipt.quiet(),
+                "hooks took too long"
+            );
+        }
+        scope.close();
+    }
+}

@@ -1,0 +1,123 @@
+//! Between two turns: background work that ends, `session_idle`, sleep, and the end.
+
+use std::sync::Arc;
+
+use allstop_core::TurnNumber;
+use allstop_core::record::Attachment;
+use tokio::time::{Duration, timeout};
+
+use super::Driver;
+use crate::events::{BackgroundItem, SessionEventKind};
+use crate::shared::Shared;
+
+/// How long the last records may take to be written: what is missing the next start finds out by itself.
+const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Says what runs in the background now.
+    pub(crate) fn tell_background(&self) {
+        let running = self.running_background();
+        self.hub.send(|| SessionEventKind::BackgroundChanged {
+            running: items(&running),
+        });
+    }
+}
+
+fn items(works: &[Arc<allstop_tools::BackgroundWork>]) -> Vec<BackgroundItem> {
+    works.iter().map(|work| BackgroundItem::of(work)).collect()
+}
+
+impl Driver {
+    /// Waits until something happens. Without a reason to stay awake the session becomes sleepy.
+    pub(super) async fn idle(&mut self) {
+        let running = self.shared.running_background();
+        let attached = |work: &Arc<_>| -> bool {
+            let work: &allstop_tools::BackgroundWork = work;
+            work.attachment() == Attachment::Attached
+        };
+        if !self.told_idle && !running.iter().any(attached) {
+            self.told_idle = true;
+            let stopped = self.stopped;
+            self.shared.hub.send(|| SessionEventKind::SessionIdle {
+                stopped,
+                detached: items(&running),
+            });
+        }
+        let may_sleep = running.is_empty();
+        let sleep_after = self.shared.host.options.sleep_after;
+        let sleepy = async {
+            match sleep_after {
+                Some(after) if may_sleep => tokio::time::sleep(after).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let changes = self.open.as_mut().map(|open| &mut open.changes);
+        let background = async {
+            match changes {
+                Some(changes) => drop(changes.changed().await),
+                None => std::future::pending().await,
+            }
+        };
+        let has_changed = tokio::select! {
+            biased;
+            () = self.scope.stopped() => false,
+            () = self.shared.changed.notified() => false,
+            () = background => true,
+            () = sleepy => {
+                self.sleepy = true;
+                false
+            }
+        };
+        if has_changed {
+            self.told_idle = false;
+            self.shared.tell_background();
+            self.record_background().await;
+        }
+    }
+
+    /// Writes what has become of background work since the last turn.
+    pub(super) async fn record_background(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let Some(stream) = &mut open.stream else {
+            return;
+        };
+        let turn = TurnNumber(stream.state().next_turn().0.saturating_sub(1));
+        let records = open.background.take_records(turn);
+        if records.is_empty() {
+            return;
+        }
+        // A store that hangs must not hold up the next message, nor the end.
+        match timeout(RECORD_WRITE_MAX, stream.append(records)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
+            Err(_) => {
+                tracing::warn!("the store has not answered: background work may not be recorded")
+            }
+        }
+        self.publish();
+    }
+
+    /// The owner leaves. Of a session that was closed everything has been stopped; what became of it is written.
+    pub(super) async fn leave(mut self) {
+        let closed = self.shared.inner.lock().desk.is_closed();
+        if !closed {
+            return;
+        }
+        // The ladder first: what is written after it is the end of all.
+        if let Some(account) = self
+            .scope
+            .account(allstop_core::Extent::Session, Vec::new())
+        {
+            let _it_is_the_stops = account.receipt().await;
+        }
+        self.record_background().await;
+        self.tell_end().await;
+        self.open = None;
+        let mut inner = self.shared.inner.lock();
+        inner.awake = None;
+        inner.commands.clear();
+        drop(inner);
+        // Said before if two closed it.
+        drop(self.shared.ended.set(()));
+    }
+}

@@ -1,0 +1,161 @@
+//! The owner of a session: it alone has the log open, and runs one thing after another.
+//!
+//! It is there while something runs or waits, and a while longer; then the session sleeps. Whatever it waits for, stops
+//! do not wait for it: they go to the scopes.
+
+mod commands;
+mod compact;
+mod hooks;
+mod idle;
+mod open;
+mod turn;
+
+use std::sync::Arc;
+
+use allstop_agent::{Prompt, TurnError, TurnErrorKind};
+use allstop_core::record::TurnOrigin;
+use allstop_scope::Scope;
+
+use crate::command::Command;
+use crate::message::MessageOutcome;
+use crate::shared::Shared;
+use crate::slot::Slot;
+use crate::source::OnBackgroundEnd;
+use open::Open;
+
+/// How many turns in a row background work may cause: a model that answers each end with new work must not go on for
+/// ever. What ends then is told with the next message.
+const WAKES_MAX: u32 = 8;
+
+/// What the owner does next.
+enum Job {
+    Turn(Arc<Slot>),
+    Command(Command),
+    /// Something has to happen first.
+    Wait,
+    /// Nothing will: the session sleeps, or has ended.
+    Leave,
+}
+
+/// The owner.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    scope: Scope,
+    open: Option<Open>,
+    /// Turns that background work caused since the last message.
+    wakes: u32,
+    /// Whether the last turn was stopped.
+    stopped: bool,
+    /// Whether `session_idle` was told since something last ran.
+    told_idle: bool,
+    /// Set when nothing has happened for long.
+    sleepy: bool,
+}
+
+/// Runs the owner until the session sleeps or is closed.
+pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
+    let mut whole = Whole {
+        shared: Arc::clone(&shared),
+        left: false,
+    };
+    let mut driver = Driver {
+        shared,
+        scope,
+        open: None,
+        wakes: 0,
+        stopped: false,
+        told_idle: true,
+        sleepy: false,
+    };
+    loop {
+        match driver.next_job() {
+            Job::Turn(slot) => driver.turn(slot).await,
+            Job::Command(command) => driver.carry_out(command).await,
+            Job::Wait => driver.idle().await,
+            Job::Leave => break,
+        }
+    }
+    driver.leave().await;
+    whole.left = true;
+}
+
+impl Driver {
+    fn next_job(&mut self) -> Job {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.inner.lock();
+        if let Some(slot) = inner.desk.next() {
+            self.sleepy = false;
+            return Job::Turn(slot);
+        }
+        if let Some(command) = inner.commands.pop_front() {
+            self.sleepy = false;
+            return Job::Command(command);
+        }
+        if self.scope.is_stopped() {
+            inner.desk.close();
+        }
+        if inner.desk.is_closed() {
+            return Job::Leave;
+        }
+        if let Some(slot) = self.wake_up() {
+            inner.desk.run(Arc::clone(&slot));
+            return Job::Turn(slot);
+        }
+        if self.sleepy {
+            // The log first: from then on a message starts another owner, which opens it.
+            self.open = None;
+            inner.awake = None;
+            inner.last = None;
+            self.scope.close();
+            return Job::Leave;
+        }
+        Job::Wait
+    }
+
+    /// A turn for background work that has ended, where the model is to be told at once.
+    fn wake_up(&mut self) -> Option<Arc<Slot>> {
+        let options = &self.shared.host.options;
+        if options.on_background_end != OnBackgroundEnd::Wake || self.wakes >= WAKES_MAX {
+            return None;
+        }
+        let state = self.open.as_ref()?.state()?;
+        state.untold().next()?;
+        self.wakes += 1;
+        let label = format!("{}/turn/{}", self.shared.label(), state.next_turn());
+        let prompt = Prompt {
+            origin: TurnOrigin::Background,
+            ..Prompt::default()
+        };
+        Slot::open(&self.scope, label, prompt).ok()
+    }
+}
+
+/// Says that an owner is gone that did not leave: a bug of ours. Nobody is to wait for it for ever.
+struct Whole {
+    shared: Arc<Shared>,
+    left: bool,
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        let mut inner = self.shared.inner.lock();
+        inner.desk.close();
+        inner.commands.clear();
+        let stranded: Vec<_> = inner.desk.all().cloned().collect();
+        drop(inner);
+        for slot in stranded {
+            let error = TurnError {
+                kind: TurnErrorKind::Bug,
+                message: "the session's owner is gone".to_owned(),
+                hint: Some("this is a bug of Allstop: please report it".to_owned()),
+            };
+            let message = slot.message().cloned();
+            slot.state.resolve(MessageOutcome::failed(message, error));
+        }
+        // Said before if the session was closed while it slept.
+        drop(self.shared.ended.set(()));
+    }
+}

@@ -1,0 +1,150 @@
+//! One turn of a session, from its slot to its outcome.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allstop_agent::{History, RunOutcome, RunRequest, TurnError, TurnErrorKind, TurnOutcome};
+use allstop_core::{Cause, CauseKind, Extent, MessageId, StopReason};
+use allstop_scope::WorkLost;
+
+use super::Driver;
+use crate::events::{BackgroundItem, SessionEventKind};
+use crate::message::MessageOutcome;
+use crate::slot::Slot;
+
+impl Driver {
+    pub(super) async fn turn(&mut self, slot: Arc<Slot>) {
+        if slot.is_sent() {
+            self.wakes = 0;
+        }
+        self.told_idle = false;
+        self.shared.hub.begin(slot.message().cloned());
+        let outcome = match self.open(&slot.scope).await {
+            Ok(()) => {
+                self.compact_if_long(&slot).await;
+                self.run(&slot).await
+            }
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(turn) => {
+                let outcome = MessageOutcome::of_turn(slot.message().cloned(), &turn);
+                self.end_turn(&slot, &outcome);
+                self.tell_ending(&turn).await;
+            }
+            Err(error) => {
+                let outcome = no_turn(&slot, error).await;
+                self.end_turn(&slot, &outcome);
+            }
+        }
+        self.record_background().await;
+        let running = self.shared.running_background();
+        let stopped = self.stopped;
+        self.shared.hub.send(|| SessionEventKind::AssistantIdle {
+            stopped,
+            running: running
+                .iter()
+                .map(|work| BackgroundItem::of(work))
+                .collect(),
+        });
+    }
+
+    async fn run(&mut self, slot: &Arc<Slot>) -> Result<TurnOutcome, TurnError> {
+        let Some(open) = &mut self.open else {
+            return Err(bug("the session is not open"));
+        };
+        let Some(stream) = open.stream.take() else {
+            return Err(bug("the session's log is elsewhere"));
+        };
+        let request = RunRequest {
+            history: History::Logged(stream),
+            prompts: VecDeque::from([slot.prompt.clone()]),
+            context: None,
+            background: Some(Arc::clone(&open.background)),
+            controls: Arc::clone(&slot.controls),
+            decision: Some(Arc::clone(&slot.decision)),
+        };
+        let sink = self.shared.hub.sink(slot);
+        let mut run = open.session.agent.start(&slot.scope, request, sink);
+        let ended: Result<RunOutcome, WorkLost> = loop {
+            tokio::select! {
+                biased;
+                ended = run.wait() => break ended,
+                changed = open.changes.changed() => {
+                    if changed.is_ok() {
+                        self.shared.tell_background();
+                    }
+                }
+            }
+        };
+        match ended {
+            Ok(RunOutcome { mut turns, history }) => {
+                if let History::Logged(stream) = history {
+                    open.stream = Some(stream);
+                }
+                self.publish();
+                turns.pop().ok_or_else(|| bug("a run had no turn"))
+            }
+            Err(lost) => {
+                // The log went with it. The next message opens it again, which ends the turn.
+                self.open = None;
+                Err(bug(&format!("the engine was lost: {lost}")))
+            }
+        }
+    }
+
+    /// Gives the message its outcome, and those that were handed to its turn. First the desk: whoever has the outcome
+    /// and sends the next message finds it free.
+    fn end_turn(&mut self, slot: &Arc<Slot>, outcome: &MessageOutcome) {
+        let undelivered = slot.controls.undelivered();
+        slot.scope.close();
+        let mut inner = self.shared.inner.lock();
+        let was_taken = |steered: &Arc<Slot>| {
+            !undelivered
+                .iter()
+                .any(|message| Some(&message.id) == steered.message())
+        };
+        let taken = inner.desk.end(was_taken);
+        inner.last = Some(Arc::clone(slot));
+        drop(inner);
+        self.stopped = outcome.stop_reason != StopReason::Completed;
+        for steered in taken {
+            let of_this_one = |message: Option<MessageId>| MessageOutcome {
+                message,
+                ..outcome.clone()
+            };
+            steered.scope.close();
+            steered
+                .state
+                .resolve(of_this_one(steered.message().cloned()));
+        }
+        slot.state.resolve(outcome.clone());
+    }
+}
+
+/// The outcome of a message for which the session could not be opened: a stop was first, or it failed.
+async fn no_turn(slot: &Slot, error: TurnError) -> MessageOutcome {
+    let message = slot.message().cloned();
+    let Some(account) = slot.scope.account(Extent::Turn, Vec::new()) else {
+        return MessageOutcome::failed(message, error);
+    };
+    let cause = slot
+        .scope
+        .cause()
+        .unwrap_or_else(|| Cause::new(CauseKind::Parent));
+    MessageOutcome {
+        stop_reason: cause.kind.stop_reason().unwrap_or(StopReason::Error),
+        cause: Some(cause),
+        receipt: Some(account.receipt().await),
+        error: None,
+        ..MessageOutcome::failed(message, error)
+    }
+}
+
+pub(super) fn bug(message: &str) -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Bug,
+        message: message.to_owned(),
+        hint: Some("this is a bug of Allstop: please report it".to_owned()),
+    }
+}

@@ -1,0 +1,103 @@
+//! Where events go.
+
+use std::sync::Arc;
+
+use allstop_agent::{AgentEvent, EventSink};
+use allstop_core::record::SessionRecord;
+use allstop_core::{MessageId, TurnNumber};
+use allstop_log::{RecordObserver, Version};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+
+use super::event::{SessionEvent, SessionEventKind};
+use crate::slot::Slot;
+
+/// How many events a subscriber may be behind before it misses the oldest: a long answer's worth of deltas.
+const EVENTS_KEPT_MAX: usize = 1_024;
+
+/// Where events go. A session that nobody watches pays for none.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    state: Mutex<HubState>,
+}
+
+#[derive(Debug, Default)]
+struct HubState {
+    tx: Option<broadcast::Sender<SessionEvent>>,
+    turn: Option<TurnNumber>,
+    message: Option<MessageId>,
+}
+
+impl Hub {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<SessionEvent> {
+        let mut state = self.state.lock();
+        let tx = state
+            .tx
+            .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
+        tx.subscribe()
+    }
+
+    /// Whether somebody watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        let mut state = self.state.lock();
+        // The room of the last one who left is given back.
+        state.tx = state.tx.take().filter(|tx| tx.receiver_count() > 0);
+        state.tx.is_some()
+    }
+
+    /// What comes from now on belongs to the turn of this message.
+    pub(crate) fn begin(&self, message: Option<MessageId>) {
+        let mut state = self.state.lock();
+        (state.turn, state.message) = (None, message);
+    }
+
+    pub(crate) fn send(&self, kind: impl FnOnce() -> SessionEventKind) {
+        let state = self.state.lock();
+        let Some(tx) = &state.tx else { return };
+        let event = SessionEvent {
+            turn: state.turn,
+            message: state.message.clone(),
+            kind: kind(),
+        };
+        // No subscriber is no error: they come and go.
+        drop(tx.send(event));
+    }
+
+    fn record(&self, version: Version, record: &SessionRecord) {
+        if let SessionRecord::TurnStarted { turn, .. } = record {
+            self.state.lock().turn = Some(*turn);
+        }
+        self.send(|| SessionEventKind::Recorded {
+            version,
+            record: Arc::new(record.clone()),
+        });
+    }
+
+    /// Publishes every record that becomes durable.
+    pub(crate) fn recorder(self: &Arc<Self>) -> RecordObserver {
+        let hub = Arc::clone(self);
+        Arc::new(move |version, record| hub.record(version, record))
+    }
+
+    /// Where the events of a turn go. Nothing of the answer of a turn that was stopped is delivered any more.
+    pub(crate) fn sink(self: &Arc<Self>, slot: &Arc<Slot>) -> EventSink {
+        if !self.is_watched() {
+            return EventSink::none();
+        }
+        let (hub, slot) = (Arc::clone(self), Arc::clone(slot));
+        EventSink::observer(move |event| {
+            if let AgentEvent::TurnStarted { turn, .. } = event {
+                hub.state.lock().turn = Some(*turn);
+            }
+            let is_answer = matches!(
+                event,
+                AgentEvent::TextDelta { .. }
+                    | AgentEvent::ReasoningDelta { .. }
+                    | AgentEvent::StepAnswered { .. }
+            );
+            if !(is_answer && slot.scope.is_stopped()) {
+                hub.send(|| SessionEventKind::Live(event.clone()));
+            }
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! What a message does that arrives while a turn runs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use allstop_core::turn::StopPolicy;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a message does that arrives while a turn runs, or while others wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FollowUp {
+    /// It is refused.
+    #[default]
+    Reject,
+    /// It waits for its turn.
+    Enqueue,
+    /// It stops the running turn and all that wait, and then runs. Their words and completed steps stay in the
+    /// conversation.
+    Interrupt,
+    /// It stops the running turn and all that wait, and then runs. Nothing of theirs stays in the conversation.
+    Replace,
+    /// It is handed to the running turn, which takes it before its next step. Where no turn takes it, it waits.
+    Steer,
+}
+
+impl FollowUp {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Reject,
+        Self::Enqueue,
+        Self::Interrupt,
+        Self::Replace,
+        Self::Steer,
+    ];
+
+    /// The word used in JSON and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Enqueue => "enqueue",
+            Self::Interrupt => "interrupt",
+            Self::Replace => "replace",
+            Self::Steer => "steer",
+        }
+    }
+
+    /// What stays of the turns that it supersedes; `None` if it supersedes none.
+    pub(crate) fn supersedes_with(self) -> Option<StopPolicy> {
+        match self {
+            Self::Interrupt => Some(StopPolicy::Keep),
+            Self::Replace => Some(StopPolicy::Rollback),
+            Self::Reject | Self::Enqueue | Self::Steer => None,
+        }
+    }
+}
+
+impl fmt::Display for FollowUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that is no follow-up policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no follow-up policy: reject, enqueue, interrupt, replace or steer")]
+pub struct NoFollowUp(String);
+
+impl FromStr for FollowUp {
+    type Err = NoFollowUp;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|policy| policy.as_str() == word);
+        found.ok_or_else(|| NoFollowUp(word.to_owned()))
+    }
+}

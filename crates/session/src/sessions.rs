@@ -1,0 +1,99 @@
+//! The sessions of one system: made and resumed here.
+
+use std::sync::Arc;
+
+use allstop_core::{SessionId, TurnNumber};
+use allstop_log::{Log, SessionError, SessionStream};
+use allstop_scope::{NotStarted, Scope};
+
+use crate::session::Session;
+use crate::shared::{Known, Shared};
+use crate::source::{AgentSource, SessionOptions};
+
+/// The sessions of one system. Clones are the same. There is no lock that two sessions share.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    pub(crate) host: Arc<Host>,
+}
+
+/// What sessions need of their system.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) scope: Scope,
+    pub(crate) source: Arc<dyn AgentSource>,
+    pub(crate) options: SessionOptions,
+}
+
+/// Why a session was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The log says so.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// All that runs here is being stopped.
+    #[error(transparent)]
+    Stopped(#[from] NotStarted),
+}
+
+impl Sessions {
+    /// Sessions in this log, below this scope, with agents of this source.
+    pub fn new(
+        log: Arc<dyn Log>,
+        scope: Scope,
+        source: Arc<dyn AgentSource>,
+        options: SessionOptions,
+    ) -> Self {
+        Self {
+            host: Arc::new(Host {
+                log,
+                scope,
+                source,
+                options,
+            }),
+        }
+    }
+
+    /// Makes a session. Without an id it gets a new one; `folder` is where it works.
+    ///
+    /// # Errors
+    /// A session of this id is there already, the store failed, or everything is being stopped.
+    ///
+    /// # Cancel safety
+    /// Dropping it may leave a session without a turn.
+    pub async fn create(
+        &self,
+        id: Option<SessionId>,
+        folder: impl Into<Arc<str>>,
+    ) -> Result<Session, OpenError> {
+        self.host.scope.check()?;
+        let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
+        let log = Arc::clone(&self.host.log);
+        let stream = SessionStream::create(log, id, (self.host.options.now)(), folder).await?;
+        self.opened(stream)
+    }
+
+    /// Opens a session that is there. What a crash left open has its ending by then.
+    ///
+    /// # Errors
+    /// There is none, somebody else has it open, it cannot be read, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the session as it was, or recovered.
+    pub async fn resume(&self, id: SessionId) -> Result<Session, OpenError> {
+        self.host.scope.check()?;
+        let log = Arc::clone(&self.host.log);
+        let stream = SessionStream::resume(log, id, (self.host.options.now)()).await?;
+        self.opened(stream)
+    }
+
+    fn opened(&self, stream: SessionStream) -> Result<Session, OpenError> {
+        let known = Known {
+            last_turn: TurnNumber(stream.state().next_turn().0 - 1),
+            version: stream.version(),
+        };
+        let shared = Shared::new(Arc::clone(&self.host), stream.id().clone(), known);
+        shared.start_with(stream)?;
+        Ok(Session { shared })
+    }
+}

@@ -1,0 +1,67 @@
+//! The place of one message: what a stop of its turn covers, from before the turn begins.
+
+use std::sync::Arc;
+
+use allstop_agent::{Prompt, RunControls};
+use allstop_core::decision::Decision;
+use allstop_core::record::TurnOrigin;
+use allstop_core::turn::StopPolicy;
+use allstop_core::{Cause, CauseKind, Extent, MessageId};
+use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopOrder};
+
+use crate::message::MessageState;
+
+/// The place of one message in its session. Its scope is there from the moment in which the message is taken: so a stop
+/// that comes before the turn has begun ends it at its entry.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) prompt: Prompt,
+    pub(crate) scope: Scope,
+    pub(crate) decision: Arc<Decision>,
+    pub(crate) controls: Arc<RunControls>,
+    pub(crate) state: Arc<MessageState>,
+}
+
+impl Slot {
+    pub(crate) fn open(
+        above: &Scope,
+        label: String,
+        prompt: Prompt,
+    ) -> Result<Arc<Self>, NotStarted> {
+        let decision = Arc::new(Decision::new());
+        let options = ScopeOptions {
+            decision: Some(Arc::clone(&decision)),
+            ..ScopeOptions::default()
+        };
+        Ok(Arc::new(Self {
+            scope: above.child(label, options)?,
+            prompt,
+            decision,
+            controls: Arc::default(),
+            state: Arc::default(),
+        }))
+    }
+
+    pub(crate) fn message(&self) -> Option<&MessageId> {
+        self.prompt.message.as_ref()
+    }
+
+    /// Whether somebody sent it; else background work woke the model.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.prompt.origin == TurnOrigin::User
+    }
+
+    /// Stops its turn, whether it runs or has not begun.
+    pub(crate) fn stop(&self, cause: Cause, background: Option<&Scope>) -> Stop {
+        let mut order = StopOrder::new(Extent::Turn, cause);
+        order.bystanders.extend(background.cloned());
+        self.scope.stop(order)
+    }
+
+    /// Stops it because a newer message takes its place.
+    pub(crate) fn supersede(&self, by: &MessageId, keep: StopPolicy, background: Option<&Scope>) {
+        self.controls.supersede_with(keep);
+        let cause = Cause::new(CauseKind::Superseded).detail(format!("by message {by}"));
+        let _its_receipt_goes_to_the_outcome = self.stop(cause, background);
+    }
+}

@@ -1,0 +1,121 @@
+//! Where the agents of sessions come from, and how sessions run.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use allstop_agent::{Agent, Background, TurnError};
+use allstop_core::{MessageId, SessionId, Timestamp};
+use allstop_tools::{Answer, Prompter};
+
+use crate::compaction::Compaction;
+use crate::follow_up::FollowUp;
+
+/// Makes the agent of a session, each time when the session is opened.
+pub trait AgentSource: Send + Sync + fmt::Debug {
+    /// The agent.
+    ///
+    /// # Errors
+    /// The message that opened the session fails with it.
+    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError>;
+}
+
+/// What an agent is made for.
+#[derive(Debug)]
+pub struct AgentRequest {
+    /// The session.
+    pub session: SessionId,
+    /// The session's background work, for tools that start some.
+    pub background: Arc<Background>,
+    /// Asks the session's subscribers. An agent whose permissions go elsewhere leaves it.
+    pub prompter: Arc<dyn Prompter>,
+}
+
+/// The agent of one session.
+pub struct SessionAgent {
+    /// The agent.
+    pub agent: Agent,
+    /// What lives as long as the session is open: a folder that is removed with it.
+    pub kept: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for SessionAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionAgent")
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One agent for all sessions: for programs whose tools know no session.
+impl AgentSource for Agent {
+    fn agent(&self, _request: AgentRequest) -> Result<SessionAgent, TurnError> {
+        Ok(SessionAgent {
+            agent: self.clone(),
+            kept: None,
+        })
+    }
+}
+
+/// What follows when attached background work has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnBackgroundEnd {
+    /// The model is told with the next message.
+    #[default]
+    Note,
+    /// The model is told at once, in a turn of its own.
+    Wake,
+}
+
+/// How sessions run.
+#[derive(Clone)]
+pub struct SessionOptions {
+    /// What a message does that arrives while a turn runs.
+    pub follow_up: FollowUp,
+    /// What follows when attached background work has ended.
+    pub on_background_end: OnBackgroundEnd,
+    /// At most so many messages wait. What a person has typed ahead is far less; what a program sends is to be told.
+    pub waiting_max: usize,
+    /// How long an idle session stays open. Then it sleeps: it holds its id and policy and nothing else, no lock either,
+    /// and the next message opens it again. A session with background work does not sleep. `None`: it never does.
+    pub sleep_after: Option<Duration>,
+    /// When old messages are replaced by a summary; `None`: only when asked.
+    pub compaction: Option<Compaction>,
+    /// How long the hooks of the session itself may take together: they must not hold up the next message.
+    pub hooks_max: Duration,
+    /// The answer to permission questions while nobody subscribes to the session.
+    pub unwatched: Answer,
+    /// Wall-clock time for records.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Makes message ids.
+    pub new_message_id: Arc<dyn Fn() -> MessageId + Send + Sync>,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            follow_up: FollowUp::default(),
+            on_background_end: OnBackgroundEnd::default(),
+            waiting_max: 64,
+            sleep_after: Some(Duration::from_secs(60)),
+            compaction: None,
+            hooks_max: Duration::from_secs(5),
+            unwatched: Answer::Deny,
+            now: Arc::new(|| SystemTime::now().into()),
+            new_message_id: Arc::new(|| MessageId::new(ulid::Ulid::generate().to_string())),
+        }
+    }
+}
+
+impl fmt::Debug for SessionOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionOptions")
+            .field("follow_up", &self.follow_up)
+            .field("on_background_end", &self.on_background_end)
+            .field("waiting_max", &self.waiting_max)
+            .field("sleep_after", &self.sleep_after)
+            .field("compaction", &self.compaction)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! Stopping parts of a session, from any handle: accepted at once, whatever the owner is doing.
+
+use std::sync::Arc;
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::{StopFindings, StopOutcome, StopRequest};
+use allstop_core::{Cause, Extent, Receipt};
+use allstop_scope::{Scope, StopOrder};
+use allstop_tools::{BackgroundHost as _, BackgroundWork};
+
+use crate::shared::{Awake, Inner, Shared};
+use crate::slot::Slot;
+use crate::stopping::{StopTarget, Stopping};
+
+impl Shared {
+    /// Stops what the target names. When this returns, nothing of it starts any more.
+    pub(crate) fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
+        let inner = self.inner.lock();
+        let (running, last) = (inner.desk.running().cloned(), inner.last.clone());
+        let next = running.clone().or_else(|| inner.desk.all().next().cloned());
+        let awake = inner.awake.clone();
+        let had_turns = inner.known.last_turn.0 > 0;
+        let named = match target {
+            StopTarget::Message(id) => {
+                let mut all = inner.desk.all().chain(&last);
+                all.find(|slot| slot.message() == Some(id)).cloned()
+            }
+            _ => None,
+        };
+        drop(inner);
+        let nothing = |outcome| self.nothing(target, cause.clone(), outcome);
+        let ended = if had_turns {
+            StopOutcome::AlreadyEnded
+        } else {
+            StopOutcome::NotFound
+        };
+        let Some(awake) = awake else {
+            return nothing(match target {
+                StopTarget::Call(_) | StopTarget::Background(_) | StopTarget::Message(_) => {
+                    StopOutcome::NotFound
+                }
+                StopTarget::Session if self.ended.get().is_none() => {
+                    return self.close_asleep(cause);
+                }
+                _ => ended,
+            });
+        };
+        let stop_turn = |slot: &Slot, bystander: Option<&Scope>| {
+            let stop = slot.stop(cause.clone(), bystander);
+            Stopping::one(stop, Some(Arc::clone(&slot.state)))
+        };
+        match target {
+            StopTarget::Call(id) => {
+                let slots = running.into_iter().chain(last);
+                let mut stops = slots.filter_map(|slot| slot.controls.stop_call(id, cause.clone()));
+                match stops.next() {
+                    Some(stop) => Stopping::one(stop, None),
+                    None => nothing(StopOutcome::NotFound),
+                }
+            }
+            StopTarget::Turn => match next.or(last) {
+                Some(slot) => stop_turn(&slot, Some(&awake.background_scope)),
+                None => nothing(ended),
+            },
+            StopTarget::Message(_) => match named {
+                Some(slot) => stop_turn(&slot, Some(&awake.background_scope)),
+                None => nothing(StopOutcome::NotFound),
+            },
+            StopTarget::TurnAndBackground => {
+                let mut parts = Vec::new();
+                if let Some(slot) = next {
+                    parts.push(stop_turn(&slot, None));
+                }
+                if !awake.background_scope.is_quiet() {
+                    parts.push(self.stop_background(&awake, &cause));
+                }
+                if parts.is_empty() {
+                    return nothing(ended);
+                }
+                Stopping::parts(self.request(target, cause), parts)
+            }
+            StopTarget::Session => {
+                self.inner.lock().desk.close();
+                let stop = awake.scope.stop(StopOrder::new(target.extent(), cause));
+                self.changed.notify_one();
+                Stopping::one(stop, running.map(|slot| Arc::clone(&slot.state)))
+            }
+            StopTarget::Background(id) => match work(&awake, id) {
+                Some(work) => Stopping::one(work.stop(cause), None),
+                None => nothing(StopOutcome::NotFound),
+            },
+        }
+    }
+
+    /// Stops all background work, and makes room for that of later turns.
+    fn stop_background(&self, awake: &Awake, cause: &Cause) -> Stopping {
+        let order = StopOrder::new(Extent::TurnAndBackground, cause.clone());
+        let stop = awake.background_scope.stop(order);
+        // The session itself may be being stopped: then there are no later turns.
+        if let Ok(fresh) = self.background_scope(&awake.scope) {
+            if let Some(background) = &awake.background {
+                background.reopen(fresh.clone());
+            }
+            if let Some(awake) = &mut self.inner.lock().awake {
+                awake.background_scope = fresh;
+            }
+        }
+        Stopping::one(stop, None)
+    }
+
+    /// Closes a session that sleeps: nothing of it runs.
+    fn close_asleep(&self, cause: Cause) -> Stopping {
+        let mut inner = self.inner.lock();
+        inner.desk.close();
+        drop(inner);
+        drop(self.ended.set(()));
+        let request = self.request(&StopTarget::Session, cause);
+        let found = StopFindings {
+            engine_acknowledged: true,
+            ..StopFindings::default()
+        };
+        Stopping::answered(Receipt::of_stop(request, found))
+    }
+
+    /// What a stop of the target would find now, without doing it.
+    pub(crate) fn preview(&self, target: &StopTarget, cause: Cause) -> Receipt {
+        let inner = self.inner.lock();
+        let scopes = scopes_of(&inner, target);
+        let bystander = match (target, &inner.awake) {
+            (StopTarget::Turn | StopTarget::Message(_), Some(awake)) => {
+                Some(awake.background_scope.clone())
+            }
+            _ => None,
+        };
+        drop(inner);
+        let running = scopes.iter().flat_map(Scope::running);
+        let receipt = Receipt::of_preview(self.request(target, cause), running.collect());
+        let outside = bystander.map(|scope| scope.running()).unwrap_or_default();
+        receipt.with_bystanders(outside)
+    }
+
+    fn nothing(&self, target: &StopTarget, cause: Cause, outcome: StopOutcome) -> Stopping {
+        Stopping::answered(Receipt::of_nothing(self.request(target, cause), outcome))
+    }
+
+    fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {
+        // The host's scope has the clock and makes the ids.
+        let preview = self.host.scope.preview(target.extent(), cause);
+        let label = self.label();
+        StopRequest {
+            target: match target {
+                StopTarget::Session | StopTarget::Turn | StopTarget::TurnAndBackground => label,
+                StopTarget::Call(id) => format!("{label}/call/{id}"),
+                StopTarget::Background(id) => format!("{label}/{id}"),
+                StopTarget::Message(id) => format!("{label}/message/{id}"),
+            }
+            .into(),
+            ..preview.request().clone()
+        }
+    }
+}
+
+fn work(awake: &Awake, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
+    let works = awake.background.as_ref()?.works();
+    works.into_iter().find(|work| work.id == *id)
+}
+
+fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
+    let Some(awake) = &inner.awake else {
+        return Vec::new();
+    };
+    let running = || inner.desk.running().map(|slot| slot.scope.clone());
+    match target {
+        StopTarget::Session => vec![awake.scope.clone()],
+        StopTarget::Turn => running().into_iter().collect(),
+        StopTarget::TurnAndBackground => {
+            let background = awake.background_scope.clone();
+            running().into_iter().chain([background]).collect()
+        }
+        StopTarget::Call(id) => {
+            let call = inner.desk.running().and_then(|slot| slot.controls.call(id));
+            call.into_iter().collect()
+        }
+        StopTarget::Message(id) => {
+            let mut all = inner.desk.all();
+            let slot = all.find(|slot| slot.message() == Some(id));
+            slot.map(|slot| slot.scope.clone()).into_iter().collect()
+        }
+        StopTarget::Background(id) => {
+            let work = work(awake, id);
+            work.map(|work| work.scope().clone()).into_iter().collect()
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a stop can be asked of, and the stop under way.
+
+use std::sync::Arc;
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::StopRequest;
+use allstop_core::{CallId, Extent, MessageId, Receipt};
+use allstop_scope::Stop;
+use tokio::time::{Duration, timeout};
+
+use crate::message::MessageState;
+
+/// How long the ending of a turn may take to be known when its stop is over: what the turn has to write it.
+const ENDING_MAX: Duration = Duration::from_secs(1);
+
+/// What a stop covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopTarget {
+    /// One call of the running turn; the turn goes on, and the model is told.
+    Call(CallId),
+    /// The running turn. Background work and messages that wait go on.
+    Turn,
+    /// The running turn and all background work. Messages that wait go on.
+    TurnAndBackground,
+    /// The whole session: it takes no message any more until it is opened again.
+    Session,
+    /// One piece of background work: a shell, or a sub-agent and all that it started.
+    Background(BackgroundId),
+    /// The turn of one message, whether it runs or waits.
+    Message(MessageId),
+}
+
+impl StopTarget {
+    /// What receipts call it.
+    pub fn extent(&self) -> Extent {
+        match self {
+            Self::Call(_) => Extent::Call,
+            Self::Turn | Self::Message(_) => Extent::Turn,
+            Self::TurnAndBackground => Extent::TurnAndBackground,
+            Self::Session => Extent::Session,
+            Self::Background(_) => Extent::Subtree,
+        }
+    }
+}
+
+/// A stop that was accepted, or the answer that there was nothing to stop. Dropping it changes nothing.
+#[derive(Debug, Clone)]
+#[must_use = "the receipt says what still runs"]
+pub struct Stopping {
+    request: StopRequest,
+    what: What,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Answered(Arc<Receipt>),
+    /// With the message whose turn it ends: what became of the conversation is known with that.
+    One(Stop, Option<Arc<MessageState>>),
+    /// Parts with a ladder of their own, side by side.
+    Parts(Vec<Stopping>),
+}
+
+impl Stopping {
+    pub(crate) fn answered(receipt: Receipt) -> Self {
+        Self {
+            request: receipt.request().clone(),
+            what: What::Answered(Arc::new(receipt)),
+        }
+    }
+
+    pub(crate) fn one(stop: Stop, turn: Option<Arc<MessageState>>) -> Self {
+        Self {
+            request: stop.request().clone(),
+            what: What::One(stop, turn),
+        }
+    }
+
+    pub(crate) fn parts(request: StopRequest, parts: Vec<Self>) -> Self {
+        Self {
+            request,
+            what: What::Parts(parts),
+        }
+    }
+
+    /// Who asked for what.
+    pub fn request(&self) -> &StopRequest {
+        &self.request
+    }
+
+    /// Forces now what is being asked.
+    pub fn force(&self) {
+        match &self.what {
+            What::Answered(_) => {}
+            What::One(stop, _) => stop.force(),
+            What::Parts(parts) => parts.iter().for_each(Self::force),
+        }
+    }
+
+    /// The receipt, within grace, force and the second that the ending of a turn may take to be written.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the stop goes on, whoever waits.
+    pub async fn receipt(&self) -> Arc<Receipt> {
+        match &self.what {
+            What::Answered(receipt) => Arc::clone(receipt),
+            What::One(stop, turn) => {
+                let receipt = stop.receipt().await;
+                match turn {
+                    Some(turn) if receipt.outcome().is_none() => of_turn(receipt, turn).await,
+                    _ => receipt,
+                }
+            }
+            What::Parts(parts) => {
+                let mut receipts = Vec::with_capacity(parts.len());
+                for part in parts {
+                    // Boxed: a stop of parts has parts of one kind only, which the compiler cannot know.
+                    receipts.push(Box::pin(part.receipt()).await);
+                }
+                Arc::new(Receipt::of_parts(self.request.clone(), &receipts))
+            }
+        }
+    }
+
+    /// What is known at this moment, for whoever cannot wait.
+    pub fn account_now(&self) -> Arc<Receipt> {
+        match &self.what {
+            What::Answered(receipt) => Arc::clone(receipt),
+            What::One(stop, _) => stop.account_now(),
+            What::Parts(parts) => {
+                let parts: Vec<_> = parts.iter().map(Self::account_now).collect();
+                Arc::new(Receipt::of_parts(self.request.clone(), &parts))
+            }
+        }
+    }
+}
+
+/// The same, with what the turn's ending says of the conversation and of what was used.
+async fn of_turn(receipt: Arc<Receipt>, turn: &MessageState) -> Arc<Receipt> {
+    let Ok(outcome) = timeout(ENDING_MAX, turn.outcome()).await else {
+        return receipt;
+    };
+    let kept = outcome.receipt.as_ref().map(|own| own.conversation());
+    let receipt = Receipt::clone(&receipt)
+        .with_conversation(kept.unwrap_or_default())
+        .with_usage(outcome.usage);
+    Arc::new(receipt)
+}

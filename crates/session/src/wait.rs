@@ -1,0 +1,76 @@
+//! Waiting until a message is answered and its session is idle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::record::Attachment;
+use allstop_tools::{BackgroundHost as _, BackgroundWork};
+use tokio::time::timeout;
+
+use crate::events::BackgroundItem;
+use crate::message::{MessageOutcome, Sent};
+use crate::shared::Shared;
+
+/// What waiting for a message came to.
+#[derive(Debug, Clone)]
+#[must_use = "the wait may have ended before the work"]
+pub struct Waited {
+    /// The message.
+    pub sent: Sent,
+    /// What it came to; `None` if its turn still runs or waits.
+    pub outcome: Option<Arc<MessageOutcome>>,
+    /// Whether the limit of the wait itself fired. It stopped nothing.
+    pub timed_out: bool,
+    /// What still runs in the background: attached work only if the limit fired, else what was let go on purpose.
+    pub running: Vec<BackgroundItem>,
+}
+
+impl Shared {
+    /// The background work that runs.
+    pub(crate) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
+        let background = self.background();
+        background
+            .map(|background| background.running())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn background(&self) -> Option<Arc<allstop_agent::Background>> {
+        let inner = self.inner.lock();
+        inner.awake.as_ref()?.background.clone()
+    }
+
+    pub(crate) async fn wait(&self, sent: Sent, limit: Duration) -> Waited {
+        let both = async {
+            sent.outcome().await;
+            self.background_idle().await;
+        };
+        let timed_out = timeout(limit, both).await.is_err();
+        let running = self.running_background();
+        Waited {
+            outcome: sent.try_outcome(),
+            timed_out,
+            running: running
+                .iter()
+                .map(|work| BackgroundItem::of(work))
+                .collect(),
+            sent,
+        }
+    }
+
+    /// Waits until no attached background work runs, that of earlier turns included.
+    async fn background_idle(&self) {
+        // A session that sleeps, or is closed, has none.
+        let Some(background) = self.background() else {
+            return;
+        };
+        let mut changes = background.changes().subscribe();
+        loop {
+            changes.mark_unchanged();
+            let running = background.running();
+            let attached = |work: &Arc<BackgroundWork>| work.attachment() == Attachment::Attached;
+            if !running.iter().any(attached) || changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A message that arrives while a turn runs.
+
+use allstop_core::{CauseKind, StopReason};
+use allstop_model::{Pause, Reply};
+use allstop_session::{
+    Admission, FollowUp, NewMessage, NotAdmitted, SendError, SessionOptions, StopTarget,
+};
+
+use crate::support::{agent, fixture, in_order, text_delta, user};
+
+fn options(follow_up: FollowUp) -> SessionOptions {
+    SessionOptions {
+        follow_up,
+        ..SessionOptions::default()
+    }
+}
+
+fn stalling(text: &str) -> Reply {
+    Reply::text(text)
+        .pause(Pause::Forever)
+        .and_text("never shown")
+}
+
+/// The recipe "a new message cancels the old run" in which the old run's clean-up removes the new run's handle, so that
+/// a third message cannot cancel the second: exactly the third is answered here, again and again.
+#[tokio::test(start_paused = true)]
+async fn three_messages_in_quick_succession_answer_exactly_the_third() {
+    for (policy, kept) in [(FollowUp::Interrupt, true), (FollowUp::Replace, false)] {
+        let model = in_order(vec![stalling("one"), Reply::text("three")]);
+        let fixture = fixture(agent(&model).build(), options(policy)).await;
+        let session = &fixture.session;
+        let mut events = session.subscribe(None);
+        let first = session.send("first").unwrap();
+        assert_eq!(text_delta(&mut events).await, "one");
+        let second = session.send("second").unwrap();
+        let third = session.send("third").unwrap();
+        assert_eq!(third.admission, Admission::Supersedes { turns: 2 });
+        for superseded in [&first, &second] {
+            let outcome = superseded.outcome().await;
+            assert_eq!(outcome.stop_reason, StopReason::Cancelled, "{policy}");
+            let cause = outcome.cause.as_ref().unwrap();
+            assert_eq!(cause.kind, CauseKind::Superseded);
+            let receipt = outcome.receipt.as_ref().expect("a receipt");
+            assert!(receipt.quiet() && outcome.output.is_empty());
+        }
+        let outcome = third.outcome().await;
+        assert_eq!(&*outcome.output, "three");
+        assert_eq!(outcome.turn.unwrap().0, 3, "the epoch of the newest");
+        let said = fixture.said().await;
+        if kept {
+            let expected = [
+                "user: first",
+                "stopped",
+                "user: second",
+                "stopped",
+                "user: third",
+                "model: three",
+            ];
+            assert_eq!(said, expected);
+        } else {
+            assert_eq!(said, ["user: third", "model: three"]);
+        }
+        fixture.close().await;
+    }
+}
+
+/// The ABA bug needs the end of an old run to come between two new ones: a hundred generations, each superseding the
+/// last one in the middle of its answer.
+#[tokio::test(start_paused = true)]
+async fn every_generation_supersedes_the_one_before() {
+    let mut replies: Vec<Reply> = (0..100).map(|n| stalling(&format!("part {n}"))).collect();
+    replies.push(Reply::text("the last"));
+    let model = in_order(replies);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Interrupt)).await;
+    let mut events = fixture.session.subscribe(None);
+    let mut sent = Vec::new();
+    for n in 0..100 {
+        sent.push(fixture.session.send(format!("message {n}")).unwrap());
+        assert_eq!(text_delta(&mut events).await, format!("part {n}"));
+    }
+    let last = fixture.session.send("now").unwrap();
+    assert_eq!(&*last.outcome().await.output, "the last");
+    for sent in sent {
+        let outcome = sent.outcome().await;
+        assert_eq!(outcome.cause.as_ref().unwrap().kind, CauseKind::Superseded);
+    }
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reject_refuses_and_says_so() {
+    let model = in_order(vec![stalling("one"), Reply::text("two")]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let refused = fixture.session.send("second").unwrap_err();
+    assert_eq!(refused, SendError::NotAdmitted(NotAdmitted::Busy));
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    assert!(receipt.quiet() && receipt.cancel_observed());
+    assert_eq!(first.outcome().await.stop_reason, StopReason::Cancelled);
+    let second = fixture
+        .session
+        .send("second")
+        .expect("whoever has the outcome finds the desk free");
+    assert_eq!(&*second.outcome().await.output, "two");
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn enqueue_waits_and_keeps_the_order() {
+    let model = in_order(vec![
+        Reply::text("1").pause(Pause::For(std::time::Duration::from_secs(5))),
+        Reply::text("2"),
+        Reply::text("3"),
+    ]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Enqueue)).await;
+    let sent: Vec<_> = ["a", "b", "c"]
+        .map(|text| fixture.session.send(text).unwrap())
+        .into();
+    assert_eq!(sent[2].admission, Admission::Waits { ahead: 2 });
+    for (sent, answer) in sent.iter().zip(["1", "2", "3"]) {
+        assert_eq!(&*sent.outcome().await.output, answer);
+    }
+    fixture.close().await;
+}
+
+/// A message handed to the running turn is in its next request, and its outcome is that of the turn.
+#[tokio::test(start_paused = true)]
+async fn steer_reaches_the_running_turn_at_its_next_step() {
+    let model = in_order(vec![
+        Reply::text("thinking").pause(Pause::For(std::time::Duration::from_secs(5))),
+        Reply::text("both"),
+    ]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Steer)).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = fixture.session.send("and this").unwrap();
+    assert_eq!(second.admission, Admission::Steers);
+    let (one, two) = (first.outcome().await, second.outcome().await);
+    assert_eq!((&*one.output, &*two.output), ("both", "both"));
+    assert_eq!(one.turn, two.turn);
+    assert_eq!(one.steps, 2);
+    let said = fixture.said().await;
+    assert_eq!(
+        said,
+        [
+            "user: first",
+            "model: thinking",
+            "user: and this",
+            "model: both"
+        ]
+    );
+    fixture.close().await;
+}
+
+/// One that the turn did not take before it was stopped is not lost: it is the next message.
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_turn_did_not_take_is_the_next_message() {
+    let model = in_order(vec![stalling("one"), Reply::text("two")]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Steer)).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = fixture.session.send("second").unwrap();
+    assert_eq!(second.admission, Admission::Steers);
+    fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    assert_eq!(first.outcome().await.stop_reason, StopReason::Cancelled);
+    assert_eq!(&*second.outcome().await.output, "two");
+    assert_eq!(fixture.said().await, ["user: second", "model: two"]);
+    fixture.close().await;
+}
+
+/// A stop that comes before the owner has begun the turn is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_stop_right_behind_the_sending_is_heard() {
+    let model = in_order(vec![Reply::text("one"), Reply::text("two")]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
+    for _ in 0..3 {
+        let sent = fixture.session.send("go").unwrap();
+        let stopping = fixture.session.stop(&StopTarget::Turn, user());
+        let outcome = sent.outcome().await;
+        assert_eq!(outcome.stop_reason, StopReason::Cancelled);
+        let receipt = stopping.receipt().await;
+        assert!(receipt.quiet() && receipt.outcome().is_none());
+    }
+    assert!(
+        model.requests().is_empty(),
+        "nothing was ever sent to the model"
+    );
+    assert!(fixture.said().await.is_empty());
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_has_a_policy_of_its_own() {
+    let model = in_order(vec![stalling("one"), Reply::text("two")]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = NewMessage::from("second").policy(FollowUp::Replace);
+    let second = fixture.session.send(second).unwrap();
+    assert_eq!(&*second.outcome().await.output, "two");
+    assert_eq!(
+        first.outcome().await.cause.as_ref().unwrap().kind,
+        CauseKind::Superseded
+    );
+    fixture.close().await;
+}

@@ -1,0 +1,159 @@
+//! What the tests have in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{Agent, AgentBuilder};
+use allstop_core::message::{Message, check_history};
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::SessionState;
+use allstop_core::{Cause, CauseKind};
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, MemoryLog, Version};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_scope::{RootOptions, Scope};
+use allstop_session::{
+    AgentSource, Session, SessionEvent, SessionEventKind, SessionOptions, Sessions, Subscription,
+};
+use allstop_testkit::ToolFn;
+use allstop_tools::{ToolInvocation, ToolRegistry};
+use tokio::sync::mpsc;
+
+/// A limit that no test that works comes near: on a paused clock it costs nothing.
+pub(crate) const LONG: Duration = Duration::from_hours(1);
+
+pub(crate) fn user() -> Cause {
+    Cause::new(CauseKind::User)
+}
+
+pub(crate) fn in_order(replies: Vec<Reply>) -> Arc<ScriptedModel> {
+    Arc::new(ScriptedModel::in_order_of_calls(replies).keeping_requests())
+}
+
+pub(crate) fn agent(model: &Arc<ScriptedModel>) -> AgentBuilder {
+    Agent::builder(Arc::clone(model) as _)
+}
+
+pub(crate) fn tools(tools: Vec<ToolFn>) -> ToolRegistry {
+    let mut registry = ToolRegistry::new();
+    for tool in tools {
+        registry.register(Arc::new(tool)).expect("names differ");
+    }
+    registry
+}
+
+/// A tool that says that it runs, and then waits for the end of its scope.
+pub(crate) fn waiting(name: &str) -> (ToolFn, mpsc::UnboundedReceiver<ToolInvocation>) {
+    let (tx, rx) = mpsc::unbounded_channel();
+    let tool = ToolFn::new(name, move |call| {
+        tx.send(call.clone()).expect("the test waits");
+        async move {
+            call.scope.stopped_at("waiting").await;
+            "stopped early".to_owned()
+        }
+    });
+    (tool, rx)
+}
+
+/// A session in memory, and what is below it.
+pub(crate) struct Fixture {
+    pub(crate) root: Scope,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) sessions: Sessions,
+    pub(crate) session: Session,
+}
+
+pub(crate) async fn fixture(
+    source: impl AgentSource + 'static,
+    options: SessionOptions,
+) -> Fixture {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let root = Scope::root("test", RootOptions::current());
+    let sessions = Sessions::new(Arc::clone(&log), root.clone(), Arc::new(source), options);
+    let session = sessions
+        .create(Some("s1".into()), "/tmp")
+        .await
+        .expect("a new session");
+    Fixture {
+        root,
+        log,
+        sessions,
+        session,
+    }
+}
+
+impl Fixture {
+    pub(crate) async fn records(&self) -> Vec<SessionRecord> {
+        let stream = stream_of(self.session.id());
+        let records = self
+            .log
+            .read(&stream, Version(1), 100_000)
+            .await
+            .expect("memory");
+        let records = records.into_iter();
+        records
+            .filter_map(|(_, bytes)| decode(&bytes).expect("readable"))
+            .collect()
+    }
+
+    /// The fold of the log, which has an ending for every turn and a valid history.
+    pub(crate) async fn state(&self) -> SessionState {
+        let state = SessionState::fold(&self.records().await).expect("a log that can be folded");
+        assert!(state.open_turn().is_none(), "every turn has its ending");
+        let messages = &state.conversation().messages;
+        check_history(messages.iter().map(AsRef::as_ref)).expect("a valid history");
+        state
+    }
+
+    /// What was said and stays, in short.
+    pub(crate) async fn said(&self) -> Vec<String> {
+        let state = self.state().await;
+        let said = state
+            .conversation()
+            .messages
+            .iter()
+            .map(|message| match &**message {
+                Message::User { text } => format!("user: {text}"),
+                Message::Assistant { text, .. } => format!("model: {text}"),
+                Message::Tool(result) => format!("tool: {}", result.content),
+                Message::Note { text } => format!("note: {text}"),
+                Message::Summary { text } => format!("summary: {text}"),
+                Message::StopMarker { .. } => "stopped".to_owned(),
+            });
+        said.collect()
+    }
+
+    /// After everything: nothing runs.
+    pub(crate) async fn close(self) {
+        let receipt = self.session.close().await;
+        assert!(receipt.quiet(), "{receipt:?}");
+        assert!(self.root.is_quiet());
+    }
+}
+
+/// The next event for which `wanted` gives something.
+pub(crate) async fn until<T>(
+    events: &mut Subscription,
+    mut wanted: impl FnMut(&SessionEvent) -> Option<T>,
+) -> T {
+    loop {
+        let event = events
+            .next()
+            .await
+            .expect("memory")
+            .expect("the session is open");
+        if let Some(found) = wanted(&event) {
+            return found;
+        }
+    }
+}
+
+pub(crate) async fn text_delta(events: &mut Subscription) -> String {
+    until(events, |event| match &event.kind {
+        SessionEventKind::Live(allstop_agent::AgentEvent::TextDelta { text }) => {
+            Some(text.to_string())
+        }
+        _ => None,
+    })
+    .await
+}
