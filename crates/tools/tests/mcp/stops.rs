@@ -207,6 +207,27 @@ async fn a_server_that_ignores_it_is_ended_where_that_is_configured() {
 }
 
 #[tokio::test]
+async fn an_impatient_stop_ends_the_server_too() {
+    let place = Place::with("", |config| {
+        config.on_ignored_cancel = OnIgnoredCancel::EndServer;
+    })
+    .await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    let receipt = call.stop_with(Some(Duration::ZERO)).await;
+    let item = only_item(&receipt);
+    // Nothing of it runs any more; whether it was carried out before that nobody knows.
+    assert_eq!(item["state"], "unknown", "{item}");
+    assert!(
+        item["note"]
+            .as_str()
+            .unwrap()
+            .contains("its server was ended"),
+        "{item}"
+    );
+    assert!(receipt.quiet());
+}
+
+#[tokio::test]
 async fn one_that_clings_to_life_is_killed_and_the_receipt_says_so() {
     let place = Place::with("stubborn", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
