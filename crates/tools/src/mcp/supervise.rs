@@ -61,7 +61,7 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
 }
 
 /// How long after so many attempts that failed.
-pub(super) fn pause(failed: u32) -> Duration {
+fn pause(failed: u32) -> Duration {
     let doubled = 1 << failed.saturating_sub(1).min(16);
     RECONNECT_MAX.min(RECONNECT_FIRST * doubled)
 }
@@ -220,4 +220,17 @@ async fn end(
     let ended = Arc::new(ended);
     calls.close(&ended);
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_are_bounded() {
+        assert_eq!(pause(1), RECONNECT_FIRST);
+        assert_eq!(pause(2), 2 * RECONNECT_FIRST);
+        assert_eq!(pause(7), RECONNECT_MAX);
+        assert_eq!(pause(u32::MAX), RECONNECT_MAX);
+    }
 }
