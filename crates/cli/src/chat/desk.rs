@@ -103,6 +103,13 @@ pub(super) enum Effect {
     Leave(Option<Cause>),
 }
 
+/// A turn that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    /// The message that caused it; `None`: background work did.
+    message: Option<MessageNumber>,
+}
+
 /// A message that has no outcome yet.
 #[derive(Debug)]
 struct Open {
@@ -121,8 +128,8 @@ pub(super) struct Desk {
     style: Style,
     next_message: MessageNumber,
     open: VecDeque<Open>,
-    /// The turn that runs, and the message that caused it.
-    turn: Option<Option<MessageNumber>>,
+    /// The turn that runs.
+    turn: Option<Turn>,
     /// Stops that were asked for here and have no receipt yet.
     stops: usize,
     stopped_at: Option<Instant>,
@@ -159,7 +166,7 @@ impl Desk {
 
     /// Whether what comes of this message's turn is shown.
     pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
-        self.turn == Some(message)
+        self.turn == Some(Turn { message })
     }
 
     /// Something happened.
@@ -174,7 +181,7 @@ impl Desk {
             Event::Refused { message, why } => self.refused(message, &why),
             Event::Began(message) => self.began(message),
             Event::TurnEnded(message) => {
-                if self.turn == Some(message) && message.is_none() {
+                if self.turn == Some(Turn { message }) && message.is_none() {
                     self.turn = None;
                 }
                 Vec::new()
@@ -357,7 +364,7 @@ impl Desk {
         if !known {
             return Vec::new();
         }
-        self.turn = Some(message);
+        self.turn = Some(Turn { message });
         match message.and_then(|number| self.find(number)) {
             Some(open) if !open.shown => {
                 open.shown = true;
@@ -368,7 +375,7 @@ impl Desk {
     }
 
     fn outcome(&mut self, message: MessageNumber) -> Vec<Effect> {
-        if self.turn == Some(Some(message)) {
+        if self.shows(Some(message)) {
             self.turn = None;
         }
         match self.remove(message) {

@@ -32,17 +32,24 @@ pub(super) async fn leave(
         None => code,
     };
     chat.screen.entry(None);
+    // Nothing more is shown of a turn that runs: its account is in the receipt.
     chat.screen.end_turn(None);
-    if chat.keeps_background {
-        keep_background(&chat).await;
-    }
-    name_running(&chat);
-    control.stopping(Instant::now());
     let cause = cause.unwrap_or_else(|| {
         Cause::new(CauseKind::User)
             .detail("the chat was left")
             .by("cli")
     });
+    control.stopping(Instant::now());
+    if chat.keeps_background {
+        if chat.session.is_busy() {
+            // Work is let go between two turns.
+            let stopping = chat.session.stop(&StopTarget::Turn, cause.clone());
+            let receipt = race(&mut chat, &mut control, &stopping).await;
+            chat.screen.receipt(&receipt);
+        }
+        keep_background(&chat).await;
+    }
+    name_running(&chat);
     let stopping = chat.session.stop(&StopTarget::Session, cause);
     let receipt = race(&mut chat, &mut control, &stopping).await;
     if !receipt.items().is_empty() {
@@ -50,8 +57,9 @@ pub(super) async fn leave(
     }
     if chat.screen.is_typed_into() {
         let id = chat.session.id();
-        chat.screen
-            .hint(&format!("session {id} · go on: allstop sessions resume {id}"));
+        chat.screen.hint(&format!(
+            "session {id} · go on: allstop sessions resume {id}"
+        ));
     }
     let closing = async {
         drop(timeout(CLOSE_WAIT_MAX, chat.session.close()).await);

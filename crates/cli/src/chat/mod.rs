@@ -91,12 +91,18 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
     let mut signals = Signals::install()?;
     let with = &start.with;
     if with.json || with.stream_json {
-        return Err(Problem::usage("a chat is for people, and has no JSON")
-            .hint("allstop run --session ID --json \"…\" sends one message and gives its envelope"));
+        return Err(
+            Problem::usage("a chat is for people, and has no JSON").hint(
+                "allstop run --session ID --json \"…\" sends one message and gives its envelope",
+            ),
+        );
     }
     let config = config(with)?;
     let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
-    let terminal = host.output.terminal().filter(|_| std::io::stdin().is_terminal());
+    let terminal = host
+        .output
+        .terminal()
+        .filter(|_| std::io::stdin().is_terminal());
     let tty = terminal.and_then(|_| Tty::of_process());
     let asks = match (with.permissions.yes, with.permissions.deny, &tty) {
         (false, false, Some(_)) => Asks::Subscribers,
@@ -219,7 +225,11 @@ async fn greet(screen: &Screen, talked: &TalkedSession, is_resumed: bool) {
 }
 
 fn found_line(found: &FoundWork) -> String {
-    let runs = if found.alive { "still runs" } else { "has ended" };
+    let runs = if found.alive {
+        "still runs"
+    } else {
+        "has ended"
+    };
     let end = match found.keeper.as_ref().or(found.process.as_ref()) {
         Some(process) if found.alive => format!(" · end it: kill {}", process.pid),
         _ => String::new(),

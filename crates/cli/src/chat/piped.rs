@@ -141,9 +141,14 @@ impl Lines {
 fn text(mut line: Vec<u8>) -> Result<String, String> {
     if line.len() as u64 > LINE_BYTES_MAX {
         let most = LINE_BYTES_MAX / (1024 * 1024);
-        return Err(format!("a line of standard input is longer than {most} MiB"));
+        return Err(format!(
+            "a line of standard input is longer than {most} MiB"
+        ));
     }
-    while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+    while line
+        .last()
+        .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
+    {
         line.pop();
     }
     String::from_utf8(line).map_err(|error| {

@@ -99,9 +99,15 @@ impl Screen {
 
     /// What did not work.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
-        let mut lines = format!("{} {}", self.style.paint(Role::Bad, "error:"), escape::text(text));
+        let mut lines = format!(
+            "{} {}",
+            self.style.paint(Role::Bad, "error:"),
+            escape::text(text)
+        );
         for hint in hint.iter().flat_map(|hint| hint.lines()) {
-            lines.push_str(&format!("\n{} {hint}", self.style.paint(Role::Dim, "hint:")));
+            lines.push('\n');
+            lines.push_str(&self.style.paint(Role::Dim, "hint: "));
+            lines.push_str(hint);
         }
         self.lines(&lines);
     }

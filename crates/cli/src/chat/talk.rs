@@ -9,14 +9,14 @@ use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt};
 use allstop_session::{
-    Admission, Answered, MessageOutcome, OpenQuestion, SessionEvent, SessionEventKind, StopTarget,
-    Stopping,
+    Admission, Answered, MessageOutcome, OpenQuestion, SendError, SessionEvent, SessionEventKind,
+    StopTarget, Stopping,
 };
 use allstop_tools::{Answer, BackgroundWork};
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use futures::FutureExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::{Background, Command, HELP, Target};
@@ -66,8 +66,8 @@ pub(super) async fn talk(
         talk.carry_out_all(effects);
     }
     let cause = loop {
-        if let Some(cause) = talk.left.take() {
-            break cause;
+        if let Some(left) = talk.left.take() {
+            break left.cause;
         }
         talk.chat.screen.entry(talk.desk.entry());
         talk.next(&mut changes).await;
@@ -103,7 +103,16 @@ enum Done {
     Outcome(MessageNumber, Arc<MessageOutcome>),
     Stopped(Arc<Receipt>),
     /// Something to say; a wait is over with it.
-    Said { text: String, was_wait: bool },
+    Said {
+        text: String,
+        was_wait: bool,
+    },
+}
+
+/// Somebody leaves.
+struct Left {
+    /// A signal has one of its own.
+    cause: Option<Cause>,
 }
 
 struct Talk<'a> {
@@ -120,8 +129,8 @@ struct Talk<'a> {
     stops: Vec<Stopping>,
     pending: FuturesUnordered<BoxFuture<'static, Done>>,
     wait: Option<AbortHandle>,
-    /// The chat is to end; a signal has a cause of its own.
-    left: Option<Option<Cause>>,
+    /// The chat is to end.
+    left: Option<Left>,
 }
 
 impl Talk<'_> {
@@ -184,7 +193,7 @@ impl Talk<'_> {
             }
             Effect::Do(command) => self.command(command),
             Effect::Answer(number, answer) => self.answer(number, answer),
-            Effect::Leave(cause) => self.left = Some(cause),
+            Effect::Leave(cause) => self.left = Some(Left { cause }),
         }
         None
     }
@@ -200,7 +209,12 @@ impl Talk<'_> {
             }
             Err(error) => Event::Refused {
                 message,
-                why: format!("{error} · policy {}", self.chat.session.policy()),
+                why: match error {
+                    SendError::NotAdmitted(why) => {
+                        format!("{why} · policy {}", self.chat.session.policy())
+                    }
+                    other => other.to_string(),
+                },
             },
         }
     }
@@ -250,25 +264,45 @@ impl Talk<'_> {
                 }
             }
             SessionEventKind::LateAnswer { call_id, name } => {
-                let said = format!("{name} ({call_id}) answered after its end: nothing of it is used");
+                let said =
+                    format!("{name} ({call_id}) answered after its end: nothing of it is used");
                 self.chat.screen.note(&said);
             }
             SessionEventKind::Missed { count } => self.chat.screen.missed(count),
             SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
-                let names = running.iter().map(|work| format!("{} ({})", work.id, work.name));
+                let names = running
+                    .iter()
+                    .map(|work| format!("{} ({})", work.id, work.name));
                 let names = names.collect::<Vec<_>>().join(", ");
-                self.chat.screen.note(&format!("in the background: {names}"));
+                self.chat
+                    .screen
+                    .note(&format!("in the background: {names}"));
             }
             _ => {}
         }
     }
 
+    /// A turn began. What the one before came to is known by then, and is shown before.
+    fn began(&mut self, number: Option<MessageNumber>) {
+        while let Some(Some(done)) = self.pending.next().now_or_never() {
+            self.done(done);
+        }
+        self.apply(Event::Began(number));
+    }
+
     fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
         match record {
-            SessionRecord::TurnStarted { .. } => self.apply(Event::Began(number)),
-            SessionRecord::BackgroundEnded { id, state, exit_code } => {
+            SessionRecord::TurnStarted { .. } => self.began(number),
+            SessionRecord::BackgroundEnded {
+                id,
+                state,
+                exit_code,
+            } => {
                 let code = exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
-                let said = format!("{id} has ended: {}{code}", crate::display::plain(state.as_str()));
+                let said = format!(
+                    "{id} has ended: {}{code}",
+                    crate::display::plain(state.as_str())
+                );
                 self.chat.screen.note(&said);
             }
             _ => {}
@@ -277,7 +311,7 @@ impl Talk<'_> {
 
     fn live(&mut self, event: &AgentEvent, number: Option<MessageNumber>) {
         match event {
-            AgentEvent::TurnStarted { .. } => self.apply(Event::Began(number)),
+            AgentEvent::TurnStarted { .. } => self.began(number),
             AgentEvent::ToolStarted { call_id, name, .. } => {
                 self.calls.push((call_id.clone(), Arc::clone(name)));
             }
@@ -319,7 +353,7 @@ impl Talk<'_> {
                 self.apply(Event::StopEnded);
                 if receipt.request().extent == Extent::Session {
                     // It takes no message any more.
-                    self.left = Some(None);
+                    self.left = Some(Left { cause: None });
                 }
             }
             Done::Said { text, was_wait } => {
@@ -378,7 +412,10 @@ impl Talk<'_> {
             Command::Policy(None) => screen.note(&format!("policy {}", session.policy())),
             Command::Policy(Some(policy)) => {
                 session.set_policy(policy.into());
-                screen.note(&format!("policy {} from the next message on", policy.name()));
+                screen.note(&format!(
+                    "policy {} from the next message on",
+                    policy.name()
+                ));
             }
             Command::Undo => {
                 let session = session.clone();
@@ -409,11 +446,8 @@ impl Talk<'_> {
                 self.say_later(async move {
                     match session.history().await {
                         Ok(conversation) => {
-                            let told = transcript::tell(
-                                &conversation,
-                                HISTORY_MESSAGES,
-                                HISTORY_LETTERS,
-                            );
+                            let told =
+                                transcript::tell(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
                             if told.is_empty() {
                                 "nothing was said yet".to_owned()
                             } else {
@@ -442,7 +476,9 @@ impl Talk<'_> {
         let works = self.chat.session.background();
         let find = |id: &str| {
             let found = works.iter().find(|work| work.id.as_str() == id);
-            found.cloned().ok_or_else(|| format!("there is no {id}: /background lists what there is"))
+            found
+                .cloned()
+                .ok_or_else(|| format!("there is no {id}: /background lists what there is"))
         };
         match what {
             Background::List if works.is_empty() => screen.note("nothing runs in the background"),
@@ -451,12 +487,17 @@ impl Talk<'_> {
                 screen.text(&lines.join("\n"));
             }
             Background::Output(id) => match find(&id) {
-                Ok(work) => screen.text(&format!("{}\n[{}]", work.output().trim_end(), line(&work))),
+                Ok(work) => {
+                    let output = work.output();
+                    screen.text(&format!("{}\n[{}]", output.trim_end(), line(&work)));
+                }
                 Err(why) => screen.note(&why),
             },
             Background::Stop(id) => match find(&id) {
                 Ok(work) => {
-                    let cause = Cause::new(CauseKind::User).detail("/background stop").by("cli");
+                    let cause = Cause::new(CauseKind::User)
+                        .detail("/background stop")
+                        .by("cli");
                     self.stop(&StopTarget::Background(work.id.clone()), cause);
                 }
                 Err(why) => screen.note(&why),
@@ -471,7 +512,10 @@ impl Talk<'_> {
     fn wait_for(&mut self, work: Arc<BackgroundWork>) {
         // One wait at a time.
         self.wait.take().iter().for_each(AbortHandle::abort);
-        let said = format!("waiting for {} · Ctrl-C gives up the wait, and stops nothing", work.id);
+        let said = format!(
+            "waiting for {} · Ctrl-C gives up the wait, and stops nothing",
+            work.id
+        );
         self.chat.screen.note(&said);
         let (handle, registration) = AbortHandle::new_pair();
         self.wait = Some(handle);
@@ -500,17 +544,18 @@ impl Talk<'_> {
     /// The running call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
     fn call(&self, given: Option<&str>) -> Result<CallId, String> {
         let given = given.unwrap_or_default();
-        let is_meant = |(id, name): &&(CallId, Arc<str>)| {
-            id.as_str().starts_with(given) || &**name == given
-        };
+        let is_meant =
+            |(id, name): &&(CallId, Arc<str>)| id.as_str().starts_with(given) || &**name == given;
         let meant: Vec<_> = self.calls.iter().filter(is_meant).collect();
         match meant.as_slice() {
             [(id, _)] => Ok(id.clone()),
             [] if !given.is_empty() => Ok(CallId::new(given)),
             [] => Err("no call runs".to_owned()),
             many => {
-                let names: Vec<String> =
-                    many.iter().map(|(id, name)| format!("{id} ({name})")).collect();
+                let names: Vec<String> = many
+                    .iter()
+                    .map(|(id, name)| format!("{id} ({name})"))
+                    .collect();
                 Err(format!("which one? {}", names.join(", ")))
             }
         }
@@ -529,6 +574,8 @@ fn line(work: &BackgroundWork) -> String {
         }
     };
     let file = work.output_file.as_ref();
-    let file = file.map_or(String::new(), |file| format!(" · output in {}", file.display()));
+    let file = file.map_or(String::new(), |file| {
+        format!(" · output in {}", file.display())
+    });
     format!("{}: {state}: {}{file}", work.id, work.name)
 }

@@ -143,7 +143,11 @@ fn signals_leave_with_their_cause() {
         chat.runs(1);
         let left = chat.hears(Event::Signal(signal));
         assert!(matches!(&*left, [Effect::Leave(Some(said))] if said.to_string() == cause));
-        assert!(chat.later().hears(Event::Signal(Signal::Terminate)).is_empty());
+        assert!(
+            chat.later()
+                .hears(Event::Signal(Signal::Terminate))
+                .is_empty()
+        );
         let control = chat.desk.into_control();
         assert!(control.last_moment().is_some());
         assert_eq!(control.exit_code(control.stop_reason()), code);

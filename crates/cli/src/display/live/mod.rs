@@ -154,7 +154,7 @@ impl Live {
 
     fn finish_line(&mut self) {
         if self.in_line {
-            self.stdout.text("\n", Keep::Must);
+            self.stdout.end_line();
             self.in_line = false;
         }
     }

@@ -151,6 +151,22 @@ impl Lane {
         self.push(lines, true, keep, None)
     }
 
+    /// Ends the line that was begun, unless lines of somebody else have ended it.
+    pub(crate) fn end_line(&self) {
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_some() {
+            return;
+        }
+        let file = Arc::clone(&self.file);
+        state.queue.push_back(Piece {
+            file,
+            text: String::new(),
+            on_new_line: true,
+            question: None,
+        });
+        self.handle.shared.work.notify_one();
+    }
+
     pub(super) fn push(
         &self,
         text: String,

@@ -118,7 +118,8 @@ impl Pump {
             text.push_str(&piece.text);
             self.open_line.push(&piece.text, size().0);
             // Whoever answers a question ends its line, and whoever withdraws it does.
-            self.in_line = piece.question.is_none() && !piece.text.ends_with('\n');
+            let is_ended = piece.text.is_empty() || piece.text.ends_with('\n');
+            self.in_line = piece.question.is_none() && !is_ended;
         }
         let asks = batch.pieces.last().is_some_and(|p| p.question.is_some());
         let has_room = !self.in_line || batch.entry.is_some();
