@@ -282,12 +282,20 @@ impl Talk<'_> {
         }
     }
 
-    /// A turn began. What the one before came to is known by then, and is shown before.
+    /// A turn began. What the messages before came to is known by then, and is shown before; what this one comes to may
+    /// be known too, and is shown in its place.
     fn began(&mut self, number: Option<MessageNumber>) {
+        let mut later = Vec::new();
         while let Some(Some(done)) = self.pending.next().now_or_never() {
-            self.done(done);
+            match done {
+                Done::Outcome(of, _) if number.is_some_and(|began| of >= began) => later.push(done),
+                done => self.done(done),
+            }
         }
         self.apply(Event::Began(number));
+        for done in later {
+            self.pending.push(std::future::ready(done).boxed());
+        }
     }
 
     fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {

@@ -8,6 +8,7 @@ mod support;
 mod at_terminal;
 mod background;
 mod bad_input;
+mod chat;
 mod conversation;
 mod crash;
 mod endings;

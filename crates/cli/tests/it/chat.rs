@@ -1,0 +1,388 @@
+//! A conversation, with the test as the person at the terminal.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::support::terminal::Terminal;
+use crate::support::wait::within;
+use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, Signal};
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const UP: &str = "\x1b[A";
+
+/// How long after a press another one is another one.
+const ANOTHER_PRESS: Duration = Duration::from_millis(200);
+
+/// Sent once the terminal has its mode: what is typed before is somebody else's.
+const READY: &str = "\x1b[?2004h";
+
+const SCRIPT: &str = r#"
+turns:
+  - when: hang
+    replies:
+      - {text: "This sentence has no end at all.", stall: mid_stream}
+  - when: short
+    replies:
+      - {text: "A short answer."}
+  - when: server
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo up; sleep 600", background: true}}]
+      - {text: "It is up."}
+  - when: stubborn
+    replies:
+      - calls: [{tool: shell, arguments: {command: "trap '' TERM INT HUP; echo x > begun; while :; do sleep 1; done"}}]
+      - {text: "Never said."}
+  - when: touch
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
+      - {text: "It is done."}
+replies: []
+"#;
+
+/// Somebody at a terminal, in a chat.
+struct Person<'a> {
+    terminal: Terminal,
+    chat: Running,
+    place: &'a Place,
+}
+
+impl<'a> Person<'a> {
+    fn sits_down(place: &'a Place, args: &str) -> Self {
+        Self::at(place, place.allstop().arg("chat").args(args))
+    }
+
+    fn at(place: &'a Place, command: Allstop<'_>) -> Self {
+        let terminal = Terminal::new();
+        let copy = terminal
+            .line()
+            .try_clone()
+            .expect("a terminal can be duplicated");
+        let command = command.arg("--store").arg(place.store());
+        let command = command.arg("--model").arg(place.script(SCRIPT));
+        let command = command.env("TERM", "xterm").env("LANG", "C.UTF-8");
+        let chat = command.on_terminal(terminal.line()).stdout(copy).start();
+        terminal.wait(READY);
+        Self {
+            terminal,
+            chat,
+            place,
+        }
+    }
+
+    fn says(&self, line: &str) -> &Self {
+        self.presses(line).presses("\r")
+    }
+
+    fn presses(&self, keys: &str) -> &Self {
+        self.terminal.type_keys(keys);
+        self
+    }
+
+    /// The screen, with all that has scrolled off it.
+    fn screen(&self) -> String {
+        let mut parser = vt100::Parser::new(200, 80, 0);
+        parser.process(self.terminal.shown().as_bytes());
+        parser.screen().contents()
+    }
+
+    #[track_caller]
+    fn sees(&self, text: &str) -> &Self {
+        let seen = within(FACT_MAX, || self.screen().contains(text).then_some(()));
+        assert!(
+            seen.is_some(),
+            "no {text:?} on the screen:\n{}",
+            self.screen()
+        );
+        self
+    }
+
+    /// Presses a key until it has been heard: two presses within a tenth of a second are one.
+    #[track_caller]
+    fn presses_until(&self, key: &str, text: &str) {
+        let mut pressed = Instant::now();
+        self.presses(key);
+        let seen = within(FACT_MAX, || {
+            if self.screen().contains(text) {
+                return Some(());
+            }
+            if pressed.elapsed() >= ANOTHER_PRESS {
+                pressed = Instant::now();
+                self.presses(key);
+            }
+            None
+        });
+        assert!(
+            seen.is_some(),
+            "no {text:?} on the screen:\n{}",
+            self.screen()
+        );
+    }
+
+    /// The end of the chat, with nothing left behind and the terminal as it was.
+    #[track_caller]
+    fn left(self) -> (Ended, String) {
+        let ended = self.chat.end(FACT_MAX);
+        let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
+        let cooked = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        assert!(mode.local_modes.contains(cooked), "{:?}", mode.local_modes);
+        self.place.assert_nothing_runs();
+        let mut parser = vt100::Parser::new(200, 80, 0);
+        parser.process(self.terminal.shown().as_bytes());
+        (ended, parser.screen().contents())
+    }
+}
+
+/// Whether the texts stand there in this order.
+#[track_caller]
+fn assert_in_order(screen: &str, texts: &[&str]) {
+    let mut rest = screen;
+    for text in texts {
+        let at = rest.find(text);
+        let at = at.unwrap_or_else(|| panic!("no {text:?} in its place:\n{screen}"));
+        rest = &rest[at + text.len()..];
+    }
+}
+
+#[test]
+fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("hang").sees("This sentence");
+    person.presses("half").sees("› half").presses(CTRL_C);
+    person.sees("cancelled: user (ctrl-c)").sees("quiet after");
+    person
+        .sees("› half")
+        .presses("\x15")
+        .says("short")
+        .sees("A short answer.");
+    person.presses(CTRL_D);
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+    assert_in_order(
+        &screen,
+        &[
+            "› hang",
+            "This sentence",
+            "Stopped session/",
+            "› short",
+            "A short answer.",
+        ],
+    );
+    assert!(!screen.contains("no end at all"), "{screen}");
+}
+
+#[test]
+fn a_second_ctrl_c_forces() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes --grace 60s");
+    person.says("stubborn");
+    let begun = within(FACT_MAX, || {
+        place.work().join("begun").exists().then_some(())
+    });
+    assert!(begun.is_some(), "{}", person.screen());
+    person.presses(CTRL_C).sees("stopping: user (ctrl-c)");
+    person.presses_until(CTRL_C, "forced");
+    person
+        .sees("SIGKILL; verified: process tree empty")
+        .presses(CTRL_D);
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+}
+
+#[test]
+fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("hang").sees("This sentence");
+    person.says("short").sees("A short answer.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert_in_order(
+        &screen,
+        &[
+            "› hang",
+            "a newer message took its place",
+            "› short",
+            "A short answer.",
+        ],
+    );
+}
+
+#[test]
+fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--policy enqueue");
+    person.says("hang").sees("This sentence");
+    person.says("short").sees("waits: short");
+    person.says("/policy reject").sees("policy reject");
+    person
+        .says("more")
+        .sees("not sent: a turn is running")
+        .sees("› more");
+    // The line stands there again; the turn is stopped, and the one that waits has its own.
+    person
+        .presses(CTRL_C)
+        .sees("A short answer.")
+        .sees("› more");
+    person.presses("\x15").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert_in_order(
+        &screen,
+        &["› hang", "cancelled: user", "› short", "A short answer."],
+    );
+}
+
+#[test]
+fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes");
+    person.says("server").sees("It is up.");
+    for _ in 0..3 {
+        person.says("short");
+    }
+    person.says("/background").sees("bg_1: runs");
+    person.says("/background output bg_1").sees("[bg_1: runs");
+    person.says("/preview all").sees("Would stop session/");
+    person.presses(CTRL_D);
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+    assert_in_order(
+        &screen,
+        &[
+            "bg_1 still runs, and is stopped",
+            "Stopped session/",
+            "process tree empty",
+        ],
+    );
+}
+
+#[test]
+fn one_piece_of_background_work_is_stopped_alone_and_undo_takes_a_turn_back() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes");
+    person.says("server").sees("It is up.");
+    person.says("/stop bg_1").sees("process tree empty");
+    person.says("/undo").sees("turn 1 is taken back");
+    person.says("/history").sees("nothing was said yet");
+    person.says("/unod").sees("did you mean /undo?");
+    person.presses(CTRL_D);
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+}
+
+#[test]
+fn a_question_is_answered_or_taken_away_by_a_stop() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("touch it").sees("[y]es, once").presses(CTRL_C);
+    person.sees("withdrawn").sees("cancelled: user (ctrl-c)");
+    assert!(!place.work().join("touched").exists());
+    person.says("touch it").sees("[y]es, once").says("y");
+    person.sees("It is done.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert!(place.work().join("touched").exists(), "{screen}");
+}
+
+#[test]
+fn a_signal_stops_all_of_it_and_gives_the_terminal_back() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let mut person = Person::sits_down(&place, "--yes");
+        person.says("server").sees("It is up.");
+        person.says("hang").sees("This sentence");
+        person.chat.signal(signal);
+        let (ended, screen) = person.left();
+        assert_eq!(ended.code, code, "{screen}");
+        assert_in_order(&screen, &["Stopped session/", "cause shutdown"]);
+    }
+}
+
+#[test]
+fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("short").sees("A short answer.");
+    let other = place
+        .allstop()
+        .arg("chat")
+        .arg("--store")
+        .arg(place.store());
+    let sessions = place.sessions().args("list --json").end().ok();
+    let sessions: serde_json::Value = serde_json::from_str(&sessions.stdout).expect("JSON");
+    let id = sessions.to_string();
+    let id = id
+        .split("01")
+        .nth(1)
+        .map(|rest| format!("01{}", &rest[..24]));
+    let id = id.expect("a session");
+    let refused = other
+        .arg("--model")
+        .arg(place.script(SCRIPT))
+        .arg("--session")
+        .arg(&id);
+    let refused = refused.end();
+    assert_eq!(refused.code, 1, "{refused:#?}");
+    let pid = person.chat.pid();
+    assert!(
+        refused.stderr.contains(&format!("in use by process {pid}")),
+        "{refused:#?}"
+    );
+    person.presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert!(screen.contains("allstop sessions resume"), "{screen}");
+
+    let file = place.path("store.db.history");
+    let mode = std::fs::metadata(file)
+        .expect("a history")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let resumed = place.allstop().args("sessions resume").arg(&id);
+    let person = Person::at(&place, resumed);
+    person
+        .sees("A short answer.")
+        .presses(UP)
+        .sees("› short")
+        .presses("\r");
+    let twice = within(FACT_MAX, || {
+        (person.screen().matches("A short answer.").count() == 2).then_some(())
+    });
+    assert!(twice.is_some(), "{}", person.screen());
+    person.presses(CTRL_D);
+    person.left();
+}
+
+#[test]
+fn without_a_terminal_each_line_is_a_message() {
+    let place = Place::new();
+    let chat = || {
+        let chat = place
+            .allstop()
+            .args("chat --yes --store")
+            .arg(place.store());
+        chat.arg("--model").arg(place.script(SCRIPT))
+    };
+    let lines = place.file("lines", "short\n\nshort again\r\nserver\n");
+    let lines = std::fs::File::open(lines).expect("a file");
+    let ended = chat().stdin(lines).end().ok();
+    assert_eq!(
+        ended.stdout,
+        "A short answer.\nA short answer.\nIt is up.\n"
+    );
+    assert!(
+        ended.stderr.contains("bg_1 still runs, and is stopped"),
+        "{ended:#?}"
+    );
+    place.assert_nothing_runs();
+
+    let lines = place.file("lines", "no reply for this\nshort\n");
+    let lines = std::fs::File::open(lines).expect("a file");
+    let ended = chat().stdin(lines).end();
+    assert_eq!((ended.code, &*ended.stdout), (1, ""), "{ended:#?}");
+
+    let ended = chat().arg("--json").end();
+    assert_eq!(ended.code, 2);
+    assert!(ended.stderr.contains("allstop run --session"), "{ended:#?}");
+}
