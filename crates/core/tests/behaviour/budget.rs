@@ -4,8 +4,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use allstop_core::turn::{Budget, BudgetLimits, BudgetUnit, DraftError, Refusal, TurnLimits};
+use allstop_core::turn::{
+    Budget, BudgetLimits, BudgetUnit, DraftError, Refusal, Reservation, TurnLimits,
+};
+use proptest::prelude::*;
 use serde_json::json;
+use std::sync::Arc;
 
 use crate::driver::*;
 
@@ -150,4 +154,163 @@ fn absurd_figures_neither_wrap_nor_panic() {
     let all = budget.reserve(u64::MAX).expect("it fits exactly");
     all.settle(usage(u64::MAX, u64::MAX));
     assert_eq!(budget.spent_tokens(), u64::MAX);
+}
+
+#[test]
+fn of_512_calls_of_children_and_grandchildren_at_a_limit_of_150_not_one_too_many_runs() {
+    let budget = Budget::new(BudgetLimits {
+        calls_max: Some(150),
+        tokens_max: Some(150 * 7),
+    });
+    let ran = AtomicU64::new(0);
+    let gate = Barrier::new(64);
+    thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| {
+                gate.wait();
+                for at in 0..8 {
+                    let Ok(child) = budget.child(Some(14)) else {
+                        continue;
+                    };
+                    let spends = if at % 2 == 0 {
+                        child.child(None).unwrap()
+                    } else {
+                        child
+                    };
+                    if let Ok(reservation) = spends.reserve(7) {
+                        let used = budget.spent_tokens() + budget.reserved_tokens();
+                        assert!(used <= 150 * 7, "{used} tokens at a limit of 1050");
+                        ran.fetch_add(1, Ordering::SeqCst);
+                        reservation.settle(usage(4, 3));
+                    }
+                }
+            });
+        }
+    });
+    let ran = ran.into_inner();
+    assert!(ran <= 150, "{ran}");
+    assert_eq!(budget.calls(), ran);
+    assert_eq!(
+        (budget.spent_tokens(), budget.reserved_tokens()),
+        (7 * ran, 0)
+    );
+}
+
+#[test]
+fn a_child_gets_half_of_what_is_left_and_what_it_did_not_spend_comes_back() {
+    let budget = Budget::of_tokens(100);
+    let first = budget.child(None).expect("there is enough");
+    let second = budget.child(Some(10)).expect("there is enough");
+    let tokens = |budget: &Budget| budget.limits().tokens_max;
+    assert_eq!((tokens(&first), tokens(&second)), (Some(50), Some(10)));
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (0, 60));
+
+    first.reserve(20).expect("it fits").settle(usage(10, 5));
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (15, 45));
+    let running = first.reserve(35).expect("what is left of its own");
+    first.reserve(1).map(drop).expect_err("it has no more");
+    drop(first);
+    assert_eq!(budget.reserved_tokens(), 45, "a call can still spend it");
+    drop(running);
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (15, 10));
+    drop(second);
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (15, 0));
+
+    budget.reserve(85).expect("all").settle(usage(85, 0));
+    budget.child(None).map(drop).expect_err("nothing is left");
+}
+
+#[test]
+fn what_a_child_used_beyond_its_own_is_its_parents_too() {
+    let budget = Budget::of_tokens(100);
+    let child = budget.child(Some(10)).expect("there is enough");
+    child.reserve(10).expect("it fits").settle(usage(30, 0));
+    assert_eq!((budget.spent_tokens(), budget.reserved_tokens()), (30, 0));
+    child.reserve(1).map(drop).expect_err("it has overdrawn");
+}
+
+#[test]
+fn a_call_that_the_parent_refuses_leaves_the_child_as_it_was() {
+    let budget = Budget::new(BudgetLimits {
+        calls_max: Some(1),
+        tokens_max: None,
+    });
+    let child = budget.child(Some(10)).expect("there is enough");
+    let running = budget.reserve(0).expect("the first");
+    let refused = child.reserve(5).map(drop).expect_err("the second");
+    assert_eq!(refused.unit, BudgetUnit::Calls);
+    child.check_left().expect_err("none is left above");
+    assert_eq!((child.calls(), child.reserved_tokens()), (0, 0));
+    drop(running);
+    child
+        .reserve(5)
+        .map(drop)
+        .expect("the first had cost nothing");
+}
+
+/// One thing that is done to a tree of budgets. Figures choose among what is there.
+#[derive(Debug, Clone)]
+enum Deed {
+    Child(usize, Option<u64>),
+    Reserve(usize, u64),
+    /// Part of what was set aside, in percent.
+    Meter(usize, u64),
+    EndCall(usize),
+    DropBudget(usize),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        1 => (any::<usize>(), proptest::option::of(1..400_u64)).prop_map(|(at, max)| Deed::Child(at, max)),
+        3 => (any::<usize>(), 0..200_u64).prop_map(|(at, tokens)| Deed::Reserve(at, tokens)),
+        2 => (any::<usize>(), 0..=100_u64).prop_map(|(at, share)| Deed::Meter(at, share)),
+        2 => any::<usize>().prop_map(Deed::EndCall),
+        1 => any::<usize>().prop_map(Deed::DropBudget),
+    ];
+    proptest::collection::vec(deed, 1..120)
+}
+
+proptest! {
+    #[test]
+    fn parents_and_children_together_never_exceed_the_limit(deeds in deeds()) {
+        const TOKENS: u64 = 1000;
+        const CALLS: u64 = 30;
+        let root = Budget::new(BudgetLimits { tokens_max: Some(TOKENS), calls_max: Some(CALLS) });
+        let mut budgets = vec![Arc::clone(&root)];
+        let mut calls: Vec<(Reservation, u64)> = Vec::new();
+        let (mut spent, mut ran) = (0, 0);
+        let mut end = |(call, metered): (Reservation, u64)| {
+            spent += metered;
+            ran += u64::from(metered > 0);
+            drop(call);
+        };
+        for deed in deeds {
+            match deed {
+                Deed::Child(at, max) => budgets.extend(budgets[at % budgets.len()].child(max)),
+                Deed::Reserve(at, tokens) => {
+                    let reserved = budgets[at % budgets.len()].reserve(tokens);
+                    calls.extend(reserved.map(|call| (call, 0)));
+                }
+                Deed::Meter(at, share) if !calls.is_empty() => {
+                    let at = at % calls.len();
+                    let (call, metered) = &mut calls[at];
+                    *metered = (*metered).max(call.tokens() * share / 100);
+                    call.meter(*metered);
+                }
+                Deed::EndCall(at) if !calls.is_empty() => end(calls.swap_remove(at % calls.len())),
+                Deed::DropBudget(at) if budgets.len() > 1 => {
+                    drop(budgets.swap_remove(1 + at % (budgets.len() - 1)));
+                }
+                Deed::Meter(..) | Deed::EndCall(_) | Deed::DropBudget(_) => {}
+            }
+            for budget in &budgets {
+                let used = budget.spent_tokens() + budget.reserved_tokens();
+                prop_assert!(Some(used) <= budget.limits().tokens_max, "{budget:?}");
+            }
+            prop_assert!(root.calls() <= CALLS);
+        }
+        calls.into_iter().for_each(&mut end);
+        budgets.clear();
+        prop_assert_eq!((root.spent_tokens(), root.reserved_tokens(), root.calls()), (spent, 0, ran));
+    }
 }
