@@ -186,3 +186,34 @@ fn wait_until_held(lane: &Lane) {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
+    use crate::display::Style;
+    use crate::display::screen::Screen;
+
+    let mut screen = Screen::open(8, 12);
+    let output = Output::new(screen.terminal(), screen.terminal());
+    let typed = |text: &str| {
+        let entry = Entry {
+            above: vec!["  waits: next".to_owned()],
+            prefix: "> ".to_owned(),
+            text: text.to_owned(),
+            cursor: text.len(),
+            style: Style::default(),
+        };
+        output.stdout().show_entry(Some(entry));
+    };
+    // One letter at a time, each drawn, over several rows of the terminal, and twelve of them exactly.
+    let answer = "The answer, word by word, and more";
+    for (at, letter) in answer.char_indices() {
+        typed(&answer[..at / 4]);
+        output.stdout().text(letter, Keep::Must);
+        // Rows that a terminal has wrapped are one line of its contents: blanks and ends of line say nothing.
+        let letters = |text: &str| text.split_whitespace().collect::<String>();
+        let shows = format!("{} waits:... > {}", &answer[..=at], &answer[..at / 4]);
+        screen.wait_until(|screen| letters(screen) == letters(&shows));
+    }
+    output.stderr().lines("a note", Keep::Must);
+    screen.wait_until(|screen| screen.contains("and more\na note\n  waits:...\n> "));
+}
