@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use allstop_agent::{Agent, Background, TurnError};
 use allstop_core::{MessageId, SessionId, Timestamp};
+use allstop_tools::external::LateAnswer;
 use allstop_tools::{Answer, Prompter};
 
 use crate::compaction::Compaction;
@@ -22,7 +23,6 @@ pub trait AgentSource: Send + Sync + fmt::Debug {
 }
 
 /// What an agent is made for.
-#[derive(Debug)]
 pub struct AgentRequest {
     /// The session.
     pub session: SessionId,
@@ -30,6 +30,17 @@ pub struct AgentRequest {
     pub background: Arc<Background>,
     /// Asks the session's subscribers. An agent whose permissions go elsewhere leaves it.
     pub prompter: Arc<dyn Prompter>,
+    /// Shows subscribers an answer of an external tool that came too late: for
+    /// [`ExternalOptions`](allstop_tools::external::ExternalOptions).
+    pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
+}
+
+impl fmt::Debug for AgentRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentRequest")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The agent of one session.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use allstop_agent::{Background, TurnError, TurnErrorKind};
 use allstop_core::turn::SessionState;
 use allstop_log::{RecordObserver, SessionError, SessionStream};
+use allstop_tools::external::LateAnswer;
 use allstop_tools::{BackgroundHost as _, Prompter};
 use tokio::sync::watch;
 
 use super::Driver;
+use crate::events::SessionEventKind;
 use crate::found;
 use crate::shared::{Known, Shared};
 use crate::source::{AgentRequest, SessionAgent};
@@ -64,6 +66,7 @@ impl Driver {
             session: self.shared.id.clone(),
             background: Arc::clone(&background),
             prompter: Arc::clone(&self.shared.questions) as Arc<dyn Prompter>,
+            on_late_answer: late_answers(&self.shared),
         };
         let session = self.shared.host.source.agent(request)?;
         let resumed = !stream.state().turns().is_empty();
@@ -102,6 +105,16 @@ fn observer(shared: &Arc<Shared>) -> RecordObserver {
     Arc::new(move |version, record| {
         shared.inner.lock().known.version = version;
         publish(version, record);
+    })
+}
+
+fn late_answers(shared: &Shared) -> Arc<dyn Fn(LateAnswer) + Send + Sync> {
+    let hub = Arc::clone(&shared.hub);
+    Arc::new(move |late| {
+        hub.send(|| SessionEventKind::LateAnswer {
+            call_id: late.call_id,
+            name: late.name,
+        });
     })
 }
 

@@ -1,4 +1,10 @@
 //! Sessions through their handles: scripted models, closures for tools, paused time.
 
+mod background;
+mod closing;
+mod events;
+mod external;
 mod follow_ups;
+mod longer;
+mod questions;
 mod support;

@@ -1,0 +1,261 @@
+//! Background work that ends: told with the next message, or at once. Tasks stand for sub-agents and shells alike.
+
+use std::sync::Arc;
+
+use allstop_agent::TurnError;
+use allstop_core::StopReason;
+use allstop_core::receipt::{ItemState, StopOutcome};
+use allstop_core::record::{Attachment, SessionRecord, TurnOrigin};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_session::{
+    AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionEventKind, SessionOptions,
+    StopTarget,
+};
+use allstop_testkit::ToolFn;
+use allstop_tools::background::{TaskSpec, start_task};
+use allstop_tools::{BackgroundHost, BoundedOutput, OutputFolder, OutputLimits};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
+
+/// An agent whose tool `build` starts work that ends when the gate opens.
+#[derive(Debug)]
+struct Builds {
+    model: Arc<ScriptedModel>,
+    gate: Arc<Semaphore>,
+}
+
+impl AgentSource for Builds {
+    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
+        let (host, gate) = (request.background, Arc::clone(&self.gate));
+        let build = ToolFn::new("build", move |call| {
+            let (host, gate) = (Arc::clone(&host), Arc::clone(&gate));
+            async move {
+                let spec = TaskSpec {
+                    call_id: call.call_id.clone(),
+                    name: "build".into(),
+                    attachment: Attachment::Attached,
+                    output: BoundedOutput::new(
+                        OutputLimits::default(),
+                        Arc::new(OutputFolder::new("/tmp")),
+                    ),
+                };
+                let host: &dyn BackgroundHost = &*host;
+                let started = start_task(host, spec, move |cx| async move {
+                    tokio::select! {
+                        opened = gate.acquire() => opened.expect("never closed").forget(),
+                        _ = cx.scope.stopped_at("gate") => return Err("stopped".to_owned()),
+                    }
+                    Ok("built".to_owned())
+                });
+                started.map_or_else(|refused| refused.to_string(), |work| work.id.to_string())
+            }
+        });
+        let agent = agent(&self.model).tools(tools(vec![build])).build();
+        Ok(SessionAgent { agent, kept: None })
+    }
+}
+
+fn builds(replies: Vec<Reply>) -> (Builds, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let builds = Builds {
+        model: in_order(replies),
+        gate: Arc::clone(&gate),
+    };
+    (builds, gate)
+}
+
+fn asks_for_a_build() -> Vec<Reply> {
+    vec![
+        Reply::text("").call("build", json!({})),
+        Reply::text("it builds"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_end_is_told_with_the_next_message_and_only_once() {
+    let mut replies = asks_for_a_build();
+    replies.extend([Reply::text("I see"), Reply::text("fine")]);
+    let (source, gate) = builds(replies);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    fixture.session.send("build it").unwrap().outcome().await;
+    gate.add_permits(1);
+    until(&mut events, |event| {
+        matches!(event.kind, SessionEventKind::SessionIdle { .. }).then_some(())
+    })
+    .await;
+    fixture.session.send("and now?").unwrap().outcome().await;
+    fixture.session.send("good").unwrap().outcome().await;
+    let said = fixture.said().await;
+    let notes: Vec<usize> = (0..said.len())
+        .filter(|at| said[*at].starts_with("note: "))
+        .collect();
+    assert_eq!(notes.len(), 1, "{said:?}");
+    assert!(
+        said[notes[0]].contains("bg_1") && said[notes[0]].contains("built"),
+        "{said:?}"
+    );
+    assert_eq!(said[notes[0] + 1], "user: and now?");
+    let records = fixture.records().await;
+    let ends = records
+        .iter()
+        .filter(|record| matches!(record, SessionRecord::BackgroundEnded { .. }));
+    assert_eq!(ends.count(), 1, "its terminal state is written once");
+    fixture.close().await;
+}
+
+/// A turn that is rolled back has told nobody: the note comes again.
+#[tokio::test(start_paused = true)]
+async fn a_note_of_a_stopped_turn_comes_again() {
+    let mut replies = asks_for_a_build();
+    replies.push(Reply::text("half").pause(allstop_model::Pause::Forever));
+    replies.push(Reply::text("whole"));
+    let (source, gate) = builds(replies);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let waited = fixture
+        .session
+        .send_and_wait("build it", std::time::Duration::from_secs(1));
+    assert!(waited.await.unwrap().timed_out);
+    gate.add_permits(1);
+    until(&mut events, |event| {
+        matches!(event.kind, SessionEventKind::SessionIdle { .. }).then_some(())
+    })
+    .await;
+    let stopped = fixture.session.send("and now?").unwrap();
+    until(&mut events, |event| {
+        matches!(&event.kind, SessionEventKind::Live(allstop_agent::AgentEvent::TextDelta { text }) if &**text == "half").then_some(())
+    })
+    .await;
+    fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    assert_eq!(stopped.outcome().await.stop_reason, StopReason::Cancelled);
+    fixture.session.send("well?").unwrap().outcome().await;
+    let said = fixture.said().await;
+    assert_eq!(
+        said.iter()
+            .filter(|said| said.starts_with("note: "))
+            .count(),
+        1,
+        "{said:?}"
+    );
+    assert_eq!(said.last().unwrap(), "model: whole");
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_end_wakes_the_model_where_the_session_says_so() {
+    let mut replies = asks_for_a_build();
+    replies.push(Reply::text("it is built"));
+    let (source, gate) = builds(replies);
+    let options = SessionOptions {
+        on_background_end: OnBackgroundEnd::Wake,
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(source, options).await;
+    let mut events = fixture.session.subscribe(None);
+    fixture.session.send("build it").unwrap().outcome().await;
+    gate.add_permits(1);
+    let mut turns = 0;
+    until(&mut events, |event| {
+        if let SessionEventKind::AssistantIdle { .. } = event.kind {
+            turns += 1;
+        }
+        (turns == 2).then_some(())
+    })
+    .await;
+    let said = fixture.said().await;
+    assert!(said[said.len() - 2].starts_with("note: "), "{said:?}");
+    assert_eq!(said.last().unwrap(), "model: it is built");
+    let woken = fixture
+        .records()
+        .await
+        .into_iter()
+        .find_map(|record| match record {
+            SessionRecord::TurnStarted {
+                origin: TurnOrigin::Background,
+                message,
+                ..
+            } => Some(message),
+            _ => None,
+        });
+    assert_eq!(
+        woken,
+        Some(None),
+        "a turn of its own, which no message caused"
+    );
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_extent_covers_what_it_says_and_nothing_else() {
+    let mut replies = asks_for_a_build();
+    replies.extend(asks_for_a_build());
+    replies.extend(asks_for_a_build());
+    let (source, _gate) = builds(replies);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    for _ in 0..2 {
+        fixture.session.send("build it").unwrap().outcome().await;
+    }
+    let running = || {
+        let works = fixture.session.background();
+        works
+            .iter()
+            .filter(|work| work.is_running())
+            .map(|work| work.id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(running(), ["bg_1", "bg_2"]);
+    let preview = fixture.session.preview(&StopTarget::TurnAndBackground);
+    assert!(preview.is_preview() && preview.items().len() == 2);
+    assert_eq!(running().len(), 2, "a preview stops nothing");
+
+    let one = StopTarget::Background("bg_1".into());
+    let receipt = fixture.session.stop(&one, user()).receipt().await;
+    assert!(receipt.quiet() && receipt.outcome().is_none());
+    assert_eq!(running(), ["bg_2"]);
+    let again = fixture.session.stop(&one, user()).receipt().await;
+    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::TurnAndBackground, user())
+        .receipt()
+        .await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    let stopped = |state: &ItemState| matches!(state, ItemState::Stopped { .. });
+    assert!(
+        receipt.items().iter().any(|item| stopped(&item.state)),
+        "{receipt:?}"
+    );
+    assert!(running().is_empty());
+
+    // The session goes on, and can start background work again.
+    fixture.session.send("build it").unwrap().outcome().await;
+    assert_eq!(running(), ["bg_3"]);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_task_resolves_when_it_ends() {
+    let (source, gate) = builds(asks_for_a_build());
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let session = fixture.session.clone();
+    let opens = async {
+        until(&mut events, |event| {
+            matches!(&event.kind, SessionEventKind::AssistantIdle { running, .. } if running.len() == 1).then_some(())
+        })
+        .await;
+        gate.add_permits(1);
+    };
+    let (waited, ()) = tokio::join!(session.send_and_wait("build it", LONG), opens);
+    let waited = waited.unwrap();
+    assert!(!waited.timed_out && waited.running.is_empty());
+    fixture.close().await;
+}

@@ -1,0 +1,110 @@
+//! The end of a session, and what comes after it.
+
+use allstop_core::StopReason;
+use allstop_core::receipt::StopOutcome;
+use allstop_model::{Pause, Reply};
+use allstop_session::{FollowUp, NotAdmitted, OpenError, SendError, SessionOptions, StopTarget};
+
+use crate::support::{agent, fixture, in_order, text_delta, user};
+
+/// A stop of the session ends the running turn, and every message that waits at its entry: each has its one ending.
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_the_session_ends_what_runs_and_what_waits() {
+    let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
+    let options = SessionOptions {
+        follow_up: FollowUp::Enqueue,
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent(&model).build(), options).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = fixture.session.send("second").unwrap();
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::Session, user())
+        .receipt()
+        .await;
+    assert!(receipt.quiet() && receipt.cancel_observed(), "{receipt:?}");
+    for sent in [first, second] {
+        let outcome = sent.outcome().await;
+        assert_eq!(outcome.stop_reason, StopReason::Cancelled);
+        assert!(outcome.turn.is_some(), "each has its turn in the log");
+    }
+    let refused = fixture.session.send("third").unwrap_err();
+    assert_eq!(refused, SendError::NotAdmitted(NotAdmitted::Closed));
+    assert_eq!(fixture.state().await.turns().len(), 2);
+
+    let again = fixture.session.close().await;
+    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    let resumed = fixture
+        .sessions
+        .resume("s1".into())
+        .await
+        .expect("it can be opened again");
+    let next = resumed.send("third").unwrap().outcome().await;
+    assert_eq!(next.turn.unwrap().0, 3);
+    resumed.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_was_and_what_has_ended_are_answers() {
+    let model = in_order(vec![Reply::text("one")]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    let stop = async |target: StopTarget| {
+        let receipt = fixture.session.stop(&target, user()).receipt().await;
+        assert!(receipt.items().is_empty() && receipt.quiet());
+        receipt.outcome().expect("nothing was stopped")
+    };
+    assert_eq!(stop(StopTarget::Turn).await, StopOutcome::NotFound);
+    assert_eq!(
+        stop(StopTarget::TurnAndBackground).await,
+        StopOutcome::NotFound
+    );
+    assert_eq!(
+        stop(StopTarget::Call("call_1".into())).await,
+        StopOutcome::NotFound
+    );
+    assert_eq!(
+        stop(StopTarget::Background("bg_1".into())).await,
+        StopOutcome::NotFound
+    );
+    let sent = fixture.session.send("go").unwrap();
+    sent.outcome().await;
+    assert_eq!(stop(StopTarget::Turn).await, StopOutcome::AlreadyEnded);
+    assert_eq!(
+        stop(StopTarget::Message(sent.id)).await,
+        StopOutcome::AlreadyEnded
+    );
+    // A late stop of a turn changes nothing of what comes after.
+    assert!(
+        fixture
+            .session
+            .send("next")
+            .unwrap()
+            .outcome()
+            .await
+            .turn
+            .is_some()
+    );
+    fixture.close().await;
+}
+
+/// A stop of everything above covers sessions too, and nothing new begins.
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_the_process_ends_the_session() {
+    let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let order = allstop_scope::StopOrder::new(allstop_core::Extent::Process, user());
+    let receipt = fixture.root.stop(order).await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(sent.outcome().await.stop_reason, StopReason::Cancelled);
+    assert!(fixture.session.send("second").is_err());
+    let refused = fixture.sessions.resume("s1".into()).await;
+    assert!(matches!(refused, Err(OpenError::Stopped(_))));
+    fixture.session.close().await;
+    fixture.state().await;
+}

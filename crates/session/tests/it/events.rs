@@ -1,0 +1,109 @@
+//! Subscribers: every record once and in order, whenever they came and however slow they are.
+
+use std::time::Duration;
+
+use allstop_core::MessageId;
+use allstop_core::record::SessionRecord;
+use allstop_log::Version;
+use allstop_model::Reply;
+use allstop_session::{SessionEventKind, SessionOptions, Subscription};
+
+use crate::support::{agent, fixture, in_order};
+
+/// The records that a subscriber gets up to a version, each with the message that caused it.
+async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Option<MessageId>)> {
+    let mut got = Vec::new();
+    while got.last().is_none_or(|(version, _)| *version < until) {
+        let event = events.next().await.unwrap().unwrap();
+        if let SessionEventKind::Recorded { version, .. } = event.kind {
+            got.push((version, event.message));
+        }
+    }
+    got
+}
+
+#[tokio::test(start_paused = true)]
+async fn early_late_and_slow_subscribers_see_the_same_records() {
+    // More pieces than are kept for a subscriber who does not look.
+    let chatty = (0..3_000).fold(Reply::text("w"), |reply, _| reply.and_text("w"));
+    let model = in_order(vec![chatty, Reply::text("two")]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    let mut early = fixture.session.subscribe(Some(Version(1)));
+    let mut slow = fixture.session.subscribe(Some(Version(1)));
+    let first = fixture.session.send("one").unwrap();
+    first.outcome().await;
+    let second = fixture.session.send("two").unwrap();
+    second.outcome().await;
+    let last = Version(fixture.records().await.len() as u64);
+    let mut late = fixture.session.subscribe(Some(Version(1)));
+    let seen = records(&mut late, last).await;
+    let versions: Vec<u64> = seen.iter().map(|(version, _)| version.0).collect();
+    assert_eq!(
+        versions,
+        (1..=last.0).collect::<Vec<_>>(),
+        "each once and in order"
+    );
+    for others in [&mut early, &mut slow] {
+        let others = records(others, last).await;
+        assert_eq!(
+            others
+                .iter()
+                .map(|(version, _)| version.0)
+                .collect::<Vec<_>>(),
+            versions
+        );
+    }
+    let of = |id: &MessageId| {
+        seen.iter()
+            .filter(|(_, message)| message.as_ref() == Some(id))
+            .count()
+    };
+    assert!(
+        of(&first.id) >= 4 && of(&second.id) >= 4,
+        "each names its message: {seen:?}"
+    );
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_for_the_end_gets_what_comes() {
+    let model = in_order(vec![Reply::text("one"), Reply::text("two")]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    fixture.session.send("one").unwrap().outcome().await;
+    let mut events = fixture.session.subscribe(None);
+    fixture.session.send("two").unwrap().outcome().await;
+    let first = crate::support::until(&mut events, |event| match &event.kind {
+        SessionEventKind::Recorded { record, .. } => Some(SessionRecord::clone(record)),
+        _ => None,
+    })
+    .await;
+    assert!(
+        matches!(first, SessionRecord::TurnStarted { turn, .. } if turn.0 == 2),
+        "{first:?}"
+    );
+    fixture.close().await;
+}
+
+/// `session_idle` comes once, after `assistant_idle`, and both say whether the turn was stopped.
+#[tokio::test(start_paused = true)]
+async fn idle_is_told_in_order() {
+    let model = in_order(vec![Reply::text("one")]);
+    let options = SessionOptions {
+        sleep_after: Some(Duration::from_secs(5)),
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent(&model).build(), options).await;
+    let mut events = fixture.session.subscribe(None);
+    fixture.session.send("one").unwrap().outcome().await;
+    let mut idle = Vec::new();
+    while idle.len() < 2 {
+        let event = events.next().await.unwrap().unwrap();
+        match event.kind {
+            SessionEventKind::AssistantIdle { stopped, .. } => idle.push(("assistant", stopped)),
+            SessionEventKind::SessionIdle { stopped, .. } => idle.push(("session", stopped)),
+            _ => {}
+        }
+    }
+    assert_eq!(idle, [("assistant", false), ("session", false)]);
+    fixture.close().await;
+}

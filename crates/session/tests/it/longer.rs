@@ -1,0 +1,268 @@
+//! Long lives: compaction, undo, sleep, and resuming after a crash.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::Settings;
+use allstop_core::StopReason;
+use allstop_core::record::SessionRecord;
+use allstop_model::{Pause, Reply};
+use allstop_scope::{RootOptions, Scope};
+use allstop_session::{CompactError, Compaction, SessionOptions, Sessions, StopTarget, UndoError};
+
+use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
+
+#[tokio::test(start_paused = true)]
+async fn compaction_says_what_it_dropped_and_turns_still_count() {
+    let mut replies: Vec<Reply> = (1..=6)
+        .map(|n| Reply::text(format!("answer {n}")))
+        .collect();
+    replies.push(Reply::text("six questions were answered").usage(10, 5));
+    replies.push(Reply::text("never"));
+    let model = in_order(replies);
+    let settings = Settings {
+        turns_max: Some(6),
+        ..Settings::default()
+    };
+    let fixture = fixture(
+        agent(&model).settings(settings).build(),
+        SessionOptions::default(),
+    )
+    .await;
+    let too_short = fixture.session.compact().await.unwrap_err();
+    assert!(matches!(too_short, CompactError::TooShort(0)));
+    for n in 1..=6 {
+        fixture
+            .session
+            .send(format!("question {n}"))
+            .unwrap()
+            .outcome()
+            .await;
+    }
+    let compacted = fixture.session.compact().await.unwrap();
+    assert_eq!(
+        (compacted.messages_dropped, compacted.turns_dropped),
+        (4, 2)
+    );
+    let said = fixture.said().await;
+    assert_eq!(said[0], "summary: six questions were answered");
+    assert_eq!(said[1], "user: question 3");
+    assert_eq!(said.len(), 9);
+    assert_eq!(
+        *fixture.session.history().await.unwrap(),
+        **fixture.state().await.conversation()
+    );
+    let metered = fixture.state().await.metered();
+    assert!(
+        metered.input_tokens >= 10 && metered.output_tokens >= 5,
+        "the summary is paid for"
+    );
+    // "Compaction makes max_turns unreachable" elsewhere: here turns count, and not messages.
+    let over = fixture.session.send("question 7").unwrap().outcome().await;
+    assert_eq!(over.stop_reason, StopReason::MaxTurnsReached);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_conversation_is_compacted_before_the_next_turn_and_a_stop_covers_that() {
+    let long = "word ".repeat(200);
+    let replies = vec![
+        Reply::text(long.clone()),
+        Reply::text(long.clone()),
+        Reply::text("half a summary").pause(Pause::Forever),
+        Reply::text("a summary"),
+        Reply::text("fine"),
+    ];
+    let model = in_order(replies);
+    let options = SessionOptions {
+        compaction: Some(Compaction {
+            tokens_max: 300,
+            turns_kept: 1,
+        }),
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent(&model).build(), options).await;
+    fixture.session.send("one").unwrap().outcome().await;
+    fixture.session.send("two").unwrap().outcome().await;
+    let before = fixture.said().await;
+    let stopped = fixture.session.send("three").unwrap();
+    // The summary is being written when the third request is out.
+    while model.requests().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(stopped.outcome().await.stop_reason, StopReason::Cancelled);
+    assert_eq!(
+        fixture.said().await,
+        before,
+        "half a summary changes nothing"
+    );
+    assert_eq!(
+        &*fixture
+            .session
+            .send("three")
+            .unwrap()
+            .outcome()
+            .await
+            .output,
+        "fine"
+    );
+    let said = fixture.said().await;
+    assert_eq!(said[0], "summary: a summary");
+    assert_eq!(said.last().unwrap(), "model: fine");
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn undo_takes_the_last_turn_back() {
+    let model = in_order(vec![Reply::text("1"), Reply::text("2"), Reply::text("3")]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    assert!(matches!(
+        fixture.session.undo().await,
+        Err(UndoError::NothingToUndo)
+    ));
+    for text in ["a", "b"] {
+        fixture.session.send(text).unwrap().outcome().await;
+    }
+    assert_eq!(fixture.session.undo().await.unwrap().0, 2);
+    assert_eq!(fixture.said().await, ["user: a", "model: 1"]);
+    assert_eq!(fixture.session.undo().await.unwrap().0, 1);
+    fixture.session.send("c").unwrap().outcome().await;
+    assert_eq!(fixture.said().await, ["user: c", "model: 3"]);
+    let third = model.requests().pop().unwrap();
+    assert_eq!(
+        third.messages.len(),
+        1,
+        "the model sees nothing of what was taken back"
+    );
+    fixture.close().await;
+}
+
+/// An idle session gives everything back but its id; the next message opens it again, and stops mean what they meant.
+#[tokio::test(start_paused = true)]
+async fn a_session_sleeps_and_answers_all_the_same() {
+    let model = in_order(vec![
+        Reply::text("1"),
+        Reply::text("2").pause(Pause::Forever),
+        Reply::text("3"),
+    ]);
+    let options = SessionOptions {
+        sleep_after: Some(Duration::from_secs(1)),
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent(&model).build(), options).await;
+    fixture.session.send("a").unwrap().outcome().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Its lock is free while it sleeps: somebody else may open it.
+    drop(
+        allstop_log::SessionStream::resume(
+            Arc::clone(&fixture.log),
+            "s1".into(),
+            allstop_core::Timestamp::from_unix_ms(0),
+        )
+        .await
+        .expect("nobody has it open"),
+    );
+    assert_eq!(fixture.session.history().await.unwrap().messages.len(), 2);
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("b").unwrap();
+    text_delta(&mut events).await;
+    fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    assert_eq!(sent.outcome().await.turn.unwrap().0, 2);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        &*fixture.session.send("c").unwrap().outcome().await.output,
+        "3"
+    );
+    assert_eq!(
+        fixture.said().await,
+        ["user: a", "model: 1", "user: c", "model: 3"]
+    );
+    fixture.close().await;
+}
+
+/// A message right behind the moment in which the owner leaves is not lost.
+#[tokio::test(start_paused = true)]
+async fn falling_asleep_and_waking_never_lose_a_message() {
+    let replies = (0..200).map(|n| Reply::text(n.to_string())).collect();
+    let model = in_order(replies);
+    let options = SessionOptions {
+        sleep_after: Some(Duration::ZERO),
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent(&model).build(), options).await;
+    for n in 0..200_u32 {
+        for _ in 0..n % 7 {
+            tokio::task::yield_now().await;
+        }
+        let waited = fixture.session.send_and_wait("go", LONG).await.unwrap();
+        assert_eq!(&*waited.outcome.unwrap().output, n.to_string());
+    }
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_the_next_start_accounts_for_the_turn() {
+    let model = in_order(vec![
+        Reply::text("1"),
+        Reply::text("2").pause(Pause::Forever),
+        Reply::text("3"),
+    ]);
+    let first = fixture(agent(&model).build(), SessionOptions::default()).await;
+    first.session.send("a").unwrap().outcome().await;
+    let mut events = first.session.subscribe(None);
+    first.session.send("b").unwrap();
+    text_delta(&mut events).await;
+    // What was written is all that a crash leaves: a copy of the log of this moment.
+    let copy: Arc<dyn allstop_log::Log> = Arc::new(allstop_log::MemoryLog::new());
+    let stream = allstop_log::session::stream_of(first.session.id());
+    let records = first
+        .log
+        .read(&stream, allstop_log::Version(1), 1_000)
+        .await
+        .unwrap();
+    let bytes = records.into_iter().map(|(_, bytes)| bytes).collect();
+    let id = allstop_log::AppendIds::new().next_id();
+    copy.append(&stream, allstop_log::Version(0), id, bytes)
+        .await
+        .unwrap();
+    let root = Scope::root("next process", RootOptions::current());
+    let source = Arc::new(agent(&model).build());
+    let sessions = Sessions::new(
+        Arc::clone(&copy),
+        root.clone(),
+        source,
+        SessionOptions::default(),
+    );
+    let session = sessions.resume("s1".into()).await.unwrap();
+    let outcome = session.send("c").unwrap().outcome().await;
+    assert_eq!((outcome.turn.unwrap().0, &*outcome.output), (3, "3"));
+    let read = copy
+        .read(&stream, allstop_log::Version(1), 1_000)
+        .await
+        .unwrap();
+    let records = read
+        .iter()
+        .filter_map(|(_, bytes)| allstop_log::session::decode(bytes).unwrap());
+    let crashed = records.filter(|record| {
+        matches!(
+            record,
+            SessionRecord::TurnStopped {
+                reason: StopReason::Error,
+                ..
+            }
+        )
+    });
+    assert_eq!(crashed.count(), 1);
+    session.close().await;
+    first.close().await;
+}
