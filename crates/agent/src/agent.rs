@@ -8,7 +8,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_model::{Model, ToolDeclaration};
 use allstop_scope::Scope;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistry};
+use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistry, ToolSpec};
 
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
@@ -34,6 +34,33 @@ pub(crate) struct Parts {
     pub(crate) prompter: Arc<dyn Prompter>,
     pub(crate) now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) owner: Option<ProcessIdentity>,
+}
+
+impl Parts {
+    fn with(&self, tools: ToolRegistry, settings: Settings) -> Self {
+        Self {
+            model: Arc::clone(&self.model),
+            model_name: Arc::clone(&self.model_name),
+            declarations: declarations(&tools),
+            tools,
+            settings,
+            hooks: self.hooks.clone(),
+            guardrails: self.guardrails.clone(),
+            permissions: self.permissions.clone(),
+            prompter: Arc::clone(&self.prompter),
+            now: Arc::clone(&self.now),
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+fn declarations(tools: &ToolRegistry) -> Arc<[ToolDeclaration]> {
+    let declaration = |spec: &ToolSpec| ToolDeclaration {
+        name: Arc::clone(&spec.name),
+        description: Arc::clone(&spec.description),
+        input_schema: Arc::clone(&spec.input_schema),
+    };
+    tools.specs().map(declaration).collect()
 }
 
 impl std::fmt::Debug for Parts {
@@ -88,26 +115,29 @@ impl Agent {
     /// of the model beside the conversation.
     #[must_use]
     pub fn plain(&self) -> Self {
-        let parts = &self.parts;
         let settings = Settings {
             system: None,
             turns_max: None,
-            ..parts.settings.clone()
+            ..self.parts.settings.clone()
         };
         Self {
             parts: Arc::new(Parts {
-                model: Arc::clone(&parts.model),
-                model_name: Arc::clone(&parts.model_name),
-                tools: ToolRegistry::new(),
-                declarations: Arc::new([]),
-                settings,
                 hooks: Vec::new(),
                 guardrails: Vec::new(),
                 permissions: None,
-                prompter: Arc::clone(&parts.prompter),
-                now: Arc::clone(&parts.now),
-                owner: parts.owner.clone(),
+                ..self.parts.with(ToolRegistry::new(), settings)
             }),
+        }
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The same agent with these tools and settings.
+    pub(crate) fn with(&self, tools: ToolRegistry, settings: Settings) -> Self {
+        Self {
+            parts: Arc::new(self.parts.with(tools, settings)),
         }
     }
 
@@ -136,14 +166,7 @@ impl Agent {
 impl AgentBuilder {
     /// The tools.
     pub fn tools(mut self, tools: ToolRegistry) -> Self {
-        self.parts.declarations = tools
-            .specs()
-            .map(|spec| ToolDeclaration {
-                name: Arc::clone(&spec.name),
-                description: Arc::clone(&spec.description),
-                input_schema: Arc::clone(&spec.input_schema),
-            })
-            .collect();
+        self.parts.declarations = declarations(&tools);
         self.parts.tools = tools;
         self
     }

@@ -7,6 +7,7 @@
 //! 2. A call can be stopped from the moment in which the model has asked for it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::turn::StopPolicy;
@@ -22,6 +23,19 @@ pub struct RunControls {
     calls: Mutex<HashMap<CallId, ControlledCall>>,
     steered: Mutex<SteerBox>,
     superseded: OnceLock<StopPolicy>,
+    meter: ModelMeter,
+}
+
+/// Who hears at once what each model call has used.
+#[derive(Default)]
+struct ModelMeter(Option<Box<dyn Fn(Usage) + Send + Sync>>);
+
+impl fmt::Debug for ModelMeter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ModelMeter")
+            .field(&self.0.is_some())
+            .finish()
+    }
 }
 
 #[derive(Debug)]
@@ -47,6 +61,22 @@ struct SteerBox {
 }
 
 impl RunControls {
+    /// Those of a run whose model calls `meter` hears of, each when it has ended: so that nothing is lost if the run's
+    /// outcome never comes.
+    pub(crate) fn metered_by(meter: impl Fn(Usage) + Send + Sync + 'static) -> Self {
+        Self {
+            meter: ModelMeter(Some(Box::new(meter))),
+            ..Self::default()
+        }
+    }
+
+    /// A model call has ended, and used this.
+    pub(crate) fn meter_model(&self, usage: Usage) {
+        if let Some(meter) = &self.meter.0 {
+            meter(usage);
+        }
+    }
+
     /// Stops one call; its siblings and the turn go on, and the model is told. `None`: no such call was asked for in
     /// the running turn or the last one.
     pub fn stop_call(&self, id: &CallId, cause: Cause) -> Option<Stop> {

@@ -9,7 +9,8 @@
 //!
 //! What is where: `run` owns turns one after another; `turn` drives one, in `steps` (the loop), `model_call`, `calls`
 //! (admission, then the calls of a step side by side) and `ending` (commit or stop); `foreign` runs what the embedding
-//! program brought (hooks, guardrails, questions), so that it is covered by stops however it behaves.
+//! program brought (hooks, guardrails, questions), so that it is covered by stops however it behaves; `subagent` is the
+//! tool with which an agent starts agents of its own.
 
 mod agent;
 mod background;
@@ -26,6 +27,7 @@ mod outcome;
 mod prompt;
 mod run;
 mod settings;
+mod subagent;
 mod turn;
 
 pub use agent::{Agent, AgentBuilder};
@@ -40,3 +42,7 @@ pub use outcome::{Denial, RunOutcome, TurnOutcome};
 pub use prompt::Prompt;
 pub use run::{Run, RunRequest};
 pub use settings::{Deadlines, Settings};
+pub use subagent::{
+    AGENT_TOOL, DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground,
+    SubAgentLimits, SubAgents,
+};

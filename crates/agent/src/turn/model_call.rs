@@ -119,9 +119,11 @@ impl Turn<'_> {
             let (error, usage) = match self.attempt(step).instrument(span).await {
                 Attempt::Answered(mut answer) => {
                     answer.usage += spent;
+                    self.cx.controls.meter_model(answer.usage);
                     return Ok(answer);
                 }
                 Attempt::Interrupted(interrupt, usage) => {
+                    self.cx.controls.meter_model(spent + usage);
                     let record = self
                         .draft
                         .abandon_model(CallOutcome::Stopped, spent + usage)?;
@@ -143,6 +145,7 @@ impl Turn<'_> {
                 error: error.message.clone(),
             });
             if let Err(interrupt) = self.back_off(delay).await {
+                self.cx.controls.meter_model(spent);
                 let record = self.draft.abandon_model(CallOutcome::Stopped, spent)?;
                 self.pending.push(record);
                 return Err(interrupt);
@@ -152,6 +155,7 @@ impl Turn<'_> {
     }
 
     fn fail_model(&mut self, error: ModelError, spent: Usage) -> Result<Interrupt, Interrupt> {
+        self.cx.controls.meter_model(spent);
         let outcome = match error.kind {
             ModelErrorKind::ProviderTimeout | ModelErrorKind::ConnectTimeout => {
                 CallOutcome::TimedOut

@@ -14,6 +14,10 @@ use crate::tool::{ToolInvocation, ToolSpec};
 /// The longest question text, in characters: a screenful, beyond which nobody reads before saying yes.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
+/// Tools that do nothing by themselves but reach what the session itself has started, or start an agent whose calls are
+/// decided about one by one.
+const UNASKED: [&str; 2] = [crate::background::NAME, "agent"];
+
 /// What the policy says about one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -31,8 +35,8 @@ pub enum Decision {
 /// Which calls run, which do not, and which a person is asked about.
 ///
 /// A rule that denies wins over one that asks, and that over one that allows. Where no rule speaks, a call whose
-/// effect is read-only runs, so does one of `background`, and any other is asked about. The file tools refuse by
-/// themselves what is outside the working directory.
+/// effect is read-only runs, so does one of `background` or of `agent`, whose own calls are asked about one by one, and
+/// any other is asked about. The file tools refuse by themselves what is outside the working directory.
 ///
 /// For the shell, a rule with a prefix allows a command only if each simple command in it is allowed; a command of
 /// which that cannot be told is asked about, also where a denying rule might be meant.
@@ -81,7 +85,7 @@ impl PermissionPolicy {
             .ask
             .iter()
             .any(|rule| call.is_meant_by(rule) != Match::No);
-        let harmless = spec.effect == Effect::ReadOnly || *spec.name == *crate::background::NAME;
+        let harmless = spec.effect == Effect::ReadOnly || UNASKED.contains(&&*spec.name);
         let allowed = || harmless || self.allows(&call);
         if !doubtful && allowed() {
             Decision::Allow

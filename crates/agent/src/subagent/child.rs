@@ -1,0 +1,179 @@
+//! One sub-agent, from its start to its answer.
+
+use std::sync::Arc;
+
+use allstop_core::turn::StopPolicy;
+use allstop_core::{SessionId, StopReason};
+use allstop_scope::{Scope, WorkLost};
+use allstop_tools::{CallLink, ToolError, ToolInvocation};
+
+use super::limits::RunningGuard;
+use super::lines::line_of;
+use super::tool::{AgentTool, Level};
+use super::tools_of;
+use crate::agent::Agent;
+use crate::controls::RunControls;
+use crate::event::EventSink;
+use crate::history::History;
+use crate::outcome::{RunOutcome, TurnOutcome};
+use crate::prompt::Prompt;
+use crate::run::RunRequest;
+use crate::settings::Settings;
+
+/// What it is told beside its prompt.
+const CONTEXT: &str = "Another agent has given you this task. It sees nothing of your work but your last message: say \
+    there what it needs to know.";
+
+/// Where a sub-agent that was stopped heard it.
+const CHECKPOINT: &str = "sub_agent";
+
+/// A sub-agent that may run: it is counted, and what it may spend is set aside.
+pub(super) struct Child {
+    agent: Agent,
+    session_id: SessionId,
+    prompt: Prompt,
+    /// The calls that wait for it, its own and those above: they hear its signs of life and pay for it.
+    calls: Vec<CallLink>,
+    running: RunningGuard,
+}
+
+impl Child {
+    /// Makes it. `waited_for`: whether its call waits for it.
+    pub(super) fn make(
+        level: &Level,
+        invocation: &ToolInvocation,
+        prompt: String,
+        waited_for: bool,
+    ) -> Result<Self, ToolError> {
+        let refused = |message| ToolError { message };
+        let running = level.running.one_more(level.limits.running_max);
+        let running = running.ok_or_else(|| {
+            refused(format!(
+                "{} agents run already, and no more may at once: wait for one to end, or do it yourself",
+                level.limits.running_max
+            ))
+        })?;
+        let own = &level.base.parts().settings;
+        let budget_tokens = level.limits.budget_tokens;
+        let budget = match &own.budget {
+            Some(above) => Some(above.child(budget_tokens)),
+            None => budget_tokens.map(|tokens| Ok(allstop_core::turn::Budget::of_tokens(tokens))),
+        };
+        let budget = budget.transpose();
+        let settings = Settings {
+            steps_max: Some(
+                own.steps_max
+                    .unwrap_or(u32::MAX)
+                    .min(level.limits.steps_max),
+            ),
+            turns_max: None,
+            budget: budget
+                .map_err(|exceeded| refused(format!("no agent can be started: {exceeded}")))?,
+            stop_policy: StopPolicy::Rollback,
+            ..own.clone()
+        };
+        let mut calls = Vec::new();
+        if waited_for {
+            calls.clone_from(&level.above);
+            calls.push(invocation.link.clone());
+        }
+        let agent = agent(level, settings, &calls).map_err(|error| refused(error.to_string()))?;
+        Ok(Self {
+            agent,
+            session_id: format!("{}/{}", invocation.session_id, invocation.call_id).into(),
+            prompt: Prompt {
+                trace: invocation.trace.clone(),
+                ..Prompt::from(prompt)
+            },
+            calls,
+            running,
+        })
+    }
+
+    /// Runs it in `scope`. `show` gets what it shows, line by line.
+    ///
+    /// # Cancel safety
+    /// Dropping it stops the sub-agent.
+    pub(super) async fn run(
+        self,
+        scope: Scope,
+        show: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<String, String> {
+        let pays = self.calls.clone();
+        let controls = RunControls::metered_by(move |usage| {
+            for call in &pays {
+                call.meter(usage);
+            }
+        });
+        let request = RunRequest {
+            context: Some(CONTEXT.into()),
+            controls: Arc::new(controls),
+            ..RunRequest::new(History::bare(self.session_id, Arc::default()), self.prompt)
+        };
+        let hear = self.calls;
+        let events = EventSink::observer(move |event| {
+            for call in &hear {
+                call.alive();
+            }
+            if let Some(mut line) = line_of(event) {
+                line.push('\n');
+                show(&line);
+            }
+        });
+        let ended = self.agent.start(&scope, request, events).finish().await;
+        drop(self.running);
+        let answer = answer(ended);
+        if answer.is_err() && scope.is_stopped() {
+            scope.stopped_at(CHECKPOINT).await;
+        }
+        answer
+    }
+}
+
+/// The agent: with the tool `agent` as long as it is not too deep.
+fn agent(
+    level: &Level,
+    settings: Settings,
+    calls: &[CallLink],
+) -> Result<Agent, allstop_tools::RegistryError> {
+    let mut tools = tools_of(&level.base, |_| true)?;
+    if level.depth < level.limits.depth_max {
+        let below = Level {
+            base: level
+                .base
+                .with(tools_of(&level.base, |_| true)?, settings.clone()),
+            limits: level.limits,
+            running: level.running.clone(),
+            depth: level.depth + 1,
+            above: calls.to_vec(),
+        };
+        tools.register(Arc::new(AgentTool::new(below, None)))?;
+    }
+    Ok(level.base.with(tools, settings))
+}
+
+fn answer(ended: Result<RunOutcome, WorkLost>) -> Result<String, String> {
+    let turn = match ended {
+        Ok(mut outcome) => outcome.turns.pop(),
+        Err(WorkLost::Panicked) => return Err("the agent panicked".to_owned()),
+        Err(WorkLost::Dropped) => return Err("the agent was lost".to_owned()),
+    };
+    match turn {
+        Some(turn) if turn.stop_reason == StopReason::Completed => Ok(turn.output.to_string()),
+        Some(turn) => Err(why(&turn)),
+        None => Err("the agent had no turn".to_owned()),
+    }
+}
+
+/// Why there is no answer.
+fn why(turn: &TurnOutcome) -> String {
+    let why = match (&turn.error, &turn.cause) {
+        (Some(error), _) => format!(": {}", error.message),
+        (None, Some(cause)) => format!(": {cause}"),
+        (None, None) => String::new(),
+    };
+    format!(
+        "the agent ended without an answer, {}{why}",
+        turn.stop_reason
+    )
+}

@@ -1,0 +1,49 @@
+//! What a sub-agent shows while it runs: what it says and which tools it calls, a line each.
+
+use allstop_core::message::Arguments;
+
+use crate::event::AgentEvent;
+
+/// Characters of a line: enough to see what it is about. The whole answer comes at the end.
+const LINE_CHARS_MAX: usize = 160;
+
+/// The line that an event is worth.
+pub(super) fn line_of(event: &AgentEvent) -> Option<String> {
+    match event {
+        AgentEvent::StepAnswered { text, .. } if !text.trim().is_empty() => Some(one_line(text)),
+        AgentEvent::ToolRequested {
+            name, arguments, ..
+        } => {
+            let arguments = match arguments {
+                Arguments::Json(arguments) => arguments.to_string(),
+                Arguments::Malformed(text) => text.to_string(),
+            };
+            Some(one_line(&format!("→ {name} {arguments}")))
+        }
+        _ => None,
+    }
+}
+
+/// The beginning of a text, in one line.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let words = words.join(" ");
+    let mut line: String = words.chars().take(LINE_CHARS_MAX).collect();
+    if line.len() < words.len() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_line_and_short() {
+        assert_eq!(one_line(" first\n\n second\t"), "first second");
+        let long = one_line(&"ä".repeat(LINE_CHARS_MAX + 1));
+        assert_eq!(long.chars().count(), LINE_CHARS_MAX + 1);
+        assert!(long.ends_with('…'));
+    }
+}

@@ -1,0 +1,92 @@
+//! `agent`: a tool with which an agent starts agents of its own.
+//!
+//! A sub-agent is a run of one turn, with a conversation of its own that begins with the prompt and is kept nowhere; its
+//! last message is the answer of the call. It is made of the agent that starts it: the same model, working directory,
+//! deadlines and prompter, the same tools but those that are excluded, and the same hooks and guardrails, so that it is
+//! no way around them. They see it as a session of its own, `SESSION/CALL`.
+//!
+//! Invariants:
+//! 1. It runs in the scope of its call, or of its background work, and so does all below it: a stop of that stops all.
+//!    Each of its calls is an item of the receipt by itself.
+//! 2. What it may spend is set aside from the budget of whoever starts it; see [`Budget`](allstop_core::turn::Budget).
+//! 3. What its model calls use is metered with its call, and with every call above, when each ends: no bill is lost if
+//!    the call is dropped.
+//! 4. No more than [`SubAgentLimits::running_max`] run at any moment, at all depths together.
+//!
+//! Only the outermost agent starts agents in the background: what ends there is told to it. A sub-agent's own commands in
+//! the background are the session's, like any.
+
+mod child;
+mod limits;
+mod lines;
+mod tool;
+
+use std::sync::Arc;
+
+use allstop_tools::{BackgroundHost, OutputFolder, RegistryError, ToolRegistry};
+
+use crate::agent::Agent;
+use limits::Running;
+pub use limits::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
+use tool::{AgentTool, Level};
+
+/// The name of the tool.
+pub const AGENT_TOOL: &str = "agent";
+
+/// How an agent starts agents of its own.
+#[derive(Debug, Clone, Default)]
+pub struct SubAgents {
+    /// How many, how deep, and how much.
+    pub limits: SubAgentLimits,
+    /// The agent's tools that its sub-agents do not have.
+    pub excluded: Vec<Arc<str>>,
+    /// Where sub-agents run in the background; without it none do.
+    pub background: Option<SubAgentBackground>,
+}
+
+/// Where sub-agents run in the background.
+#[derive(Debug, Clone)]
+pub struct SubAgentBackground {
+    /// The owner of the session.
+    pub host: Arc<dyn BackgroundHost>,
+    /// Where what they show is written.
+    pub output_folder: Arc<OutputFolder>,
+}
+
+impl Agent {
+    /// The same agent with the tool `agent`. What it starts is counted in the agent, so it serves one session.
+    ///
+    /// # Errors
+    /// If it has a tool of that name already.
+    pub fn with_sub_agents(&self, options: SubAgents) -> Result<Self, RegistryError> {
+        if options.limits.depth_max == 0 {
+            return Ok(self.clone());
+        }
+        let parts = self.parts();
+        let theirs = tools_of(self, |name| {
+            !options.excluded.iter().any(|no| **no == *name)
+        })?;
+        let level = Level {
+            base: self.with(theirs, parts.settings.clone()),
+            limits: options.limits,
+            running: Running::default(),
+            depth: 1,
+            above: Vec::new(),
+        };
+        let mut tools = tools_of(self, |_| true)?;
+        tools.register(Arc::new(AgentTool::new(level, options.background)))?;
+        Ok(self.with(tools, parts.settings.clone()))
+    }
+}
+
+/// The tools of an agent that are wanted.
+fn tools_of(agent: &Agent, wanted: impl Fn(&str) -> bool) -> Result<ToolRegistry, RegistryError> {
+    let tools = &agent.parts().tools;
+    let mut chosen = ToolRegistry::new();
+    for spec in tools.specs().filter(|spec| wanted(&spec.name)) {
+        if let Some(registered) = tools.get(&spec.name) {
+            chosen.register(Arc::clone(registered.tool()))?;
+        }
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,152 @@
+//! The tool.
+
+use allstop_core::Effect;
+use allstop_core::record::Attachment;
+use allstop_tools::schema::schema_of;
+use allstop_tools::{
+    BoundedOutput, CallLink, OutputLimits, TaskCx, TaskSpec, Tool, ToolError, ToolInvocation,
+    ToolOutput, ToolSpec, start_task,
+};
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::child::Child;
+use super::limits::{Running, SubAgentLimits};
+use super::lines::one_line;
+use super::{AGENT_TOOL, SubAgentBackground};
+use crate::agent::Agent;
+
+const DESCRIPTION: &str = "Gives a task to an agent of its own, with tools like yours, and answers with its last \
+    message. It knows nothing of this conversation: say all that it needs. Several calls at once run side by side.";
+
+const IN_BACKGROUND: &str =
+    " In the background it runs on while you go on, and you are told when it has ended.";
+
+/// Arguments of `agent`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The task.
+    #[schemars(length(min = 1))]
+    prompt: String,
+    /// Whether to return at once and let the agent run in the background.
+    background: Option<bool>,
+}
+
+/// The same, where none run in the background.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "the schema is what it is for")]
+struct WaitedFor {
+    /// The task.
+    #[schemars(length(min = 1))]
+    prompt: String,
+}
+
+/// What the sub-agents of one agent are made of.
+#[derive(Debug)]
+pub(super) struct Level {
+    /// The agent without this tool: with the tools that sub-agents have, and the budget that they get theirs from.
+    pub(super) base: Agent,
+    pub(super) limits: SubAgentLimits,
+    pub(super) running: Running,
+    /// How deep the sub-agents are: 1, 2, 3 …
+    pub(super) depth: u32,
+    /// The calls that wait for the agent that has the tool.
+    pub(super) above: Vec<CallLink>,
+}
+
+/// Starts agents.
+#[derive(Debug)]
+pub(super) struct AgentTool {
+    spec: ToolSpec,
+    level: Level,
+    background: Option<SubAgentBackground>,
+}
+
+impl AgentTool {
+    pub(super) fn new(level: Level, background: Option<SubAgentBackground>) -> Self {
+        let (description, input_schema) = match &background {
+            Some(_) => (
+                format!("{DESCRIPTION}{IN_BACKGROUND}"),
+                schema_of::<Arguments>(),
+            ),
+            None => (DESCRIPTION.to_owned(), schema_of::<WaitedFor>()),
+        };
+        let spec = ToolSpec {
+            name: AGENT_TOOL.into(),
+            description: description.into(),
+            input_schema,
+            // It may call any tool.
+            effect: Effect::Irreversible,
+            timeout: None,
+            parallel: true,
+        };
+        Self {
+            spec,
+            level,
+            background,
+        }
+    }
+
+    async fn run(&self, invocation: ToolInvocation) -> Result<String, ToolError> {
+        let arguments =
+            Arguments::deserialize(&*invocation.arguments).map_err(|error| ToolError {
+                message: format!("wrong arguments for `{AGENT_TOOL}`: {error}"),
+            })?;
+        match &self.background {
+            Some(place) if arguments.background == Some(true) => {
+                self.in_background(place, &invocation, arguments.prompt)
+            }
+            _ => {
+                let child = Child::make(&self.level, &invocation, arguments.prompt, true)?;
+                let link = invocation.link;
+                let answer = child.run(invocation.scope, move |line| link.output(line));
+                answer.await.map_err(|message| ToolError { message })
+            }
+        }
+    }
+
+    fn in_background(
+        &self,
+        place: &SubAgentBackground,
+        invocation: &ToolInvocation,
+        prompt: String,
+    ) -> Result<String, ToolError> {
+        let name = one_line(&prompt);
+        let child = Child::make(&self.level, invocation, prompt, false)?;
+        let folder = std::sync::Arc::clone(&place.output_folder);
+        let spec = TaskSpec {
+            call_id: invocation.call_id.clone(),
+            name: name.into(),
+            attachment: Attachment::Attached,
+            output: BoundedOutput::with_file_now(OutputLimits::default(), folder),
+        };
+        let task = move |cx: TaskCx| child.run(cx.scope, move |line| cx.output.push(line));
+        let work = start_task(&*place.host, spec, task).map_err(|refused| ToolError {
+            message: format!("the agent did not start: {refused}"),
+        })?;
+        let file = work.output_file.as_ref();
+        let file = file.map(|file| format!("; what it does is written to {}", file.display()));
+        Ok(format!(
+            "{} runs in the background{}",
+            work.id,
+            file.unwrap_or_default()
+        ))
+    }
+}
+
+impl Tool for AgentTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            Ok(ToolOutput {
+                content: self.run(invocation).await?.into(),
+            })
+        })
+    }
+}
