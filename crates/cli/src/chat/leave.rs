@@ -49,10 +49,11 @@ pub(super) async fn leave(
         }
         keep_background(&chat).await;
     }
-    name_running(&chat);
+    // Where nothing runs there is nothing to account for; what was let go has been named.
+    let has_work = name_running(&chat) || chat.session.is_busy();
     let stopping = chat.session.stop(&StopTarget::Session, cause);
     let receipt = race(&mut chat, &mut control, &stopping).await;
-    if !receipt.items().is_empty() {
+    if has_work && !receipt.items().is_empty() {
         chat.screen.receipt(&receipt);
     }
     if chat.screen.is_typed_into() {
@@ -99,13 +100,15 @@ async fn race(
     }
 }
 
-fn name_running(chat: &Chat<'_>) {
-    for work in chat.session.background() {
-        if work.is_running() {
-            let said = format!("{} still runs, and is stopped: {}", work.id, work.name);
-            chat.screen.note(&said);
-        }
+/// Names the background work that is about to be stopped, and says whether there is any.
+fn name_running(chat: &Chat<'_>) -> bool {
+    let mut works = chat.session.background();
+    works.retain(|work| work.is_running());
+    for work in &works {
+        let said = format!("{} still runs, and is stopped: {}", work.id, work.name);
+        chat.screen.note(&said);
     }
+    !works.is_empty()
 }
 
 async fn keep_background(chat: &Chat<'_>) {

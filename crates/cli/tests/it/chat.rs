@@ -121,17 +121,18 @@ impl<'a> Person<'a> {
         );
     }
 
-    /// The end of the chat, with nothing left behind and the terminal as it was.
+    /// The end of the chat, with nothing left behind and the terminal as it was; and what its screen shows in the end.
     #[track_caller]
     fn left(self) -> (Ended, String) {
+        // The last that it says: what was written is read a little later.
+        self.sees("go on: allstop sessions resume");
+        let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);
         let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
         let cooked = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         assert!(mode.local_modes.contains(cooked), "{:?}", mode.local_modes);
         self.place.assert_nothing_runs();
-        let mut parser = vt100::Parser::new(200, 80, 0);
-        parser.process(self.terminal.shown().as_bytes());
-        (ended, parser.screen().contents())
+        (ended, screen)
     }
 }
 
@@ -256,6 +257,32 @@ fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() 
             "process tree empty",
         ],
     );
+}
+
+#[test]
+fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes --keep-background");
+    person.says("server").sees("It is up.");
+    person.says("hang").sees("This sentence");
+    let mut person = person;
+    person.chat.signal(Signal::TERM);
+    let id = {
+        let shown = within(FACT_MAX, || {
+            let screen = person.screen();
+            let at = screen.find("sessions resume ")? + "sessions resume ".len();
+            screen.get(at..at + 26).map(str::to_owned)
+        });
+        shown.unwrap_or_else(|| panic!("{}", person.screen()))
+    };
+    person.sees("bg_1 runs on: echo up; sleep 600 · end it: kill ");
+    assert_eq!(person.chat.end(FACT_MAX).code, 143);
+    assert!(!place.leftovers().is_empty());
+    let resumed = place.allstop().args("sessions resume").arg(&id);
+    let person = Person::at(&place, resumed);
+    person.sees("bg_1 of an earlier process still runs: echo up; sleep 600");
+    person.presses(CTRL_D);
+    assert_eq!(person.chat.end(FACT_MAX).code, 0);
 }
 
 #[test]
