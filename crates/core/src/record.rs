@@ -196,6 +196,10 @@ pub enum TurnOrigin {
 }
 
 impl TurnOrigin {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes fields by reference"
+    )]
     fn is_user(&self) -> bool {
         *self == Self::User
     }

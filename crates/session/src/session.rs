@@ -22,7 +22,7 @@ use crate::stopping::{StopTarget, Stopping};
 use crate::wait::Waited;
 
 /// How long [`Session::send_and_wait`] waits unless told otherwise.
-pub const WAIT_DEFAULT: Duration = Duration::from_secs(60);
+pub const WAIT_DEFAULT: Duration = Duration::from_mins(1);
 
 /// A cheap handle of one session. Clones are the same session; dropping them stops nothing, and the session's owner
 /// ends when it sleeps or is closed.
@@ -169,13 +169,11 @@ impl Session {
     /// Cancel safe.
     pub async fn history(&self) -> Result<Arc<Conversation>, SessionError> {
         let awake = self.shared.inner.lock().awake.clone();
-        match awake.and_then(|awake| awake.conversation) {
-            Some(conversation) => Ok(conversation),
-            None => {
-                let (state, _) = read_session(&*self.shared.host.log, self.id()).await?;
-                Ok(Arc::clone(state.conversation()))
-            }
+        if let Some(conversation) = awake.and_then(|awake| awake.conversation) {
+            return Ok(conversation);
         }
+        let (state, _) = read_session(&*self.shared.host.log, self.id()).await?;
+        Ok(Arc::clone(state.conversation()))
     }
 
     /// Takes the last turn of the conversation back. What its calls did in the world stays done.

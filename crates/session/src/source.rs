@@ -109,7 +109,7 @@ impl Default for SessionOptions {
             follow_up: FollowUp::default(),
             on_background_end: OnBackgroundEnd::default(),
             waiting_max: 64,
-            sleep_after: Some(Duration::from_secs(60)),
+            sleep_after: Some(Duration::from_mins(1)),
             compaction: None,
             hooks_max: Duration::from_secs(5),
             unwatched: Answer::Deny,

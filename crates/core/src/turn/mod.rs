@@ -13,6 +13,7 @@
 //!
 //! No clock is read here and nothing is awaited: moments come in as parameters.
 
+mod background_state;
 mod budget;
 mod commit;
 mod conversation;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::{BackgroundId, SessionId, TurnNumber};
 use crate::message::{Message, check_history};
-use crate::record::{Attachment, SessionRecord};
+use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
@@ -22,7 +22,7 @@ pub struct SessionState {
     turns: Vec<TurnSummary>,
     /// The turn that has no ending yet; its summary is the last.
     open: Option<TurnState>,
-    background: Vec<BackgroundWork>,
+    pub(super) background: Vec<BackgroundWork>,
     /// The background work that the model is told of in the open turn.
     telling: Vec<BackgroundId>,
 }
@@ -237,44 +237,25 @@ impl SessionState {
                     ending: None,
                 });
             }
-            SessionRecord::BackgroundStarted {
-                id,
-                turn,
-                call_id,
-                name,
-                kind,
-                attachment,
-                process,
-                keeper,
-                output,
-            } => {
-                if self.background.iter().any(|work| work.id == *id) {
-                    return Err(IllegalRecord::BackgroundStartedTwice(id.clone()));
-                }
-                self.background.push(BackgroundWork {
-                    id: id.clone(),
-                    turn: *turn,
-                    call_id: call_id.clone(),
-                    name: Arc::clone(name),
-                    kind: *kind,
-                    attachment: *attachment,
-                    process: process.clone(),
-                    keeper: keeper.clone(),
-                    output: output.clone(),
-                    ended: None,
-                    told: false,
-                });
-            }
-            SessionRecord::BackgroundDetached { id } => {
-                self.running(id)?.attachment = Attachment::Detached;
-            }
-            SessionRecord::BackgroundEnded {
-                id,
-                state,
-                exit_code,
-            } => {
-                self.running(id)?.ended = Some((state.clone(), *exit_code));
-            }
+            SessionRecord::BackgroundStarted { .. }
+            | SessionRecord::BackgroundDetached { .. }
+            | SessionRecord::BackgroundEnded { .. } => return self.apply_background(record),
+            SessionRecord::Compacted { .. }
+            | SessionRecord::TurnUndone { .. }
+            | SessionRecord::Metered { .. } => return self.apply_between_turns(record),
+            SessionRecord::SessionOpened { .. }
+            | SessionRecord::MessageSteered { .. }
+            | SessionRecord::CallStarted { .. }
+            | SessionRecord::CallFinished { .. }
+            | SessionRecord::TurnCommitted { .. }
+            | SessionRecord::TurnStopped { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// What changes the conversation, or costs something, without a turn.
+    fn apply_between_turns(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
+        match record {
             SessionRecord::Compacted {
                 messages_dropped,
                 turns_dropped,
@@ -299,12 +280,7 @@ impl SessionState {
                 self.conversation = next.ok_or(IllegalRecord::NotTheLastTurn(*turn))?;
             }
             SessionRecord::Metered { usage, .. } => self.metered += *usage,
-            SessionRecord::SessionOpened { .. }
-            | SessionRecord::MessageSteered { .. }
-            | SessionRecord::CallStarted { .. }
-            | SessionRecord::CallFinished { .. }
-            | SessionRecord::TurnCommitted { .. }
-            | SessionRecord::TurnStopped { .. } => {}
+            _ => {}
         }
         Ok(())
     }
@@ -314,14 +290,6 @@ impl SessionState {
             Some(open) => Err(IllegalRecord::TurnUnderWay(open.number())),
             None => Ok(()),
         }
-    }
-
-    fn running(&mut self, id: &BackgroundId) -> Result<&mut BackgroundWork, IllegalRecord> {
-        let found = self
-            .background
-            .iter_mut()
-            .find(|work| work.id == *id && work.ended.is_none());
-        found.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
     }
 
     /// The session's id; `None` before its first record.
@@ -362,19 +330,6 @@ impl SessionState {
     /// The number that the next turn gets.
     pub fn next_turn(&self) -> TurnNumber {
         TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)
-    }
-
-    /// Attached background work that has ended and of whose end the model was not told in a turn that stands.
-    pub fn untold(&self) -> impl Iterator<Item = &BackgroundWork> {
-        let ended = |work: &&BackgroundWork| {
-            work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
-        };
-        self.background.iter().filter(ended)
-    }
-
-    /// All background work, ended work too, in the order of its start.
-    pub fn background(&self) -> &[BackgroundWork] {
-        &self.background
     }
 }
 

@@ -91,7 +91,7 @@ impl Driver {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
             Err(_) => {
-                tracing::warn!("the store has not answered: background work may not be recorded")
+                tracing::warn!("the store has not answered: background work may not be recorded");
             }
         }
         self.publish();

@@ -38,14 +38,13 @@ impl Driver {
         }
         let opened = self.shared.inner.lock().opened.take();
         let opening = async {
-            let mut stream = match opened {
-                Some(stream) => stream,
-                None => {
-                    let host = &self.shared.host;
-                    let (log, id) = (Arc::clone(&host.log), self.shared.id.clone());
-                    let at = (host.options.now)();
-                    Box::new(SessionStream::resume(log, id, at).await?)
-                }
+            let mut stream = if let Some(stream) = opened {
+                stream
+            } else {
+                let host = &self.shared.host;
+                let (log, id) = (Arc::clone(&host.log), self.shared.id.clone());
+                let at = (host.options.now)();
+                Box::new(SessionStream::resume(log, id, at).await?)
             };
             found::take_stock(&mut stream).await?;
             Ok::<_, SessionError>(stream)

@@ -1,0 +1,77 @@
+//! The background work of a session, as the fold of its records knows it.
+
+use std::sync::Arc;
+
+use crate::ids::BackgroundId;
+use crate::record::{Attachment, SessionRecord};
+use crate::turn::illegal_record::IllegalRecord;
+use crate::turn::session_state::SessionState;
+use crate::turn::summary::BackgroundWork;
+
+impl SessionState {
+    pub(super) fn apply_background(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
+        match record {
+            SessionRecord::BackgroundStarted {
+                id,
+                turn,
+                call_id,
+                name,
+                kind,
+                attachment,
+                process,
+                keeper,
+                output,
+            } => {
+                if self.background.iter().any(|work| work.id == *id) {
+                    return Err(IllegalRecord::BackgroundStartedTwice(id.clone()));
+                }
+                self.background.push(BackgroundWork {
+                    id: id.clone(),
+                    turn: *turn,
+                    call_id: call_id.clone(),
+                    name: Arc::clone(name),
+                    kind: *kind,
+                    attachment: *attachment,
+                    process: process.clone(),
+                    keeper: keeper.clone(),
+                    output: output.clone(),
+                    ended: None,
+                    told: false,
+                });
+            }
+            SessionRecord::BackgroundDetached { id } => {
+                self.running(id)?.attachment = Attachment::Detached;
+            }
+            SessionRecord::BackgroundEnded {
+                id,
+                state,
+                exit_code,
+            } => {
+                self.running(id)?.ended = Some((state.clone(), *exit_code));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn running(&mut self, id: &BackgroundId) -> Result<&mut BackgroundWork, IllegalRecord> {
+        let found = self
+            .background
+            .iter_mut()
+            .find(|work| work.id == *id && work.ended.is_none());
+        found.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
+    }
+
+    /// Attached background work that has ended and of whose end the model was not told in a turn that stands.
+    pub fn untold(&self) -> impl Iterator<Item = &BackgroundWork> {
+        let ended = |work: &&BackgroundWork| {
+            work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
+        };
+        self.background.iter().filter(ended)
+    }
+
+    /// All background work, ended work too, in the order of its start.
+    pub fn background(&self) -> &[BackgroundWork] {
+        &self.background
+    }
+}
