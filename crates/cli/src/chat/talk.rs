@@ -1,5 +1,7 @@
 //! The loop of a chat at the terminal: waits for whatever comes first, and carries out what the desk decides.
 
+mod commands;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,33 +9,27 @@ use std::time::{Duration, Instant};
 use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
-use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt};
+use allstop_core::{CallId, Cause, Extent, MessageId, Receipt};
 use allstop_session::{
     Admission, Answered, MessageOutcome, OpenQuestion, SendError, SessionEvent, SessionEventKind,
     StopTarget, Stopping,
 };
-use allstop_tools::{Answer, BackgroundWork};
+use allstop_tools::Answer;
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use futures::future::{AbortHandle, Abortable, BoxFuture};
+use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::command::{Background, Command, HELP, Target};
 use super::desk::{Ask, Desk, Effect, Event, MessageNumber};
 use super::input::Input;
 use super::keys::Keys;
 use super::past::Past;
 use super::screen::is_worth_showing;
-use super::{Chat, leave, transcript};
+use super::{Chat, leave};
 use crate::Exit;
 use crate::problem::Problem;
 use crate::prompt::Tty;
-
-/// Messages of `/history`: all that anybody scrolls through.
-const HISTORY_MESSAGES: usize = 200;
-/// Letters of each of those.
-const HISTORY_LETTERS: usize = 2_000;
 
 /// Talks until somebody leaves.
 pub(super) async fn talk(
@@ -392,198 +388,4 @@ impl Talk<'_> {
             self.chat.screen.receipt(receipt);
         }
     }
-
-    fn command(&mut self, command: Command) {
-        let session = &self.chat.session;
-        let screen = &self.chat.screen;
-        match command {
-            Command::Help => screen.text(HELP),
-            Command::Stop(target) => match self.target(target) {
-                Ok(target) => {
-                    let cause = Cause::new(CauseKind::User).detail("/stop").by("cli");
-                    self.stop(&target, cause);
-                }
-                Err(why) => screen.note(&why),
-            },
-            Command::Preview(target) => match self.target(target) {
-                Ok(target) => screen.receipt(&session.preview(&target)),
-                Err(why) => screen.note(&why),
-            },
-            Command::Background(what) => self.background(what),
-            Command::Promote(call) => match self.call(call.as_deref()) {
-                Ok(call) => match session.promote(&call) {
-                    Ok(()) => screen.note(&format!("{call} goes on in the background")),
-                    Err(error) => screen.note(&error.to_string()),
-                },
-                Err(why) => screen.note(&why),
-            },
-            Command::Policy(None) => screen.note(&format!("policy {}", session.policy())),
-            Command::Policy(Some(policy)) => {
-                session.set_policy(policy.into());
-                screen.note(&format!(
-                    "policy {} from the next message on",
-                    policy.name()
-                ));
-            }
-            Command::Undo => {
-                let session = session.clone();
-                self.say_later(async move {
-                    match session.undo().await {
-                        Ok(turn) => format!(
-                            "turn {} is taken back; what its calls did in the world stays done",
-                            turn.0
-                        ),
-                        Err(error) => format!("nothing is taken back: {error}"),
-                    }
-                });
-            }
-            Command::Compact => {
-                let session = session.clone();
-                self.say_later(async move {
-                    match session.compact().await {
-                        Ok(done) => format!(
-                            "{} turns ({} messages) are summed up:\n{}",
-                            done.turns_dropped, done.messages_dropped, done.summary
-                        ),
-                        Err(error) => format!("nothing is compacted: {error}"),
-                    }
-                });
-            }
-            Command::History => {
-                let session = session.clone();
-                self.say_later(async move {
-                    match session.history().await {
-                        Ok(conversation) => {
-                            let told =
-                                transcript::tell(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
-                            if told.is_empty() {
-                                "nothing was said yet".to_owned()
-                            } else {
-                                told
-                            }
-                        }
-                        Err(error) => format!("the history cannot be read: {error}"),
-                    }
-                });
-            }
-            // The desk leaves by itself.
-            Command::Quit => {}
-        }
-    }
-
-    fn say_later(&self, text: impl Future<Output = String> + Send + 'static) {
-        let said = text.map(|text| Done::Said {
-            text,
-            was_wait: false,
-        });
-        self.pending.push(said.boxed());
-    }
-
-    fn background(&mut self, what: Background) {
-        let screen = &self.chat.screen;
-        let works = self.chat.session.background();
-        let find = |id: &str| {
-            let found = works.iter().find(|work| work.id.as_str() == id);
-            found
-                .cloned()
-                .ok_or_else(|| format!("there is no {id}: /background lists what there is"))
-        };
-        match what {
-            Background::List if works.is_empty() => screen.note("nothing runs in the background"),
-            Background::List => {
-                let lines: Vec<String> = works.iter().map(|work| line(work)).collect();
-                screen.text(&lines.join("\n"));
-            }
-            Background::Output(id) => match find(&id) {
-                Ok(work) => {
-                    let output = work.output();
-                    screen.text(&format!("{}\n[{}]", output.trim_end(), line(&work)));
-                }
-                Err(why) => screen.note(&why),
-            },
-            Background::Stop(id) => match find(&id) {
-                Ok(work) => {
-                    let cause = Cause::new(CauseKind::User)
-                        .detail("/background stop")
-                        .by("cli");
-                    self.stop(&StopTarget::Background(work.id.clone()), cause);
-                }
-                Err(why) => screen.note(&why),
-            },
-            Background::Wait(id) => match find(&id) {
-                Ok(work) => self.wait_for(work),
-                Err(why) => screen.note(&why),
-            },
-        }
-    }
-
-    fn wait_for(&mut self, work: Arc<BackgroundWork>) {
-        // One wait at a time.
-        self.wait.take().iter().for_each(AbortHandle::abort);
-        let said = format!(
-            "waiting for {} · Ctrl-C gives up the wait, and stops nothing",
-            work.id
-        );
-        self.chat.screen.note(&said);
-        let (handle, registration) = AbortHandle::new_pair();
-        self.wait = Some(handle);
-        let waiting = async move {
-            work.ended().await;
-            line(&work)
-        };
-        let said = Abortable::new(waiting, registration).map(|ended| Done::Said {
-            text: ended.unwrap_or_else(|_given_up| "not waited for any more".to_owned()),
-            was_wait: true,
-        });
-        self.pending.push(said.boxed());
-        self.apply(Event::Waits(true));
-    }
-
-    fn target(&self, target: Target) -> Result<StopTarget, String> {
-        Ok(match target {
-            Target::Turn => StopTarget::Turn,
-            Target::TurnAndBackground => StopTarget::TurnAndBackground,
-            Target::Session => StopTarget::Session,
-            Target::Background(id) => StopTarget::Background(id.as_str().into()),
-            Target::Call(call) => StopTarget::Call(self.call(Some(&call))?),
-        })
-    }
-
-    /// The running call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
-    fn call(&self, given: Option<&str>) -> Result<CallId, String> {
-        let given = given.unwrap_or_default();
-        let is_meant =
-            |(id, name): &&(CallId, Arc<str>)| id.as_str().starts_with(given) || &**name == given;
-        let meant: Vec<_> = self.calls.iter().filter(is_meant).collect();
-        match meant.as_slice() {
-            [(id, _)] => Ok(id.clone()),
-            [] if !given.is_empty() => Ok(CallId::new(given)),
-            [] => Err("no call runs".to_owned()),
-            many => {
-                let names: Vec<String> = many
-                    .iter()
-                    .map(|(id, name)| format!("{id} ({name})"))
-                    .collect();
-                Err(format!("which one? {}", names.join(", ")))
-            }
-        }
-    }
-}
-
-/// One piece of background work, in one line.
-fn line(work: &BackgroundWork) -> String {
-    let state = match work.end() {
-        _ if work.is_let_go() => "let go".to_owned(),
-        None => "runs".to_owned(),
-        Some(end) => {
-            let state = crate::display::plain(end.state.as_str());
-            let code = end.exit_code;
-            code.map_or(state.clone(), |code| format!("{state}, exit code {code}"))
-        }
-    };
-    let file = work.output_file.as_ref();
-    let file = file.map_or(String::new(), |file| {
-        format!(" · output in {}", file.display())
-    });
-    format!("{}: {state}: {}{file}", work.id, work.name)
 }
