@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Asked::List) => {
-            for scenario in scenarios::all() {
+            for scenario in scenarios::everything() {
                 println!("{}", scenario.name());
             }
             ExitCode::SUCCESS

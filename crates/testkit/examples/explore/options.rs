@@ -83,7 +83,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
         options.stops = !options.kill;
         options.real = 0;
     } else if options.scenarios.is_empty() && options.real == 0 {
-        options.scenarios = scenarios::all();
+        options.scenarios = scenarios::everything();
     }
     Ok(Asked::Explore(options))
 }
@@ -103,7 +103,7 @@ fn case_from_environment() -> Result<Option<CaseName>, String> {
 
 /// The scenarios of this name.
 fn named(name: &str) -> Result<Vec<Scenario>, String> {
-    let mut scenarios = scenarios::all();
+    let mut scenarios = scenarios::everything();
     if name != "all" {
         scenarios.retain(|scenario| **scenario.name() == *name);
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use allstop_core::Message;
 use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::StopPolicy;
+use allstop_core::{Message, TurnNumber};
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, Answer};
+use crate::explore::{Aftermath, Answer, SessionAftermath};
 
 pub(super) const CHECKER: Checker = Checker {
     name: "conversation",
@@ -17,16 +17,46 @@ pub(super) const CHECKER: Checker = Checker {
 };
 
 /// The conversation that these records make, in the order of the records.
+///
+/// Written anew and not taken from the fold, so that the two cannot be wrong together.
 pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
-    let added = records.iter().flat_map(|record| match record {
-        R::TurnCommitted { messages, .. } => messages.as_slice(),
-        R::TurnStopped { kept, .. } => kept.as_slice(),
-        _ => &[],
-    });
-    added.cloned().collect()
+    let mut said: Vec<(Option<TurnNumber>, Arc<Message>)> = Vec::new();
+    for record in records {
+        match record {
+            R::TurnCommitted { turn, messages, .. } => {
+                said.extend(
+                    messages
+                        .iter()
+                        .map(|message| (Some(*turn), Arc::clone(message))),
+                );
+            }
+            R::TurnStopped { turn, kept, .. } => {
+                said.extend(
+                    kept.iter()
+                        .map(|message| (Some(*turn), Arc::clone(message))),
+                );
+            }
+            R::TurnUndone { turn, .. } => said.retain(|(of, _)| of != &Some(*turn)),
+            R::Compacted {
+                messages_dropped,
+                summary,
+                ..
+            } => {
+                let summary = summary.iter().map(Arc::clone);
+                let summary = summary.map(|text| (None, Arc::new(Message::Summary { text })));
+                let dropped = said.len().min(*messages_dropped as usize);
+                drop(said.splice(..dropped, summary));
+            }
+            _ => {}
+        }
+    }
+    said.into_iter().map(|(_, message)| message).collect()
 }
 
 fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
+    if let Some(session) = &aftermath.session {
+        return of_session(aftermath, session);
+    }
     let mut input: Option<&Arc<str>> = None;
     for record in &aftermath.records {
         match record {
@@ -65,6 +95,40 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
         return Err("what the session holds in memory is not what its log says".to_owned());
     }
     Ok(())
+}
+
+/// The turns of a session: what came to each of its messages decides which of them are there.
+fn of_session(aftermath: &Aftermath, session: &SessionAftermath) -> Result<(), String> {
+    let mut input: Option<&Arc<str>> = None;
+    for record in &aftermath.records {
+        match record {
+            R::TurnStarted { input: words, .. } => {
+                input = Some(words).filter(|words| !words.is_empty())
+            }
+            R::TurnCommitted { messages, .. } => {
+                whole(without_notes(messages), input)?;
+                said_whole(messages, aftermath)?;
+            }
+            R::TurnStopped { kept, .. } if !kept.is_empty() => {
+                kept_whole(without_notes(kept), input)?;
+                said_whole(kept, aftermath)?;
+            }
+            _ => {}
+        }
+    }
+    match &session.history {
+        Some(history) if history.messages != conversation_of(&aftermath.records) => {
+            Err("what the session says was said is not what its log says".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A turn begins with what the model is told of background work.
+fn without_notes(messages: &[Arc<Message>]) -> &[Arc<Message>] {
+    let is_note = |message: &Arc<Message>| matches!(**message, Message::Note { .. });
+    let words = messages.iter().position(|message| !is_note(message));
+    messages.split_at(words.unwrap_or_default()).1
 }
 
 /// A committed turn begins with the user's words and ends with an answer.
@@ -109,6 +173,8 @@ fn said_whole(messages: &[Arc<Message>], aftermath: &Aftermath) -> Result<(), St
 fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     match messages.first().map(AsRef::as_ref) {
         Some(Message::User { text }) if Some(text) == input => Ok(()),
+        // Nobody said anything: background work caused it.
+        Some(Message::Assistant { .. } | Message::StopMarker { .. }) if input.is_none() => Ok(()),
         first => Err(format!("a turn of {input:?} begins with {first:?}")),
     }
 }

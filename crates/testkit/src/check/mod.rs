@@ -17,6 +17,7 @@ mod receipt;
 mod received;
 mod recovery;
 mod repeats;
+mod session;
 mod usage;
 mod waiters;
 mod words;
@@ -25,6 +26,7 @@ pub use conversation::conversation_of;
 pub use endings::endings;
 pub use history::history;
 pub use recovery::recovers_from_everywhere;
+pub use session::SESSION_CHECKERS;
 pub use usage::metered;
 pub use words::{FailureClass, Invariant};
 
@@ -90,14 +92,19 @@ pub struct Violation {
 /// Applies every checker, after those of the scenario itself.
 pub fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Vec<Violation> {
     let own = aftermath.own.iter().cloned();
-    own.chain(CHECKERS.iter().filter_map(|checker| {
-        let what = (checker.check)(aftermath, undisturbed).err()?;
-        Some(Violation {
-            checker: checker.name,
-            invariant: checker.invariant,
-            class: checker.class,
-            what,
-        })
-    }))
+    own.chain(
+        CHECKERS
+            .iter()
+            .chain(&SESSION_CHECKERS)
+            .filter_map(|checker| {
+                let what = (checker.check)(aftermath, undisturbed).err()?;
+                Some(Violation {
+                    checker: checker.name,
+                    invariant: checker.invariant,
+                    class: checker.class,
+                    what,
+                })
+            }),
+    )
     .collect()
 }

@@ -61,6 +61,9 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     for (asked, answer) in answers(aftermath) {
         let receipt = &answer.receipt;
         let covered = aftermath.lived.iter();
+        // A session goes on: what began after the stop is the next message's.
+        let goes_on = aftermath.session.is_some();
+        let covered = covered.filter(|lived| !goes_on || lived.began < asked.accepted);
         for lived in covered.filter(|lived| covers(asked, receipt, lived)) {
             let item = receipt.items().iter().find(|item| is_about(item, lived));
             let name = format!("{} {}", lived.kind.as_str(), lived.id);
@@ -148,7 +151,8 @@ fn one_stop_one_receipt(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), St
     let (Some(first), Some(second)) = (&first.answer, &second.answer) else {
         return Ok(());
     };
-    if first.receipt.outcome().is_some() {
+    let of_the_same = first.receipt.request().target == second.receipt.request().target;
+    if first.receipt.outcome().is_some() || !of_the_same {
         return Ok(());
     }
     if first.receipt.stop_id() != second.receipt.stop_id() {

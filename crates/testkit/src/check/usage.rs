@@ -34,7 +34,9 @@ pub fn metered(records: &[R]) -> Usage {
     for record in records {
         if let R::CallFinished {
             usage: Some(usage), ..
-        } = record
+        }
+        | R::Compacted { usage, .. }
+        | R::Metered { usage, .. } = record
         {
             sum += *usage;
         }

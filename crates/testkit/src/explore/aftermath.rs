@@ -10,6 +10,7 @@ use allstop_core::turn::SessionState;
 use allstop_core::{Cause, CauseKind, Extent, Message, Receipt, StopReason, Usage};
 
 use super::point::Point;
+use super::session::SessionAftermath;
 use super::world::{Lived, Order, World};
 use crate::check::Violation;
 
@@ -101,6 +102,8 @@ pub struct Aftermath {
     pub work_left: Vec<String>,
     /// What the scenario's own checks found.
     pub own: Vec<Violation>,
+    /// What its user and its subscriber saw, where a session is explored.
+    pub session: Option<SessionAftermath>,
 }
 
 /// The first stop of a turn from outside, whatever brought it.
@@ -125,8 +128,11 @@ impl Aftermath {
         answer.is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
     }
 
-    /// The first stop from outside that covers the turn.
+    /// The first stop from outside that ends the run. A session goes on after a stop: there is none.
     pub fn disturbance(&self) -> Option<Disturbance> {
+        if self.session.is_some() {
+            return None;
+        }
         let asked = self.asked.iter().find(|asked| asked.extent != Extent::Call);
         let asked = asked.map(|asked| Disturbance {
             cause: asked.cause.clone(),

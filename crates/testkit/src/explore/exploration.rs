@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::{CauseKind, Extent};
 use allstop_log::MemoryLog;
+use allstop_session::FollowUp;
 
 use super::aftermath::Aftermath;
 use super::case::{self, Case};
@@ -24,6 +25,12 @@ const RARE_WAYS_SHARED_BY: usize = 2;
 
 /// How many of the rarer ways are tried at a point that lies close between others.
 const RARE_WAYS_BETWEEN: usize = 2;
+
+/// How many of the common and of the rarer ways are tried at a point of a session where something of its own happens.
+const SESSION_WAYS_APART: (usize, usize) = (5, 2);
+
+/// The same at all others.
+const SESSION_WAYS_BETWEEN: (usize, usize) = (1, 1);
 
 /// What to do where runs differ.
 const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored: threads (tokio::fs and spawn_blocking \
@@ -148,6 +155,9 @@ impl<'a> Exploration<'a> {
         if let Some(way) = self.only {
             return vec![way];
         }
+        if undisturbed.session.is_some() {
+            return of_session(point, self.dense);
+        }
         let common = [
             Way::Drop,
             Way::Stop(Extent::Process, CauseKind::Shutdown),
@@ -197,6 +207,49 @@ impl<'a> Exploration<'a> {
         ways.retain(|way| seen.insert(way.to_string()));
         ways
     }
+}
+
+/// The ways that are tried at a point of a session: all of them in the dense form, else a share of them, so that
+/// neighbours make up for what one leaves out.
+fn of_session(point: &Point, dense: bool) -> Vec<Way> {
+    let user = |extent| Way::Stop(extent, CauseKind::User);
+    let often = [
+        Way::USER,
+        Way::Send(FollowUp::Interrupt),
+        Way::Send(FollowUp::Replace),
+        Way::Send(FollowUp::Steer),
+        user(Extent::Call),
+        user(Extent::TurnAndBackground),
+        Way::Stop(Extent::Process, CauseKind::Shutdown),
+        Way::Drop,
+        Way::Close,
+        user(Extent::Subtree),
+    ];
+    // Nobody brings a lost lease to a session: whoever takes over has a process of its own.
+    let causes = CAUSES
+        .into_iter()
+        .filter(|cause| *cause != CauseKind::LeaseLost);
+    let later = |after| [Way::Again(after), Way::Wider(after), Way::Force(after)];
+    let rare = [
+        Way::Send(FollowUp::Reject),
+        Way::Send(FollowUp::Enqueue),
+        Way::Undo,
+        user(Extent::Session),
+    ];
+    let rare = rare.into_iter();
+    let rare: Vec<Way> = rare
+        .chain(SECOND_AFTER.into_iter().flat_map(later))
+        .chain(causes.map(|cause| Way::Stop(Extent::Turn, cause)))
+        .collect();
+    let number = point.number as usize;
+    let (common, uncommon) = match (dense, point.is_apart()) {
+        (true, _) => (often.len(), rare.len()),
+        (_, true) => SESSION_WAYS_APART,
+        _ => SESSION_WAYS_BETWEEN,
+    };
+    let often = often.iter().cycle().skip(number * common).take(common);
+    let rare = rare.iter().cycle().skip(number * uncommon).take(uncommon);
+    often.chain(rare).copied().collect()
 }
 
 /// Runs a scenario twice without a stop: it must be the same run.

@@ -8,7 +8,7 @@ use super::aftermath::Aftermath;
 use super::point::Point;
 use super::replay::{CaseName, VARIABLE};
 use super::way::Way;
-use crate::check::{CHECKERS, Invariant, Violation};
+use crate::check::{CHECKERS, Invariant, SESSION_CHECKERS, Violation};
 
 /// How many points before a failure are shown: enough to see which step of the turn it is.
 const POINTS_BEFORE: usize = 16;
@@ -103,7 +103,11 @@ impl fmt::Display for Failure {
         } in &self.violations
         {
             writeln!(f, "  {checker}: {what}")?;
-            if CHECKERS.iter().any(|known| known.name == *checker) {
+            if CHECKERS
+                .iter()
+                .chain(&SESSION_CHECKERS)
+                .any(|known| known.name == *checker)
+            {
                 writeln!(f, "    (the promise: {})", in_plain(*invariant))?;
             }
         }
@@ -142,6 +146,9 @@ fn in_words(way: Way) -> String {
         Way::Force(after) => {
             format!("a user stops the turn, and does not wait for the grace {after} points later")
         }
+        Way::Send(policy) => format!("a message is sent that is to {policy}"),
+        Way::Close => "the session is closed".to_owned(),
+        Way::Undo => "the last turn is to be taken back".to_owned(),
         Way::Kill => "kill -9 of the process".to_owned(),
     }
 }

@@ -54,7 +54,7 @@ impl Live {
             world: stage.world().clone(),
             points: stage.points().clone(),
             root: stage.root().clone(),
-            session: stage.session().clone(),
+            session: stage.session_scope().clone(),
             background: stage.background().scope(),
             run: Mutex::default(),
             asked: Mutex::default(),
@@ -77,6 +77,10 @@ impl Live {
             Way::Drop => self.at(points, point.number, Self::go_away),
             // Set when the run starts.
             Way::Deadline => {}
+            // What only a session has is never done, and the case does not count.
+            Way::Send(_) | Way::Close | Way::Undo => {
+                self.planned.fetch_add(1, Ordering::Relaxed);
+            }
             Way::Again(_) | Way::Wider(_) | Way::Force(_) => {
                 let first = StopOrder::new(Extent::Turn, user.clone());
                 let second = match way {

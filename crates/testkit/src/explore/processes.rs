@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_agent::Background;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::process::Signal;
-use allstop_tools::BackgroundHost as _;
+use allstop_tools::BackgroundWork;
 use parking_lot::Mutex;
 
 use super::parts::Watch;
@@ -55,11 +54,9 @@ impl Processes {
     }
 
     /// Tells which lives were background work: the tree that was handed over, under the id that it got.
-    pub(crate) fn name_background(&self, background: &Background, lived: &mut [Lived]) {
-        let works = background.works();
+    pub(crate) fn name_background(&self, works: &[Arc<BackgroundWork>], lived: &mut [Lived]) {
         for tree in self.system.started() {
-            let is_its = |work: &&Arc<_>| {
-                let work: &allstop_tools::BackgroundWork = work;
+            let is_its = |work: &&Arc<BackgroundWork>| {
                 work.process()
                     .is_some_and(|process| *process.handle().marker() == tree.marker)
             };

@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::StopReason;
+use allstop_core::record::SessionRecord;
+use allstop_session::SessionOptions;
 
+use super::session::SessionPlay;
 use super::stage::Stage;
 use super::subject::Subject;
 
@@ -45,11 +48,21 @@ impl fmt::Debug for Scenario {
     }
 }
 
+/// What is explored.
+pub(crate) enum Played {
+    /// One run of turns.
+    Run {
+        subject: Box<dyn Subject>,
+        prompts: Vec<Arc<str>>,
+    },
+    /// A session.
+    Session(SessionPlay),
+}
+
 /// What is explored, and with what.
 #[must_use = "a scenario returns it"]
 pub struct Setup {
-    pub(crate) subject: Box<dyn Subject>,
-    pub(crate) prompts: Vec<Arc<str>>,
+    pub(crate) play: Played,
     pub(crate) next_ends: Option<StopReason>,
 }
 
@@ -57,15 +70,50 @@ impl Setup {
     /// This subject with one message. Use [`Stage::agent`] for an agent.
     pub fn new(subject: impl Subject + 'static, prompt: &str) -> Self {
         Self {
-            subject: Box::new(subject),
-            prompts: vec![prompt.into()],
+            play: Played::Run {
+                subject: Box::new(subject),
+                prompts: vec![prompt.into()],
+            },
             next_ends: Some(StopReason::Completed),
         }
     }
 
+    pub(crate) fn of_session(play: SessionPlay) -> Self {
+        Self {
+            play: Played::Session(play),
+            next_ends: Some(StopReason::Completed),
+        }
+    }
+
+    /// The same, with other options of the session. Its clock and its ids are the explorer's.
+    ///
+    /// # Panics
+    /// If it is not a session.
+    pub fn options(mut self, change: impl FnOnce(&mut SessionOptions)) -> Self {
+        let Played::Session(play) = &mut self.play else {
+            panic!("only a session has these options");
+        };
+        change(&mut play.options);
+        self
+    }
+
+    /// The same, where the log of the session has these records when it is opened: what an earlier process left.
+    ///
+    /// # Panics
+    /// If it is not a session.
+    pub fn left_behind(mut self, records: Vec<SessionRecord>) -> Self {
+        let Played::Session(play) = &mut self.play else {
+            panic!("only a session is resumed");
+        };
+        play.left_behind = records;
+        self
+    }
+
     /// The same, with a further message in the same run: a turn of its own.
     pub fn and_prompt(mut self, prompt: &str) -> Self {
-        self.prompts.push(prompt.into());
+        if let Played::Run { prompts, .. } = &mut self.play {
+            prompts.push(prompt.into());
+        }
         self
     }
 
@@ -78,8 +126,6 @@ impl Setup {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup")
-            .field("prompts", &self.prompts)
-            .finish_non_exhaustive()
+        f.debug_struct("Setup").finish_non_exhaustive()
     }
 }

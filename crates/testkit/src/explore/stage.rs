@@ -7,6 +7,7 @@ use allstop_core::Timestamp;
 use allstop_log::Log;
 use allstop_model::{Model, Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
+use allstop_session::AgentRequest;
 use allstop_tools::{OutputFolder, Prompter, ShellConfig, ShellTool, Tool, ToolRegistry};
 
 use super::own::OwnChecks;
@@ -16,19 +17,22 @@ use super::parts::{
 use super::point::{Moment, Points, RECORD};
 use super::processes::Processes;
 use super::scenario::Setup;
+use super::session::{SessionPlay, Talk};
 use super::world::World;
 use crate::SimulatedSystem;
 use crate::check::{FailureClass, Invariant};
 
 /// Where a scenario builds its agent anew for each run. What comes from here has points before, inside and after what it
 /// does; what does not is explored only at the polls around it.
-#[derive(Debug)]
+///
+/// Clones are the same stage.
+#[derive(Debug, Clone)]
 pub struct Stage {
     watch: Watch,
     root: Scope,
     session: Scope,
     background: Arc<Background>,
-    processes: Processes,
+    processes: Arc<Processes>,
     own: OwnChecks,
 }
 
@@ -44,7 +48,7 @@ impl Stage {
             .child("session/explored/background", ScopeOptions::default())
             .expect("nothing is stopped yet");
         Self {
-            processes: Processes::new(&watch),
+            processes: Arc::new(Processes::new(&watch)),
             watch,
             root,
             session,
@@ -66,11 +70,13 @@ impl Stage {
 
     /// A tool.
     pub fn tool(&self, inner: impl Tool + 'static) -> Arc<dyn Tool> {
+        self.watch_tool(Arc::new(inner))
+    }
+
+    /// The same, of one that is shared.
+    pub fn watch_tool(&self, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
         let watch = self.watch.clone();
-        Arc::new(WatchedTool {
-            inner: Arc::new(inner),
-            watch,
-        })
+        Arc::new(WatchedTool { inner, watch })
     }
 
     /// Tools, as a registry.
@@ -88,13 +94,18 @@ impl Stage {
     /// The shell tool, whose commands are programs of [`Stage::system`]. What outlives its call is background work of
     /// the session.
     pub fn shell(&self) -> Arc<dyn Tool> {
+        self.shell_of(&self.background)
+    }
+
+    /// The shell tool of a session that has its own background work.
+    pub fn shell_of(&self, background: &Arc<Background>) -> Arc<dyn Tool> {
         // Output is kept in memory alone: the names of files would not be the same in each run.
         let nowhere = Arc::new(OutputFolder::new("/dev/null/output"));
         let config = ShellConfig {
             containment: self.system().containment(),
             ..ShellConfig::new("/", nowhere)
         };
-        self.tool(ShellTool::new(config, Arc::clone(&self.background) as _))
+        self.tool(ShellTool::new(config, Arc::clone(background) as _))
     }
 
     /// The system that the shell's commands run on: say there what each does.
@@ -122,22 +133,40 @@ impl Stage {
 
     /// Somebody who answers permission questions.
     pub fn prompter(&self, inner: impl Prompter + 'static) -> Arc<dyn Prompter> {
+        self.watch_prompter(Arc::new(inner))
+    }
+
+    /// The same, of one that is shared: that of a session, who asks its subscribers.
+    pub fn watch_prompter(&self, inner: Arc<dyn Prompter>) -> Arc<dyn Prompter> {
         let watch = self.watch.clone();
-        Arc::new(WatchedPrompter {
-            inner: Arc::new(inner),
-            watch,
-        })
+        Arc::new(WatchedPrompter { inner, watch })
     }
 
     /// An agent that is explored: with its clock as a point too, which stands before each record is made.
     pub fn agent(&self, agent: AgentBuilder, prompt: &str) -> Setup {
+        let agent: Agent = agent.clock(self.clock()).build();
+        Setup::new(agent, prompt)
+    }
+
+    /// A session that is explored: what its user does, and how its agent is built each time when it is opened.
+    pub fn session<F>(
+        &self,
+        script: impl Fn(Talk) -> F + Send + Sync + 'static,
+        agent: impl Fn(&Stage, &AgentRequest) -> AgentBuilder + Send + Sync + 'static,
+    ) -> Setup
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Setup::of_session(SessionPlay::new(self, script, agent))
+    }
+
+    /// The clock of records: a point, and always the same time.
+    pub(crate) fn clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let points = self.watch.points.clone();
-        let clock = move || {
+        Arc::new(move || {
             points.reach(Moment::Before, RECORD, "");
             Timestamp::from_unix_ms(0)
-        };
-        let agent: Agent = agent.clock(Arc::new(clock)).build();
-        Setup::new(agent, prompt)
+        })
     }
 
     /// The background work of the session.
@@ -178,7 +207,7 @@ impl Stage {
         &self.root
     }
 
-    pub(crate) fn session(&self) -> &Scope {
+    pub(crate) fn session_scope(&self) -> &Scope {
         &self.session
     }
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use allstop_core::{CauseKind, Extent};
+use allstop_session::FollowUp;
 
 /// A way to stop a run at a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// One stop of this extent with this cause.
     Stop(Extent, CauseKind),
@@ -20,6 +21,12 @@ pub enum Way {
     Wider(u32),
     /// A user's stop of the turn, and so many points later one that does not wait for the grace.
     Force(u32),
+    /// A further message under this policy. Of sessions only, as the next two.
+    Send(FollowUp),
+    /// The session is closed.
+    Close,
+    /// The last turn is to be taken back.
+    Undo,
     /// `kill -9` of the process that runs the scenario on a store on disk.
     Kill,
 }
@@ -39,8 +46,15 @@ pub const CAUSES: [CauseKind; 11] = [
     CauseKind::Failure,
 ];
 
-/// Every extent that an agent alone has.
-const EXTENTS: [Extent; 4] = [Extent::Call, Extent::Turn, Extent::Session, Extent::Process];
+/// Every extent. Those of background work only a session has.
+const EXTENTS: [Extent; 6] = [
+    Extent::Call,
+    Extent::Turn,
+    Extent::TurnAndBackground,
+    Extent::Session,
+    Extent::Subtree,
+    Extent::Process,
+];
 
 impl Way {
     /// The stop that everybody knows: the user's, of the turn.
@@ -64,6 +78,9 @@ impl fmt::Display for Way {
             Self::Again(after) => write!(f, "again+{after}"),
             Self::Wider(after) => write!(f, "wider+{after}"),
             Self::Force(after) => write!(f, "force+{after}"),
+            Self::Send(policy) => write!(f, "send:{policy}"),
+            Self::Close => f.write_str("close"),
+            Self::Undo => f.write_str("undo"),
             Self::Kill => f.write_str("kill"),
         }
     }
@@ -72,7 +89,7 @@ impl fmt::Display for Way {
 /// Not the name of a way to stop.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{0:?} is no way to stop: write turn:user, call:user, process:shutdown, drop, deadline, again+1, wider+1, force+1 or kill"
+    "{0:?} is no way to stop: write turn:user, call:user, process:shutdown, drop, deadline, again+1, wider+1, force+1, send:interrupt, close, undo or kill"
 )]
 pub struct UnknownWay(String);
 
@@ -91,13 +108,20 @@ impl FromStr for Way {
             let cause = CAUSES.into_iter().find(|known| known.as_str() == cause)?;
             Some(Self::Stop(extent, cause))
         };
+        let send = || {
+            let policy = text.strip_prefix("send:")?;
+            policy.parse().ok().map(Self::Send)
+        };
         match text {
             "drop" => Ok(Self::Drop),
             "deadline" => Ok(Self::Deadline),
+            "close" => Ok(Self::Close),
+            "undo" => Ok(Self::Undo),
             "kill" => Ok(Self::Kill),
             _ => second("again", Self::Again)
                 .or_else(|| second("wider", Self::Wider))
                 .or_else(|| second("force", Self::Force))
+                .or_else(send)
                 .or_else(stop)
                 .ok_or_else(unknown),
         }
@@ -113,9 +137,10 @@ mod tests {
         let stops = EXTENTS
             .into_iter()
             .flat_map(|extent| CAUSES.map(|cause| Way::Stop(extent, cause)));
-        let others = [Way::Drop, Way::Deadline, Way::Kill];
+        let others = [Way::Drop, Way::Deadline, Way::Close, Way::Undo, Way::Kill];
+        let sends = FollowUp::ALL.map(Way::Send);
         let second = [Way::Again(1), Way::Wider(7), Way::Force(30)];
-        for way in stops.chain(others).chain(second) {
+        for way in stops.chain(others).chain(sends).chain(second) {
             assert_eq!(way.to_string().parse::<Way>().unwrap(), way);
         }
         assert!("turn:nobody".parse::<Way>().is_err());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Message, ToolCall, Usage};
+use allstop_core::{CallId, Message, ToolCall, Usage};
 use allstop_scope::Scope;
 use parking_lot::Mutex;
 
@@ -105,6 +105,13 @@ impl World {
     pub(crate) fn running_call(&self) -> Option<Scope> {
         let state = self.state.lock();
         state.calls.last().map(|(_, scope)| scope.clone())
+    }
+
+    /// Its id.
+    pub(crate) fn running_call_id(&self) -> Option<CallId> {
+        let state = self.state.lock();
+        let (at, _) = state.calls.last()?;
+        Some(state.lived.get(*at)?.id.as_ref().into())
     }
 
     /// A live event was sent.

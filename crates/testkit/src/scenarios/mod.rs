@@ -3,7 +3,9 @@
 mod gates;
 mod limits;
 mod models;
+mod sessions;
 mod shells;
+mod talk;
 mod turns;
 
 use crate::explore::Scenario;
@@ -17,4 +19,16 @@ pub fn all() -> Vec<Scenario> {
     all.extend(limits::all());
     all.extend(shells::all());
     all
+}
+
+/// Scenarios of sessions.
+pub fn sessions() -> Vec<Scenario> {
+    sessions::all()
+}
+
+/// All of them.
+pub fn everything() -> Vec<Scenario> {
+    let mut everything = all();
+    everything.extend(sessions());
+    everything
 }

@@ -1,11 +1,11 @@
-//! Allstop's own agent, stopped at every point in every way: a test for each scenario, so that they run side by side.
+//! Allstop's own agent and its sessions, stopped at every point in every way: a test for each scenario, so that they run side by side.
 
 use allstop_testkit::explore::explore;
 use allstop_testkit::scenarios;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
-    let trials = scenarios::all().into_iter().map(|scenario| {
+    let trials = scenarios::everything().into_iter().map(|scenario| {
         Trial::test(scenario.name().to_string(), move || {
             explore(&scenario).assert_clean();
             Ok(())

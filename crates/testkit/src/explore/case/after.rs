@@ -16,7 +16,8 @@ use super::watch::HANGS_AFTER;
 use super::{made_at, session_id};
 use crate::explore::NEXT_MESSAGE;
 use crate::explore::clockwork::{self, OWN_TASKS};
-use crate::explore::scenario::Scenario;
+use crate::explore::scenario::{Played, Scenario};
+use crate::explore::session;
 use crate::explore::stage::{Stage, scopes};
 use crate::explore::subject::{Play, Subject};
 
@@ -42,8 +43,10 @@ pub(super) async fn next_message(
 pub(crate) fn play_next(scenario: &Scenario, log: &Arc<dyn Log>) -> Option<StopReason> {
     clockwork::run(|_| async {
         let stage = Stage::new();
-        let setup = scenario.build(&stage);
-        next_message(&*setup.subject, None, log).await
+        match scenario.build(&stage).play {
+            Played::Run { subject, .. } => next_message(&*subject, None, log).await,
+            Played::Session(play) => session::play_next(&stage, play, log).await,
+        }
     })
 }
 
@@ -71,7 +74,7 @@ async fn next(subject: &dyn Subject, session: SessionStream) -> Option<StopReaso
 }
 
 /// Stops whatever is there, and says what does not leave.
-pub(super) async fn leave(root: Scope) -> (usize, Vec<String>) {
+pub(crate) async fn leave(root: Scope) -> (usize, Vec<String>) {
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     drop(root.stop(order).receipt().await);
     let work_left = root

@@ -3,24 +3,27 @@
 mod after;
 mod watch;
 
-pub(crate) use after::{play_next, read_all};
+pub(crate) use after::{leave, play_next, read_all};
+pub(crate) use watch::{HANGS_AFTER, POLLS_MAX};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{History, RunOutcome};
-use allstop_core::{CauseKind, Extent, SessionId, Timestamp};
+use allstop_agent::{History, RunOutcome, Settings};
+use allstop_core::{CauseKind, Extent, SessionId, StopReason, Timestamp};
 use allstop_log::{Log, SessionStream};
 use allstop_scope::{Deadline, Scope, ScopeOptions};
+use allstop_tools::BackgroundHost as _;
 use tokio::time::Instant;
 
 use super::aftermath::Aftermath;
 use super::clockwork::{self, Tick};
 use super::live::{Ended, Live};
 use super::point::{Moment, Point};
-use super::scenario::{Scenario, Setup};
+use super::scenario::{Played, Scenario, Setup};
+use super::session;
 use super::stage::Stage;
-use super::subject::Play;
+use super::subject::{Play, Subject};
 use super::way::Way;
 
 /// The wall-clock time of everything: none that counts.
@@ -44,7 +47,23 @@ pub(crate) fn play(case: &Case<'_>) -> Option<Aftermath> {
 
 async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
     let stage = Stage::new();
-    let setup = case.scenario.build(&stage);
+    let Setup { play, next_ends } = case.scenario.build(&stage);
+    match play {
+        Played::Run { subject, prompts } => {
+            run_once(case, tick, stage, &*subject, prompts, next_ends).await
+        }
+        Played::Session(play) => session::run(case, tick, stage, play, next_ends).await,
+    }
+}
+
+async fn run_once(
+    case: &Case<'_>,
+    tick: Tick,
+    stage: Stage,
+    subject: &dyn Subject,
+    prompts: Vec<Arc<str>>,
+    next_must: Option<StopReason>,
+) -> Option<Aftermath> {
     let log = stage.log(Arc::clone(&case.log));
     let live = Live::new(&stage);
     if let Some((point, way)) = case.stop {
@@ -58,10 +77,10 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
     let session = session.await.expect("a new session");
     stage.points().open();
     stage.points().reach(Moment::Before, "run", "");
-    live.started(setup.subject.start(Play {
-        scope: below(stage.session(), &stage, deadline),
+    live.started(subject.start(Play {
+        scope: below(stage.session_scope(), &stage, deadline),
         session,
-        prompts: setup.prompts.clone(),
+        prompts,
         events: watch::observer(&stage),
         background: Some(Arc::clone(stage.background())),
     }));
@@ -71,19 +90,20 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
     let in_time = deadline.is_none_or(|deadline| ended.over_at >= deadline);
     let applied = live.applied() && in_time;
     stage.points().close();
-    let (mut aftermath, history) = look(case, &stage, &live, &setup, ended).await;
-    aftermath.deadline = deadline;
+    let (mut aftermath, history) =
+        look(case, &stage, &live, subject.settings().clone(), ended).await;
+    (aftermath.deadline, aftermath.next_must) = (deadline, next_must);
     let tasks_loose = after::tasks_loose(stage.root()).await;
     if !aftermath.hung {
         // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
         let lease_lost = matches!(case.stop, Some((_, Way::Stop(_, CauseKind::LeaseLost))));
         let history = history.filter(|_| !lease_lost);
-        aftermath.next = after::next_message(&*setup.subject, history, &log).await;
+        aftermath.next = after::next_message(subject, history, &log).await;
         aftermath.records_after_next = after::read_on(&*case.log, aftermath.records.clone()).await;
     }
     aftermath.requests = stage.world().requests();
     let root = stage.root().clone();
-    drop((setup, live));
+    drop(live);
     (aftermath.tasks_left, aftermath.work_left) = after::leave(root).await;
     aftermath.tasks_left = aftermath.tasks_left.max(tasks_loose);
     stage.own().look_again(&mut aftermath.own);
@@ -91,7 +111,7 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
     aftermath.lived = stage.world().lived();
     stage
         .processes()
-        .name_background(stage.background(), &mut aftermath.lived);
+        .name_background(&stage.background().works(), &mut aftermath.lived);
     applied.then_some(aftermath)
 }
 
@@ -100,11 +120,10 @@ async fn look(
     case: &Case<'_>,
     stage: &Stage,
     live: &Live,
-    setup: &Setup,
+    settings: Settings,
     ended: Ended,
 ) -> (Aftermath, Option<History>) {
     let own = stage.own().look();
-    let settings = setup.subject.settings().clone();
     let (turns, history) = match ended.outcome {
         Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
         None => (None, None),
@@ -133,11 +152,12 @@ async fn look(
         requests: Vec::new(),
         delivered: stage.world().delivered(),
         next: None,
-        next_must: setup.next_ends,
+        next_must: None,
         records_after_next: Vec::new(),
         tasks_left: 0,
         work_left: Vec::new(),
         own,
+        session: None,
     };
     (aftermath, history)
 }
@@ -148,7 +168,6 @@ pub(crate) fn session_id() -> SessionId {
 
 /// The scope of the run: with a deadline, if that is the way to stop it.
 fn below(session: &Scope, stage: &Stage, deadline: Option<Duration>) -> Scope {
-    use allstop_tools::BackgroundHost as _;
     let Some(after) = deadline else {
         return session.clone();
     };

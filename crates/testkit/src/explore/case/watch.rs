@@ -16,10 +16,10 @@ use crate::explore::point::{EVENT, Moment, POLL};
 use crate::explore::stage::Stage;
 
 /// How long a run may take on the paused clock. Nothing that ends takes as long, so whatever does will never end.
-pub(super) const HANGS_AFTER: Duration = Duration::from_hours(12);
+pub(crate) const HANGS_AFTER: Duration = Duration::from_hours(12);
 
 /// How many polls a run may take. The longest takes a few thousand; one that comes here spins.
-const POLLS_MAX: usize = 200_000;
+pub(crate) const POLLS_MAX: usize = 200_000;
 
 /// Makes a point of everything that is shown live.
 pub(super) fn observer(stage: &Stage) -> EventSink {

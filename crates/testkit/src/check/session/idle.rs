@@ -1,0 +1,63 @@
+//! Idle is told when it is so: no turn is open, and nothing attached runs.
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::SessionRecord as R;
+use allstop_session::{BackgroundItem, SessionEventKind as K};
+
+use super::{Checker, FailureClass, Invariant, Undisturbed};
+use crate::explore::{Aftermath, Lived, Order};
+
+pub(super) const CHECKER: Checker = Checker {
+    name: "true_idle",
+    invariant: Invariant::NoClaimBeyondVerified,
+    class: FailureClass::WrongExtent,
+    check,
+};
+
+fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+    let Some(session) = &aftermath.session else {
+        return Ok(());
+    };
+    let mut open = None;
+    for (order, event) in &session.events {
+        let running: &[BackgroundItem] = match &event.kind {
+            K::Recorded { record, .. } => {
+                match &**record {
+                    R::TurnStarted { turn, .. } => open = Some(*turn),
+                    R::TurnCommitted { .. } | R::TurnStopped { .. } => open = None,
+                    _ => {}
+                }
+                continue;
+            }
+            K::AssistantIdle { running, .. } => running,
+            K::SessionIdle { detached, .. } => detached,
+            _ => continue,
+        };
+        if let Some(turn) = open {
+            return Err(format!("idle is told in turn {turn}"));
+        }
+        all_named(aftermath, *order, running)?;
+    }
+    for sent in &session.sent {
+        if let Some((order, waited)) = &sent.waited
+            && !waited.timed_out
+        {
+            all_named(aftermath, *order, &waited.running)
+                .map_err(|wrong| format!("whoever waited for {:?}: {wrong}", sent.text))?;
+        }
+    }
+    Ok(())
+}
+
+/// Background work that lives is named.
+fn all_named(aftermath: &Aftermath, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
+    let lives = |lived: &&Lived| lived.kind == ItemKind::Background && lived.was_alive(at);
+    let unnamed = aftermath.lived.iter().filter(lives).find(|lived| {
+        let mut ids = named.iter().map(|item| item.id.as_str());
+        !ids.any(|id| id == &*lived.id)
+    });
+    match unnamed {
+        Some(lived) => Err(format!("idle is told, and {} runs", lived.id)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,56 @@
+//! A model for sessions: what it says depends on the newest words alone, so that it is the same whatever was stopped
+//! before.
+
+use std::sync::Arc;
+
+use allstop_core::Message;
+use allstop_model::{Model, ModelError, ModelRequest, ModelStream, Reply, ScriptedModel};
+use futures::future::BoxFuture;
+
+/// What a message is answered with: its replies, one a step, where these words occur in it.
+pub(super) type Lines = Vec<(&'static str, Vec<Reply>)>;
+
+/// Answers by the newest words.
+#[derive(Debug)]
+pub(super) struct TalkModel {
+    lines: Vec<(&'static str, ScriptedModel)>,
+    otherwise: ScriptedModel,
+}
+
+impl TalkModel {
+    pub(super) fn new(lines: Lines) -> Arc<dyn Model> {
+        let lines = lines.into_iter();
+        let lines = lines.map(|(words, replies)| (words, ScriptedModel::new(replies)));
+        let otherwise = Reply::text("As you").and_text(" say.").usage(3, 2);
+        Arc::new(Self {
+            lines: lines.collect(),
+            // A message that is handed to a turn under way is answered in one of its later steps.
+            otherwise: ScriptedModel::in_order_of_calls(vec![otherwise; OTHERWISE_MAX]),
+        })
+    }
+}
+
+/// More answers than any run has turns.
+const OTHERWISE_MAX: usize = 64;
+
+impl Model for TalkModel {
+    fn name(&self) -> &'static str {
+        "talk"
+    }
+
+    fn stream(&self, mut request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        let newest = request
+            .messages
+            .iter()
+            .rposition(|message| matches!(&**message, Message::User { .. } | Message::Note { .. }));
+        let newest = newest.unwrap_or_default();
+        let words = match request.messages.get(newest).map(AsRef::as_ref) {
+            Some(Message::User { text } | Message::Note { text }) => Arc::clone(text),
+            _ => "".into(),
+        };
+        request.messages.drain(..newest);
+        let line = self.lines.iter().find(|(line, _)| words.contains(line));
+        line.map_or(&self.otherwise, |(_, model)| model)
+            .stream(request)
+    }
+}
