@@ -4,6 +4,7 @@ mod endings;
 mod hooks;
 mod loop_limits;
 mod stops;
+mod subagents;
 mod turns;
 
 use std::sync::Arc;

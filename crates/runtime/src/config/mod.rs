@@ -5,6 +5,7 @@
 //!
 //! Relative paths in the file are relative to the folder that the file is in.
 
+mod agents;
 mod duration;
 mod error;
 mod hooks;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use agents::AgentsConfig;
 pub use duration::{DurationError, WrittenDuration};
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, GuardrailStage, HookConfig, HookMoment};
@@ -50,6 +52,9 @@ pub struct Config {
     /// Limits of time.
     #[serde(default)]
     pub deadlines: DeadlinesConfig,
+    /// Agents that an agent starts, by its tool `agent`.
+    #[serde(default)]
+    pub agents: AgentsConfig,
     /// Which tool calls run, and which a person is asked about.
     #[serde(default)]
     pub permissions: PermissionsConfig,

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_agent::{Agent, Background, History};
+use allstop_agent::{AGENT_TOOL, Agent, Background, History, SubAgentBackground, SubAgents};
 use allstop_core::SessionId;
 use allstop_log::SessionStream;
 use allstop_scope::{NotStarted, ScopeOptions};
@@ -37,20 +37,35 @@ pub(super) fn check_rules(config: &Config) -> Result<(), StartError> {
     let permissions = &config.permissions;
     let all = [&permissions.allow, &permissions.ask, &permissions.deny];
     for rule in all.into_iter().flatten() {
-        let tool = rule.0.tool();
-        if !BUILTIN_TOOLS.contains(&tool) && !super::mcp::may_have_tool(config, tool) {
-            let message = format!(
-                "the permission rule `{}` names no tool that there is",
-                rule.0
-            );
-            let hint = format!(
-                "the tools are {}, and `SERVER__TOOL` of a configured server",
-                BUILTIN_TOOLS.join(", ")
-            );
-            return Err(StartError::new(StartErrorKind::Config, message).hint(hint));
-        }
+        check_tool(config, rule.0.tool(), || {
+            format!("the permission rule `{}`", rule.0)
+        })?;
+    }
+    for tool in &config.agents.exclude {
+        check_tool(config, tool, || {
+            format!("`{tool}` in `exclude` of the section `[agents]`")
+        })?;
     }
     Ok(())
+}
+
+fn check_tool(
+    config: &Config,
+    tool: &str,
+    what: impl FnOnce() -> String,
+) -> Result<(), StartError> {
+    if BUILTIN_TOOLS.contains(&tool)
+        || tool == AGENT_TOOL
+        || super::mcp::may_have_tool(config, tool)
+    {
+        return Ok(());
+    }
+    let message = format!("{} names no tool that there is", what());
+    let hint = format!(
+        "the tools are {}, {AGENT_TOOL}, and `SERVER__TOOL` of a configured server",
+        BUILTIN_TOOLS.join(", ")
+    );
+    Err(StartError::new(StartErrorKind::Config, message).hint(hint))
 }
 
 /// Says what is wrong with the folders before anything else happens.
@@ -173,9 +188,7 @@ pub(super) fn agent(
     let mut tools = ToolRegistry::new();
     let builtin = builtin_tools(&workspace, shell, &host);
     for tool in builtin.into_iter().chain(parts.mcp.tools(&output_folder)) {
-        tools
-            .register(tool)
-            .map_err(|error| StartError::new(StartErrorKind::Bug, error.to_string()))?;
+        tools.register(tool).map_err(bug)?;
     }
     let mut builder = Agent::builder(Arc::clone(&parts.model))
         .tools(tools)
@@ -196,7 +209,24 @@ pub(super) fn agent(
     for guardrail in &parts.config.guardrails {
         builder = builder.guardrail(Arc::new(CommandGuardrail::new(guardrail, &settings)));
     }
-    Ok(builder.build())
+    let agents = &parts.config.agents;
+    let sub_agents = SubAgents {
+        limits: agents.limits(),
+        excluded: agents
+            .exclude
+            .iter()
+            .map(|tool| tool.as_str().into())
+            .collect(),
+        background: Some(SubAgentBackground {
+            host,
+            output_folder,
+        }),
+    };
+    builder.build().with_sub_agents(sub_agents).map_err(bug)
+}
+
+fn bug(error: impl std::fmt::Display) -> StartError {
+    StartError::new(StartErrorKind::Bug, error.to_string())
 }
 
 pub(super) fn stopped(refused: &NotStarted) -> StartError {
