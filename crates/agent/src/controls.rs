@@ -171,6 +171,11 @@ impl RunControls {
         std::mem::take(&mut self.steered.lock().messages)
     }
 
+    /// Gives back, in order, what the turn could not take: a stop was first.
+    pub(crate) fn give_back(&self, messages: impl IntoIterator<Item = SteeredMessage>) {
+        self.steered.lock().messages.splice(..0, messages);
+    }
+
     /// Whether a message waits. If none does, none is taken any more: the turn is about to commit.
     pub(crate) fn close_if_empty(&self) -> bool {
         let mut steered = self.steered.lock();

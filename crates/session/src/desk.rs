@@ -114,10 +114,10 @@ impl<T: Clone> Desk<T> {
             return Err(NotAdmitted::Full(self.waiting_max));
         }
         let admitted = if policy.supersedes_with().is_some() {
-            let running = self.running.iter().map(|running| &running.entry);
+            // Those that were handed to the running one too: what it does not take must not have a turn after all.
             Admitted {
                 admission: Admission::Supersedes { turns: ahead },
-                superseded: running.chain(&self.waiting).cloned().collect(),
+                superseded: self.all().cloned().collect(),
             }
         } else {
             alone(Admission::Waits { ahead })
@@ -248,6 +248,18 @@ mod tests {
         assert_eq!(desk.end(|entry| *entry == 3), [3]);
         assert_eq!((desk.next(), desk.end(|_| true)), (Some(4), Vec::new()));
         assert_eq!(desk.next(), Some(2));
+    }
+
+    #[test]
+    fn what_was_handed_to_the_superseded_turn_is_superseded_too() {
+        for policy in [FollowUp::Interrupt, FollowUp::Replace] {
+            let mut desk = Desk::new(4);
+            sent(&mut desk, 1, FollowUp::Enqueue).unwrap();
+            desk.next();
+            desk.admit(&2, FollowUp::Steer, |_| true).unwrap();
+            sent(&mut desk, 3, FollowUp::Enqueue).unwrap();
+            assert_eq!(sent(&mut desk, 4, policy), Ok(vec![1, 2, 3]), "{policy}");
+        }
     }
 
     #[test]

@@ -88,12 +88,21 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes the messages that were handed in since the last step.
+    /// Takes the messages that were handed in since the last step. What a stop keeps the turn from taking goes back: a
+    /// message is in the turn, or undelivered.
     fn take_steered(&mut self) -> Result<(), Interrupt> {
-        for message in self.cx.controls.take_steered() {
+        let mut messages = self.cx.controls.take_steered().into_iter();
+        while let Some(message) = messages.next() {
             let at = self.now();
-            let record = self.draft.steer(message.id, message.text, at)?;
-            self.pending.push(record);
+            let text = Arc::clone(&message.text);
+            match self.draft.steer(message.id.clone(), text, at) {
+                Ok(record) => self.pending.push(record),
+                Err(refused) => {
+                    let back = std::iter::once(message).chain(messages);
+                    self.cx.controls.give_back(back);
+                    return Err(refused.into());
+                }
+            }
         }
         Ok(())
     }

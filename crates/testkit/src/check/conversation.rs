@@ -173,8 +173,12 @@ fn said_whole(messages: &[Arc<Message>], aftermath: &Aftermath) -> Result<(), St
 fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     match messages.first().map(AsRef::as_ref) {
         Some(Message::User { text }) if Some(text) == input => Ok(()),
-        // Nobody said anything: background work caused it.
-        Some(Message::Assistant { .. } | Message::StopMarker { .. }) if input.is_none() => Ok(()),
+        // Nobody said anything: background work caused it. Words may have been handed to it since.
+        Some(Message::Assistant { .. } | Message::StopMarker { .. } | Message::User { .. })
+            if input.is_none() =>
+        {
+            Ok(())
+        }
         first => Err(format!("a turn of {input:?} begins with {first:?}")),
     }
 }
