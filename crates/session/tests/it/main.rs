@@ -7,4 +7,5 @@ mod external;
 mod follow_ups;
 mod longer;
 mod questions;
+mod subagents;
 mod support;
