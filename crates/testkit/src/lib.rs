@@ -11,6 +11,7 @@ pub mod openai_server;
 pub mod random_stops;
 pub mod scenarios;
 mod simulated_system;
+pub mod soak;
 mod stop_safe;
 mod tool_fn;
 

@@ -27,6 +27,7 @@ pub use endings::endings;
 pub use history::history;
 pub use recovery::recovers_from_everywhere;
 pub use session::SESSION_CHECKERS;
+pub(crate) use session::background;
 pub use usage::metered;
 pub use words::{FailureClass, Invariant};
 

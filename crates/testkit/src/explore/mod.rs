@@ -21,6 +21,7 @@ mod way;
 mod world;
 
 pub(crate) use exploration::undisturbed;
+pub(crate) use parts::{Watch, WatchedLog};
 pub(crate) use replay::is_asked_for;
 
 pub use aftermath::{Aftermath, Answered, Asked, Disturbance, Gone};

@@ -6,7 +6,7 @@
 
 mod checks;
 mod place;
-mod random;
+pub(crate) mod random;
 mod report;
 mod round;
 mod system;

@@ -9,7 +9,7 @@ pub const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
 ///
 /// # Panics
 /// If the variable is no number: other moments than those asked for would be no answer.
-pub(super) fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     #[expect(
         clippy::disallowed_methods,
         reason = "a failure is seen again from the command line of any test runner"
@@ -27,14 +27,14 @@ pub(super) fn seed() -> u64 {
 
 /// Numbers that look random, the same for the same seed.
 #[derive(Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         // Vigna's splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -44,7 +44,7 @@ impl Random {
     }
 
     /// A moment before this one.
-    pub(super) fn before(&mut self, end: Duration) -> Duration {
+    pub(crate) fn before(&mut self, end: Duration) -> Duration {
         Duration::from_micros(self.below(end.as_micros() as u64))
     }
 }

@@ -2,4 +2,5 @@
 
 mod random_stops;
 mod simulated;
+mod soak;
 mod stop_safe;

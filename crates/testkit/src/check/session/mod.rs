@@ -12,6 +12,8 @@ mod waiter;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use background::background;
+
 use super::{Checker, FailureClass, Invariant, Undisturbed};
 use crate::explore::{SentMessage, SessionAftermath};
 

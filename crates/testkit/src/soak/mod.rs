@@ -1,0 +1,171 @@
+//! Days of sessions in minutes: many of them over one store, random messages under random policies, stops of random
+//! targets, background work, sleeps, crashes and jumps of the clock, on paused time and with a printed seed.
+//!
+//! The run is a row of lives. Each is a runtime of its own with a process's scopes in it; it ends by closing everything,
+//! or by a crash: the runtime is dropped as it stands. The next life goes on with the same store. Sessions that have
+//! become long are checked, removed and followed by new ones, so that what stays in memory must not grow.
+
+mod act;
+mod checks;
+mod life;
+mod memory;
+mod model;
+mod report;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use allstop_core::ids::SessionId;
+use allstop_log::MemoryLog;
+use tokio::runtime::Builder;
+
+use crate::random_stops::random::{self, Random};
+use checks::Kept;
+use memory::resident_kb;
+
+pub use report::SoakReport;
+
+/// How many sessions there are at any time.
+const SESSIONS: u64 = 12;
+
+/// The part of a soak after which everything that is made once has been made.
+const WARM_UP_PART: u64 = 4;
+
+/// How many of the newest things that were done are shown with what went wrong.
+const SHOWN_MAX: usize = 24;
+
+/// How long a soak goes on.
+#[derive(Debug, Clone, Copy)]
+pub enum SoakLength {
+    /// Until this much has been done: the same for the same seed.
+    Actions(u64),
+    /// For this long, by the clock of the wall.
+    Wall(Duration),
+}
+
+impl SoakLength {
+    /// How far it is, in parts of [`WARM_UP_PART`]; past that it is over.
+    fn part(self, actions: u64, began: Instant) -> u64 {
+        match self {
+            Self::Actions(all) => actions * WARM_UP_PART / all.max(1),
+            Self::Wall(all) => {
+                let part = began.elapsed().as_millis() * u128::from(WARM_UP_PART);
+                (part / all.as_millis().max(1)) as u64
+            }
+        }
+    }
+}
+
+/// Days of sessions in minutes.
+#[derive(Debug)]
+#[must_use = "call run"]
+pub struct Soak {
+    seed: u64,
+}
+
+impl Soak {
+    /// With the seed that the environment names ([`crate::random_stops::SEED_VARIABLE`]), or a new one.
+    ///
+    /// # Panics
+    /// If the environment names something that is none.
+    pub fn from_environment() -> Self {
+        Self {
+            seed: random::seed(),
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Panics
+    /// If the system gives no runtime.
+    pub fn run(self, length: SoakLength) -> SoakReport {
+        let began = Instant::now();
+        let mut state = State::new(self.seed);
+        loop {
+            let part = length.part(state.report.actions, began);
+            if part >= 1 && state.report.rss_warm_kb == 0 {
+                state.report.rss_warm_kb = resident_kb();
+                state.report.messages_warm = state.report.messages;
+            }
+            if part >= WARM_UP_PART || !state.report.violations.is_empty() {
+                break;
+            }
+            state.report.lives += 1;
+            let runtime = Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .expect("a thread and a timer are all it needs");
+            let crashes = runtime.block_on(life::live(&mut state));
+            if crashes {
+                state.report.crashes += 1;
+                state.did("crash".to_owned());
+            }
+            // Whatever runs is gone in the middle of what it does.
+            drop(runtime);
+        }
+        state.report.rss_end_kb = resident_kb();
+        state.report.took = began.elapsed();
+        if !state.report.violations.is_empty() {
+            state.report.shown = state.done.into();
+        }
+        state.report
+    }
+}
+
+/// What goes on from life to life.
+struct State {
+    random: Random,
+    log: Arc<MemoryLog>,
+    sessions: Vec<Kept>,
+    /// How many sessions there ever were.
+    made: u64,
+    messages: Arc<AtomicU64>,
+    report: SoakReport,
+    done: VecDeque<String>,
+}
+
+impl State {
+    fn new(seed: u64) -> Self {
+        let mut state = Self {
+            random: Random::new(seed),
+            log: Arc::new(MemoryLog::new()),
+            sessions: Vec::new(),
+            made: 0,
+            messages: Arc::new(AtomicU64::new(0)),
+            report: SoakReport::new(seed),
+            done: VecDeque::new(),
+        };
+        for _ in 0..SESSIONS {
+            let new = state.new_session();
+            state.sessions.push(new);
+        }
+        state
+    }
+
+    fn new_session(&mut self) -> Kept {
+        self.made += 1;
+        Kept::new(SessionId::new(format!("s_{}", self.made)))
+    }
+
+    fn new_message_id(&self) -> impl Fn() -> allstop_core::MessageId + Send + Sync + 'static {
+        let newest = Arc::clone(&self.messages);
+        move || {
+            let number = newest.fetch_add(1, Ordering::Relaxed) + 1;
+            allstop_core::MessageId::new(format!("m_{number}"))
+        }
+    }
+
+    fn did(&mut self, what: String) {
+        self.done.push_back(what);
+        if self.done.len() > SHOWN_MAX {
+            self.done.pop_front();
+        }
+    }
+
+    fn broken(&mut self, what: String) {
+        self.report.violations.push(what);
+    }
+}

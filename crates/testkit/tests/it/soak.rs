@@ -1,0 +1,13 @@
+//! Days of sessions in seconds.
+
+use allstop_testkit::soak::{Soak, SoakLength};
+
+/// About 10 s of them; `cargo xtask soak` has more.
+const ACTIONS: u64 = 4_000;
+
+#[test]
+fn days_of_sessions_leave_nothing_and_break_nothing() {
+    Soak::from_environment()
+        .run(SoakLength::Actions(ACTIONS))
+        .assert_clean();
+}
