@@ -193,7 +193,7 @@ async fn start_and_see(
     let mut seen = Vec::new();
     let mut started = 0;
     while started < calls {
-        match events.recv().await.unwrap() {
+        match events.recv().await.expect("the run goes on") {
             AgentEvent::ToolRequested {
                 call_id,
                 arguments: allstop_core::message::Arguments::Json(arguments),
@@ -318,9 +318,9 @@ fn names(request: &ModelRequest) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn parallel_agents_never_spend_more_than_there_is() {
-    let fan_out: String = (0..6)
-        .map(|at| format!("          - {{tool: agent, arguments: {{prompt: split {at}}}}}\n"))
-        .collect();
+    let call = |at| format!("          - {{tool: agent, arguments: {{prompt: split {at}}}}}");
+    let fan_out: Vec<String> = (0..6).map(call).collect();
+    let fan_out = fan_out.join("\n");
     let script_text = format!(
         "
   - when: go
