@@ -84,7 +84,8 @@ impl Hub {
         if !self.is_watched() {
             return EventSink::none();
         }
-        let (hub, slot) = (Arc::clone(self), Arc::clone(slot));
+        // Not the slot: it knows the turn's calls, which hold this.
+        let (hub, scope) = (Arc::clone(self), slot.scope.clone());
         EventSink::observer(move |event| {
             if let AgentEvent::TurnStarted { turn, .. } = event {
                 hub.state.lock().turn = Some(*turn);
@@ -95,7 +96,7 @@ impl Hub {
                     | AgentEvent::ReasoningDelta { .. }
                     | AgentEvent::StepAnswered { .. }
             );
-            if !(is_answer && slot.scope.is_stopped()) {
+            if !(is_answer && scope.is_stopped()) {
                 hub.send(|| SessionEventKind::Live(event.clone()));
             }
         })

@@ -105,6 +105,13 @@ impl Soak {
             }
             // Whatever runs is gone in the middle of what it does.
             drop(runtime);
+            let holders = Arc::strong_count(&state.log) - 1;
+            if holders > 0 {
+                let how = if crashes { "crashed" } else { "ended" };
+                state.broken(format!(
+                    "the process {how}, and {holders} parts of it still hold the store"
+                ));
+            }
         }
         state.report.rss_end_kb = resident_kb();
         state.report.took = began.elapsed();

@@ -3,7 +3,7 @@
 use allstop_testkit::soak::{Soak, SoakLength};
 
 /// About 10 s of them; `cargo xtask soak` has more.
-const ACTIONS: u64 = 4_000;
+const ACTIONS: u64 = 6_000;
 
 #[test]
 fn days_of_sessions_leave_nothing_and_break_nothing() {
