@@ -66,9 +66,13 @@ impl Agent {
         let theirs = tools_of(self, |name| {
             !options.excluded.iter().any(|no| **no == *name)
         })?;
+        let mut limits = options.limits;
+        if options.excluded.iter().any(|no| **no == *AGENT_TOOL) {
+            limits.depth_max = 1;
+        }
         let level = Level {
             base: self.with(theirs, parts.settings.clone()),
-            limits: options.limits,
+            limits,
             running: Running::default(),
             depth: 1,
             above: Vec::new(),

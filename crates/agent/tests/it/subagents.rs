@@ -444,6 +444,24 @@ async fn signs_of_life_of_the_deepest_keep_all_above_alive() {
     assert_eq!(turn.stop_reason, StopReason::Completed, "{:?}", turn.cause);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_tool_itself_can_be_excluded() {
+    let model = script(
+        "
+  - {when: go, replies: [{calls: [{tool: agent, arguments: {prompt: level one}}]}, {text: done}]}
+  - {when: level one, replies: [{text: one}]}
+",
+    );
+    let options = SubAgents {
+        excluded: vec![AGENT_TOOL.into()],
+        ..SubAgents::default()
+    };
+    let agent = agent(model.clone(), Vec::new(), settings(), options);
+    let (turn, _) = run(agent, &root(), history().await, "go").await;
+    assert_eq!(&*turn.output, "done");
+    assert!(model.requests()[1].tools.is_empty());
+}
+
 #[test]
 fn there_is_one_tool_of_the_name() {
     let model = script("  - {replies: [{text: hi}]}");
