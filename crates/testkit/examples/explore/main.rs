@@ -10,11 +10,12 @@ mod table;
 
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use allstop_testkit::explore::{Exploration, Report, Scenario, VARIABLE, explore_kills};
 use allstop_testkit::random_stops::RandomStops;
 use allstop_testkit::scenarios;
+use allstop_testkit::soak::{Soak, SoakLength};
 
 use options::{Asked, HELP, Options};
 use table::Table;
@@ -65,6 +66,13 @@ fn explore(options: &Options) -> ExitCode {
         print!("{report}");
         table.stopped_at_random(&report);
     }
+    let mut grew = false;
+    if options.soak > 0 {
+        let length = SoakLength::Wall(Duration::from_mins(options.soak));
+        let report = Soak::from_environment().run(length);
+        print!("{report}");
+        grew = !report.is_clean();
+    }
     print!("{table}");
     println!(
         "\n{} cases in {:.1} s, {} broken",
@@ -72,7 +80,7 @@ fn explore(options: &Options) -> ExitCode {
         began.elapsed().as_secs_f64(),
         table.broken()
     );
-    if panicked == 0 && table.broken() == 0 {
+    if panicked == 0 && table.broken() == 0 && !grew {
         return ExitCode::SUCCESS;
     }
     println!(

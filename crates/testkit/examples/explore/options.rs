@@ -4,12 +4,13 @@ use allstop_testkit::explore::{CaseName, Scenario, VARIABLE, Way};
 use allstop_testkit::scenarios;
 
 pub(crate) const HELP: &str = "\
-Explores Allstop's own agent: runs each scenario once for its points, and then stops it at every point in every way.
+Explores Allstop's own agent and its sessions: runs each scenario once for its points, and then stops it at every point in every way.
 
     cargo xtask explore                              every scenario, at every point in every way
     cargo xtask explore --scenario NAME              only this one; may be given several times, `all` is every one
     cargo xtask explore --kill                       and kill -9 of a process at each semantic point, on a store on disk
     cargo xtask explore --real N                     and N stops at random moments of real processes, sockets and a store
+    cargo xtask explore --soak MINUTES               days of sessions over one store, with crashes, for so long
     cargo xtask explore --quick                      only what the tests run at every change
     cargo xtask explore --list                       the names of the scenarios
 
@@ -21,6 +22,7 @@ A broken case is printed with its name. See it again, alone:
 
     ALLSTOP_EXPLORE=parallel_tools/34/turn:user cargo xtask explore
     ALLSTOP_EXPLORE_SEED=1234 cargo xtask explore --real 40
+    ALLSTOP_EXPLORE_SEED=1234 cargo xtask explore --soak 10
 
 Exit code: 0 if nothing was broken, 1 if something was, 2 if the arguments make no sense.
 ";
@@ -34,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) kill: bool,
     pub(crate) quick: bool,
     pub(crate) real: u32,
+    /// Minutes of the wall's clock.
+    pub(crate) soak: u64,
 }
 
 /// What was asked for.
@@ -74,6 +78,11 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
                 let count = text.parse();
                 options.real = count.map_err(|_| format!("--real {text}: not a number"))?;
             }
+            "--soak" => {
+                let text = value()?;
+                let minutes = text.parse();
+                options.soak = minutes.map_err(|_| format!("--soak {text}: not a number"))?;
+            }
             _ => return Err(format!("{arg} is not known")),
         }
     }
@@ -81,8 +90,8 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
         options.scenarios = named(&case.scenario)?;
         options.kill = case.way == Way::Kill;
         options.stops = !options.kill;
-        options.real = 0;
-    } else if options.scenarios.is_empty() && options.real == 0 {
+        (options.real, options.soak) = (0, 0);
+    } else if options.scenarios.is_empty() && options.real == 0 && options.soak == 0 {
         options.scenarios = scenarios::everything();
     }
     Ok(Asked::Explore(options))

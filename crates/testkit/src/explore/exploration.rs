@@ -287,6 +287,19 @@ pub(crate) fn undisturbed(scenario: &Scenario) -> Aftermath {
     first
 }
 
+/// Runs a scenario once, disturbed at this point in this way.
+#[cfg(test)]
+pub(crate) fn disturbed(scenario: &Scenario, point: u32, way: Way) -> Aftermath {
+    let points = undisturbed(scenario).points;
+    let point = points.get(point as usize).expect("there is such a point");
+    let played = case::play(&Case {
+        scenario,
+        log: Arc::new(MemoryLog::new()),
+        stop: Some((point, way)),
+    });
+    played.expect("it can be done there")
+}
+
 /// Up to its point a stopped run is the undisturbed one.
 fn same_until(
     point: &Point,

@@ -20,6 +20,8 @@ mod subject;
 mod way;
 mod world;
 
+#[cfg(test)]
+pub(crate) use exploration::disturbed;
 pub(crate) use exploration::undisturbed;
 pub(crate) use parts::{Watch, WatchedLog};
 pub(crate) use replay::is_asked_for;

@@ -144,15 +144,19 @@ impl Stage {
 
     /// An agent that is explored: with its clock as a point too, which stands before each record is made.
     pub fn agent(&self, agent: AgentBuilder, prompt: &str) -> Setup {
-        let agent: Agent = agent.clock(self.clock()).build();
-        Setup::new(agent, prompt)
+        Setup::new(self.build(agent), prompt)
+    }
+
+    /// The agent of a session, with its clock as a point.
+    pub fn build(&self, agent: AgentBuilder) -> Agent {
+        agent.clock(self.clock()).build()
     }
 
     /// A session that is explored: what its user does, and how its agent is built each time when it is opened.
     pub fn session<F>(
         &self,
         script: impl Fn(Talk) -> F + Send + Sync + 'static,
-        agent: impl Fn(&Stage, &AgentRequest) -> AgentBuilder + Send + Sync + 'static,
+        agent: impl Fn(&Stage, &AgentRequest) -> Agent + Send + Sync + 'static,
     ) -> Setup
     where
         F: Future<Output = ()> + Send + 'static,
@@ -161,7 +165,7 @@ impl Stage {
     }
 
     /// The clock of records: a point, and always the same time.
-    pub(crate) fn clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    fn clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let points = self.watch.points.clone();
         Arc::new(move || {
             points.reach(Moment::Before, RECORD, "");

@@ -1,5 +1,6 @@
 //! Scenarios of Allstop's own agent: what it is explored with at every change. Read them as examples.
 
+mod elsewhere;
 mod gates;
 mod limits;
 mod models;

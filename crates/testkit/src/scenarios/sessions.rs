@@ -15,6 +15,7 @@ use allstop_tools::{Answer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::elsewhere;
 use super::talk::{Lines, TalkModel};
 use crate::explore::{Scenario, Setup, Stage, Talk};
 use crate::{Behaviour, ToolFn};
@@ -116,7 +117,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 },
                 |stage, request| {
                     let prompter = stage.watch_prompter(Arc::clone(&request.prompter));
-                    worker(stage).permissions(Arc::new(PermissionPolicy::default()), prompter)
+                    let asks = Arc::new(PermissionPolicy::default());
+                    stage.build(worker(stage).permissions(asks, prompter))
                 },
             )
         }),
@@ -134,6 +136,9 @@ pub(super) fn all() -> Vec<Scenario> {
             });
             setup.left_behind(crashed())
         }),
+        elsewhere::external_tool(),
+        elsewhere::sub_agent("session/sub_agent", false),
+        elsewhere::sub_agent("session/sub_agent_behind", true),
     ]
 }
 
@@ -159,7 +164,7 @@ fn is_question(event: &SessionEvent) -> bool {
     matches!(event.kind, SessionEventKind::PermissionAsked(_))
 }
 
-fn is_session_idle(event: &SessionEvent) -> bool {
+pub(super) fn is_session_idle(event: &SessionEvent) -> bool {
     matches!(event.kind, SessionEventKind::SessionIdle { .. })
 }
 
@@ -185,7 +190,7 @@ where
     stage.session(script, |stage, _| {
         let first = Reply::text("One").pause(Pause::For(Duration::from_millis(20)));
         let lines: Lines = vec![("first", vec![first.and_text(" and more.").usage(5, 4)])];
-        Agent::builder(stage.watch_model(TalkModel::new(lines)))
+        stage.build(Agent::builder(stage.watch_model(TalkModel::new(lines))))
     })
 }
 
@@ -194,7 +199,7 @@ fn working<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    stage.session(script, |stage, _| worker(stage))
+    stage.session(script, |stage, _| stage.build(worker(stage)))
 }
 
 fn worker(stage: &Stage) -> allstop_agent::AgentBuilder {
@@ -253,7 +258,7 @@ where
             ),
         ];
         let agent = Agent::builder(stage.watch_model(TalkModel::new(lines)));
-        agent.tools(stage.tools([stage.shell_of(&request.background)]))
+        stage.build(agent.tools(stage.tools([stage.shell_of(&request.background)])))
     })
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{Agent, TurnError};
+use allstop_core::record::SessionRecord;
 use allstop_core::{Cause, CauseKind, Extent, MessageId};
 
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, Version, remove_session};
+use allstop_log::{Log, MemoryLog, Version, remove_session};
 use allstop_model::Model;
 use allstop_scope::{RootOptions, Scope, StopOrder};
 use allstop_session::{
@@ -22,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::State;
 use super::checks::Kept;
 use super::model::SoakModel;
+use crate::check::background;
 use crate::explore::{Points, Watch, WatchedLog, World};
 use crate::{Behaviour, SimulatedSystem, ToolFn};
 
@@ -79,7 +81,7 @@ pub(super) async fn live(state: &mut State) -> bool {
     if state.random.below(3) == 0 {
         return true;
     }
-    end(state, opened, &root).await;
+    end(state, opened, &sessions, &root).await;
     false
 }
 
@@ -185,7 +187,7 @@ pub(super) fn look(state: &mut State, number: usize, opened: &mut Opened) {
 }
 
 /// Ends a life as it should: everything is closed, and everything was told.
-async fn end(state: &mut State, opened: Vec<Opened>, root: &Scope) {
+async fn end(state: &mut State, opened: Vec<Opened>, sessions: &Sessions, root: &Scope) {
     for (number, mut session) in opened.into_iter().enumerate() {
         let closed = timeout(ENDS_WITHIN, session.session.close()).await;
         look(state, number, &mut session);
@@ -205,7 +207,7 @@ async fn end(state: &mut State, opened: Vec<Opened>, root: &Scope) {
         drop(session);
         let long = |kept: &Kept| kept.messages >= MESSAGES_A_SESSION;
         if state.sessions.get(number).is_some_and(long) {
-            retire(state, number).await;
+            retire(state, number, sessions).await;
         }
     }
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
@@ -223,19 +225,25 @@ async fn end(state: &mut State, opened: Vec<Opened>, root: &Scope) {
 }
 
 /// Checks a session that is closed, removes it, and puts a new one in its place.
-async fn retire(state: &mut State, number: usize) {
+async fn retire(state: &mut State, number: usize, sessions: &Sessions) {
     let new = state.new_session();
     let Some(place) = state.sessions.get_mut(number) else {
         return;
     };
     let old = std::mem::replace(place, new);
     let log = Arc::clone(&state.log);
-    let read = log.read(&stream_of(&old.id), Version(1), usize::MAX).await;
-    let read = read.expect("memory can be read");
-    let records: Vec<_> = read
-        .iter()
-        .filter_map(|(_, bytes)| decode(bytes).expect("a record can be read"))
-        .collect();
+    let mut records = records_of(&*log, &old).await;
+    if background(&records).is_ok_and(|open| !open.is_empty()) {
+        // Of a life that crashed. A session accounts for such work when it is first used, and nobody has used it since.
+        match sessions.resume(old.id.clone()).await {
+            Ok(session) => {
+                let _too_short_or_not = session.compact().await;
+                session.close().await;
+            }
+            Err(error) => state.broken(format!("{} is not resumed: {error}", old.id)),
+        }
+        records = records_of(&*log, &old).await;
+    }
     if let Err(wrong) = old.check(&records) {
         state.broken(format!("{}: {wrong}", old.id));
     }
@@ -245,6 +253,17 @@ async fn retire(state: &mut State, number: usize) {
     if let Err(error) = remove_session(&*log, &old.id).await {
         state.broken(format!("{} is not removed: {error}", old.id));
     }
+}
+
+async fn records_of(log: &MemoryLog, session: &Kept) -> Vec<SessionRecord> {
+    let read = log
+        .read(&stream_of(&session.id), Version(1), usize::MAX)
+        .await;
+    let read = read.expect("memory can be read");
+    let records = read.iter();
+    records
+        .filter_map(|(_, bytes)| decode(bytes).expect("a record can be read"))
+        .collect()
 }
 
 #[derive(Debug)]

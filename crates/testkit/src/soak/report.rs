@@ -12,7 +12,7 @@ const RECORDS_A_MESSAGE_MAX: u64 = 16;
 const BYTES_A_MESSAGE_MAX: u64 = 256;
 
 /// What an allocator may take and not give back, whatever is asked of it.
-const SLACK_KB: u64 = 16 * 1024;
+const SLACK_KB: u64 = 8 * 1024;
 
 /// What a soak came to.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,7 @@
 
 use allstop_testkit::soak::{Soak, SoakLength};
 
-/// About 10 s of them; `cargo xtask soak` has more.
+/// About 10 s of them; `cargo xtask explore --soak MINUTES` has more.
 const ACTIONS: u64 = 6_000;
 
 #[test]

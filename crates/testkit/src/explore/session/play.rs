@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allstop_agent::{AgentBuilder, Background, TurnError};
+use allstop_agent::{Agent, Background, TurnError};
 use allstop_core::record::SessionRecord;
 use allstop_core::{MessageId, Timestamp};
 use allstop_session::{AgentRequest, AgentSource, FollowUp, SessionAgent, SessionOptions};
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::talk::Talk;
 use crate::explore::stage::Stage;
 
-type Build = dyn Fn(&Stage, &AgentRequest) -> AgentBuilder + Send + Sync;
+type Build = dyn Fn(&Stage, &AgentRequest) -> Agent + Send + Sync;
 type Script = dyn Fn(Talk) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// What is explored: a session's agent, its options, and what its user does.
@@ -41,7 +41,7 @@ impl SessionPlay {
     pub(crate) fn new<F>(
         stage: &Stage,
         script: impl Fn(Talk) -> F + Send + Sync + 'static,
-        build: impl Fn(&Stage, &AgentRequest) -> AgentBuilder + Send + Sync + 'static,
+        build: impl Fn(&Stage, &AgentRequest) -> Agent + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -94,9 +94,8 @@ impl fmt::Debug for Source {
 impl AgentSource for Source {
     fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
         self.opened.lock().push(Arc::clone(&request.background));
-        let agent = (self.build)(&self.stage, &request);
         Ok(SessionAgent {
-            agent: agent.clock(self.stage.clock()).build(),
+            agent: (self.build)(&self.stage, &request),
             kept: None,
         })
     }

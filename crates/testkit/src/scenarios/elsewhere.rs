@@ -1,0 +1,127 @@
+//! Sessions whose work is done elsewhere: by a handler behind a channel, or by agents of the agent's own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{Agent, SubAgentBackground, SubAgents};
+use allstop_core::{Cause, CauseKind, Effect};
+use allstop_model::{Model, Pause, Reply};
+use allstop_tools::external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
+use allstop_tools::{OutputFolder, ToolOutput, ToolSpec};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::sessions::is_session_idle;
+use super::talk::{Lines, TalkModel};
+use crate::explore::{Scenario, Stage, Talk};
+
+/// How long a handler waits for a request that a stop may have kept from coming.
+const REQUEST_WITHIN: Duration = Duration::from_mins(1);
+
+/// A call that somebody cancels while its handler works, and that the handler answers all the same, too late.
+pub(super) fn external_tool() -> Scenario {
+    Scenario::new("session/external_tool", |stage| {
+        let spec = ToolSpec {
+            name: "look_up".into(),
+            description: "looks it up".into(),
+            input_schema: Arc::new(json!({"type": "object"})),
+            effect: Effect::ReadOnly,
+            timeout: None,
+            parallel: true,
+        };
+        let (tools, requests) = external_tools(vec![spec], ExternalOptions::default());
+        let requests = Mutex::new(Some(requests));
+        let script = move |talk: Talk| {
+            let requests = requests.lock().take();
+            async move {
+                let requests = requests.expect("a script is played once");
+                handle_late(talk, requests).await;
+            }
+        };
+        stage.session(script, move |stage, _| {
+            let lines: Lines = vec![(
+                "look",
+                vec![
+                    Reply::text("I look.")
+                        .call("look_up", json!({}))
+                        .usage(6, 3),
+                    Reply::text("It was cancelled.").usage(9, 2),
+                ],
+            )];
+            let agent = Agent::builder(stage.watch_model(TalkModel::new(lines)));
+            let tools = tools.iter().map(|tool| stage.watch_tool(Arc::clone(tool)));
+            stage.build(agent.tools(stage.tools(tools)))
+        })
+    })
+}
+
+async fn handle_late(talk: Talk, mut requests: ExternalRequests) {
+    talk.send("look");
+    let handler = requests.handler();
+    let Ok(Some(ExternalEvent::Call(request))) = timeout(REQUEST_WITHIN, requests.next()).await
+    else {
+        return;
+    };
+    sleep(Duration::from_millis(10)).await;
+    let user = Cause::new(CauseKind::User);
+    let stopping = talk.session().cancel_call(&request.call_id, user);
+    stopping.receipt().await;
+    let answer = ToolOutput {
+        content: "found".into(),
+    };
+    let _late = handler.answer(request.request_id, Ok(answer));
+    talk.until(is_session_idle).await;
+}
+
+/// An agent that has a part of its work done by another, and waits for it or goes on.
+pub(super) fn sub_agent(name: &str, behind: bool) -> Scenario {
+    Scenario::new(name, move |stage| {
+        let script = async |talk: Talk| {
+            talk.ask("delegate").await;
+            talk.until(is_session_idle).await;
+            talk.ask("and").await;
+        };
+        stage.session(script, move |stage, request| {
+            let background = SubAgentBackground {
+                host: Arc::clone(&request.background) as _,
+                output_folder: Arc::new(OutputFolder::new("/dev/null/output")),
+            };
+            let options = SubAgents {
+                background: behind.then_some(background),
+                ..SubAgents::default()
+            };
+            let agent = stage.build(Agent::builder(delegating(stage, behind)));
+            agent
+                .with_sub_agents(options)
+                .expect("it has no other tool")
+        })
+    })
+}
+
+fn delegating(stage: &Stage, behind: bool) -> Arc<dyn Model> {
+    let arguments = if behind {
+        json!({"prompt": "the part", "background": true})
+    } else {
+        json!({"prompt": "the part"})
+    };
+    let part = Reply::text("Half")
+        .pause(Pause::For(Duration::from_millis(40)))
+        .and_text(" and half.");
+    let lines: Lines = vec![
+        (
+            "delegate",
+            vec![
+                Reply::text("Divided.").call("agent", arguments).usage(9, 4),
+                Reply::text("And put together.").usage(14, 3),
+            ],
+        ),
+        ("the part", vec![part.usage(5, 5)]),
+    ];
+    let model = TalkModel::new(lines);
+    if behind {
+        // Its calls are of no turn: what watches the model would take them for the running one's.
+        return model;
+    }
+    stage.watch_model(model)
+}
