@@ -269,6 +269,7 @@ fn background(what: Background, id: u8, turn: TurnNumber) -> SessionRecord {
                 after_ms: None,
             },
             exit_code: None,
+            usage: None,
         },
     }
 }

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use allstop_core::TurnNumber;
 use allstop_core::ids::BackgroundId;
 use allstop_core::record::SessionRecord;
+use allstop_core::{TurnNumber, Usage};
 use allstop_scope::process::ProcessHandle;
 use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
@@ -57,6 +57,7 @@ impl Background {
                 id: work.id.clone(),
                 state: end.state,
                 exit_code: end.exit_code,
+                usage: Some(work.metered()).filter(|usage| *usage != Usage::default()),
             }));
             goes_on
         });

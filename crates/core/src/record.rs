@@ -181,6 +181,9 @@ pub enum SessionRecord {
         /// Its exit code, where it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
+        /// What it used, for sub-agents: metered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
 }
 

@@ -94,6 +94,7 @@ pub async fn take_stock(stream: &mut SessionStream) -> Result<Vec<FoundWork>, Se
                 after_ms: None,
             },
             exit_code: None,
+            usage: None,
         })
         .collect();
     if !gone.is_empty() {

@@ -90,6 +90,12 @@ impl Child {
         })
     }
 
+    /// The same, with what it uses counted there too.
+    pub(super) fn paid_by(mut self, link: CallLink) -> Self {
+        self.calls.push(link);
+        self
+    }
+
     /// Runs it in `scope`. `show` gets what it shows, line by line.
     ///
     /// # Cancel safety

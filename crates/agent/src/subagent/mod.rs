@@ -10,7 +10,7 @@
 //!    Each of its calls is an item of the receipt by itself.
 //! 2. What it may spend is set aside from the budget of whoever starts it; see [`Budget`](allstop_core::turn::Budget).
 //! 3. What its model calls use is metered with its call, and with every call above, when each ends: no bill is lost if
-//!    the call is dropped. In the background, where no call waits for it, it counts for the budget alone.
+//!    the call is dropped. In the background, where no call waits for it, it is metered with the end of the work.
 //! 4. No more than [`SubAgentLimits::running_max`] run at any moment, at all depths together.
 //!
 //! Only the outermost agent starts agents in the background: what ends there is told to it. A sub-agent's own commands in

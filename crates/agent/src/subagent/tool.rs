@@ -123,7 +123,12 @@ impl AgentTool {
             attachment: Attachment::Attached,
             output: BoundedOutput::with_file_now(OutputLimits::default(), folder),
         };
-        let task = move |cx: TaskCx| child.run(cx.scope, move |line| cx.output.push(line));
+        let task = move |mut cx: TaskCx| {
+            let link = std::mem::take(&mut cx.link);
+            child
+                .paid_by(link)
+                .run(cx.scope, move |line| cx.output.push(line))
+        };
         let work = start_task(&*place.host, spec, task).map_err(|refused| ToolError {
             message: format!("the agent did not start: {refused}"),
         })?;

@@ -46,8 +46,10 @@ impl SessionState {
                 id,
                 state,
                 exit_code,
+                usage,
             } => {
                 self.running(id)?.ended = Some((state.clone(), *exit_code));
+                self.metered += usage.unwrap_or_default();
             }
             _ => {}
         }

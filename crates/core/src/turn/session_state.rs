@@ -18,7 +18,7 @@ use crate::usage::Usage;
 pub struct SessionState {
     opened: Option<Opened>,
     conversation: Arc<Conversation>,
-    metered: Usage,
+    pub(super) metered: Usage,
     turns: Vec<TurnSummary>,
     /// The turn that has no ending yet; its summary is the last.
     open: Option<TurnState>,

@@ -104,6 +104,7 @@ fn background_ended(id: &str) -> SessionRecord {
         id: id.into(),
         state,
         exit_code: Some(143),
+        usage: None,
     }
 }
 

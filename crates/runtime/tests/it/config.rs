@@ -56,7 +56,7 @@ fn wrong_configurations_are_named_with_line_and_column() {
         ),
         (
             "[[hooks]]\non = \"tool_begin\"\ncommand = \"true\"",
-            "allstop.toml:2:6: unknown variant `tool_begin`, expected one of `turn_start`, `model_start`, `model_end`, `tool_start`, `tool_end`, `turn_end`",
+            "allstop.toml:2:6: unknown variant `tool_begin`, expected one of `turn_start`, `model_start`, `model_end`, `tool_start`, `tool_end`, `turn_end`, `session_start`, `session_end`, `stop`, `error`",
         ),
         (
             "[[hooks]]\non = \"tool_start\"",

@@ -78,7 +78,11 @@ impl Driver {
         let record = SessionRecord::BackgroundDetached { id: id.clone() };
         stream.append(vec![record]).await?;
         match timeout(DETACH_MAX, process.detach(&output)).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                // Until nothing of ours reads its output any more: a stop that comes next has nothing of it to account for.
+                let _it_runs_on = work.ended().await;
+                Ok(())
+            }
             Ok(Err(error)) => Err(DetachError::NotPossible(error.to_string())),
             Err(_) => Err(DetachError::NotPossible(
                 "its keeper does not answer".to_owned(),

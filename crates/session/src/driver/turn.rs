@@ -7,7 +7,7 @@ use allstop_agent::{History, RunOutcome, RunRequest, TurnError, TurnErrorKind, T
 use allstop_core::{Cause, CauseKind, Extent, MessageId, StopReason};
 use allstop_scope::WorkLost;
 
-use super::Driver;
+use super::{Driver, WAKES_MAX};
 use crate::events::{BackgroundItem, SessionEventKind};
 use crate::message::MessageOutcome;
 use crate::slot::Slot;
@@ -29,6 +29,10 @@ impl Driver {
         match outcome {
             Ok(turn) => {
                 let outcome = MessageOutcome::of_turn(slot.message().cloned(), &turn);
+                if !slot.is_sent() && !outcome.is_completed() {
+                    // The notes are untold still: it would be woken for them again at once, to fail again.
+                    self.wakes = WAKES_MAX;
+                }
                 self.end_turn(&slot, &outcome);
                 self.tell_ending(&turn).await;
             }

@@ -146,6 +146,8 @@ async fn in_the_background_it_outlives_its_turn_and_its_answer_comes_with_the_ne
         note.contains("bg_1") && note.contains("it is 42"),
         "{said:?}"
     );
+    // Two calls of the turn that started it, two of each of the two agents, and the last turn's.
+    assert_eq!(fixture.state().await.metered().total_tokens(), 7 * COST);
     fixture.close().await;
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
 use super::work::{About, BackgroundWork, Body, Place};
+use crate::call_link::{CallLink, CallObserver};
 use crate::output::BoundedOutput;
 
 /// What a new task is.
@@ -36,6 +37,8 @@ pub struct TaskCx {
     pub scope: Scope,
     /// What it shows.
     pub output: TaskOutput,
+    /// Where it counts the tokens that it uses.
+    pub link: CallLink,
 }
 
 /// What a task shows while it runs. Clones are the same output.
@@ -65,7 +68,11 @@ where
 {
     let place = Place::below(host, &spec.name)?;
     let output = Arc::new(Mutex::new(spec.output));
-    let state = Arc::new(TaskState::default());
+    let state = Arc::new(TaskState {
+        link: CallLink::new(spec.call_id.clone(), Arc::new(Unwatched)),
+        end: OnceLock::new(),
+        stopped_at: OnceLock::new(),
+    });
     let mut guard = EndGuard {
         state: Arc::clone(&state),
         begun: false,
@@ -73,6 +80,7 @@ where
     let task = TaskCx {
         scope: place.scope.clone(),
         output: TaskOutput(Arc::clone(&output)),
+        link: state.link.clone(),
     };
     let of_scope = WorkSpec::new(ItemKind::Future, Arc::clone(&spec.name));
     let body = place.scope.spawn(of_scope, |cx| async move {
@@ -117,9 +125,19 @@ async fn watch(work: &BackgroundWork, state: &TaskState, mut body: WorkHandle<()
     }
 }
 
-/// How the future of a task ended.
-#[derive(Debug, Default)]
+/// Nobody waits for the signs of life of background work.
+struct Unwatched;
+
+impl CallObserver for Unwatched {
+    fn output(&self, _call_id: &CallId, _text: &str) {}
+
+    fn alive(&self) {}
+}
+
+/// How the future of a task ended, and what it has used.
+#[derive(Debug)]
 pub(super) struct TaskState {
+    pub(super) link: CallLink,
     end: OnceLock<BackgroundEnd>,
     stopped_at: OnceLock<Instant>,
 }

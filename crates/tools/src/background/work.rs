@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{Attachment, BackgroundKind};
-use allstop_core::{CallId, Cause, Extent};
+use allstop_core::{CallId, Cause, Extent, Usage};
 use allstop_scope::{NotStarted, Process, Scope, ScopeOptions, Stop, StopOrder, WorkSpec};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
@@ -191,6 +191,14 @@ impl BackgroundWork {
     /// The scope that it runs in.
     pub fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// What a task has used so far.
+    pub fn metered(&self) -> Usage {
+        match &self.body {
+            Body::Process(_) => Usage::default(),
+            Body::Task(task) => task.link.metered(),
+        }
     }
 
     /// Stops it and nothing else.

@@ -203,6 +203,7 @@ async fn eventful(log: &MemoryLog) -> SessionStream {
         id: "bg_4".into(),
         state: ItemState::Finished { after_ms: None },
         exit_code: Some(3),
+        usage: None,
     });
     for id in ["call_1", "call_2"] {
         records.push(SessionRecord::CallFinished {

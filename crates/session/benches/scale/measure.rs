@@ -1,0 +1,30 @@
+//! Resident memory, and the parts of a distribution that people quote.
+
+use std::fs;
+use std::time::Duration;
+
+/// Resident memory of this process, in bytes.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .expect("always there");
+    let kib: u64 = line
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .expect("a number");
+    kib * 1024
+}
+
+/// The middle one, the 99th of a hundred, and the largest.
+pub(crate) fn percentiles(mut times: Vec<Duration>) -> (Duration, Duration, Duration) {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    (at(0.5), at(0.99), at(1.0))
+}
+
+pub(crate) fn milliseconds(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
