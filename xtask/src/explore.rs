@@ -1,4 +1,4 @@
-//! `cargo xtask explore`: the long form of the exploration, with process kills and a table of what was checked.
+//! `cargo xtask explore`: the long form of the exploration, with process kills, a soak, and a table of what was checked.
 //!
 //! It is an example of the test kit, which knows its own arguments; this builds and starts it.
 

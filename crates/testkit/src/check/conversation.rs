@@ -103,7 +103,7 @@ fn of_session(aftermath: &Aftermath, session: &SessionAftermath) -> Result<(), S
     for record in &aftermath.records {
         match record {
             R::TurnStarted { input: words, .. } => {
-                input = Some(words).filter(|words| !words.is_empty())
+                input = Some(words).filter(|words| !words.is_empty());
             }
             R::TurnCommitted { messages, .. } => {
                 whole(without_notes(messages), input)?;

@@ -1,5 +1,6 @@
 //! Receipts are true: what they call ended has ended, and what ran is in them.
 
+use allstop_agent::AGENT_TOOL;
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
@@ -78,10 +79,19 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
                     return Err(format!("the receipt says {said} of {name}, which runs"));
                 }
             }
-            if lived.was_alive(asked.accepted) && item.is_none() && lived.kind != ItemKind::Process
+            // What a sub-agent's model is asked belongs to its call.
+            let is_sub_agents = lived.kind == ItemKind::ModelCall
+                && receipt.items().iter().any(|item| &*item.name == AGENT_TOOL);
+            if lived.was_alive(asked.accepted)
+                && item.is_none()
+                && lived.kind != ItemKind::Process
+                && !is_sub_agents
             {
+                let named = receipt.items().iter();
+                let named = named.map(|item| format!("{} {}", item.kind.as_str(), item.id));
                 return Err(format!(
-                    "the receipt does not name {name}, which ran at the stop"
+                    "the receipt does not name {name}, which ran at the stop: {}",
+                    named.collect::<Vec<_>>().join(", ")
                 ));
             }
         }

@@ -51,7 +51,7 @@ impl Subject for Agent {
         let request = RunRequest {
             history: History::Logged(Box::new(play.session)),
             prompts: play.prompts.into_iter().map(Into::into).collect(),
-            controls: Default::default(),
+            controls: Arc::default(),
             decision: None,
             context: None,
             background: play.background,

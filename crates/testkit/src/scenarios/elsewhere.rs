@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{Agent, SubAgentBackground, SubAgents};
-use allstop_core::{Cause, CauseKind, Effect};
-use allstop_model::{Model, Pause, Reply};
+use allstop_core::{Cause, CauseKind, Effect, Message};
+use allstop_model::{Model, ModelError, ModelRequest, ModelStream, Pause, Reply};
 use allstop_tools::external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 use allstop_tools::{OutputFolder, ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -19,8 +20,16 @@ use crate::explore::{Scenario, Stage, Talk};
 /// How long a handler waits for a request that a stop may have kept from coming.
 const REQUEST_WITHIN: Duration = Duration::from_mins(1);
 
+pub(super) fn all() -> [Scenario; 3] {
+    [
+        external_tool(),
+        sub_agent("session/sub_agent", false),
+        sub_agent("session/sub_agent_behind", true),
+    ]
+}
+
 /// A call that somebody cancels while its handler works, and that the handler answers all the same, too late.
-pub(super) fn external_tool() -> Scenario {
+fn external_tool() -> Scenario {
     Scenario::new("session/external_tool", |stage| {
         let spec = ToolSpec {
             name: "look_up".into(),
@@ -49,7 +58,7 @@ pub(super) fn external_tool() -> Scenario {
                     Reply::text("It was cancelled.").usage(9, 2),
                 ],
             )];
-            let agent = Agent::builder(stage.watch_model(TalkModel::new(lines)));
+            let agent = Agent::builder(stage.watch_model(TalkModel::saying(lines)));
             let tools = tools.iter().map(|tool| stage.watch_tool(Arc::clone(tool)));
             stage.build(agent.tools(stage.tools(tools)))
         })
@@ -75,7 +84,7 @@ async fn handle_late(talk: Talk, mut requests: ExternalRequests) {
 }
 
 /// An agent that has a part of its work done by another, and waits for it or goes on.
-pub(super) fn sub_agent(name: &str, behind: bool) -> Scenario {
+fn sub_agent(name: &str, behind: bool) -> Scenario {
     Scenario::new(name, move |stage| {
         let script = async |talk: Talk| {
             talk.ask("delegate").await;
@@ -118,10 +127,33 @@ fn delegating(stage: &Stage, behind: bool) -> Arc<dyn Model> {
         ),
         ("the part", vec![part.usage(5, 5)]),
     ];
-    let model = TalkModel::new(lines);
+    let model = TalkModel::saying(lines);
+    let watched = stage.watch_model(Arc::clone(&model));
     if behind {
-        // Its calls are of no turn: what watches the model would take them for the running one's.
-        return model;
+        return Arc::new(Divided { watched, model });
     }
-    stage.watch_model(model)
+    watched
+}
+
+/// Watches all but the part that is done in the background: its calls are of no turn, and would be taken for the
+/// running one's.
+#[derive(Debug)]
+struct Divided {
+    watched: Arc<dyn Model>,
+    model: Arc<dyn Model>,
+}
+
+impl Model for Divided {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        let is_part = |message: &Arc<Message>| matches!(&**message, Message::User { text } if &**text == "the part");
+        if request.messages.iter().any(is_part) {
+            self.model.stream(request)
+        } else {
+            self.watched.stream(request)
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Scenarios of Allstop's own agent: what it is explored with at every change. Read them as examples.
 
+mod behind;
 mod elsewhere;
 mod gates;
 mod limits;
@@ -24,7 +25,11 @@ pub fn all() -> Vec<Scenario> {
 
 /// Scenarios of sessions.
 pub fn sessions() -> Vec<Scenario> {
-    sessions::all()
+    let mut all = Vec::new();
+    all.extend(sessions::all());
+    all.extend(behind::all());
+    all.extend(elsewhere::all());
+    all
 }
 
 /// All of them.

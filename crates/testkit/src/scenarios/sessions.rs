@@ -8,23 +8,17 @@ use allstop_core::message::Arguments;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
 use allstop_core::{Effect, Timestamp, TurnNumber};
 use allstop_model::{Pause, Reply};
-use allstop_session::{
-    Compaction, FollowUp, NewMessage, OnBackgroundEnd, Session, SessionEvent, SessionEventKind,
-};
+use allstop_session::{Compaction, FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use allstop_tools::{Answer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::elsewhere;
 use super::talk::{Lines, TalkModel};
+use crate::ToolFn;
 use crate::explore::{Scenario, Setup, Stage, Talk};
-use crate::{Behaviour, ToolFn};
 
-/// How long a user waits for everything: longer than anything takes that ends.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-pub(super) fn all() -> Vec<Scenario> {
-    vec![
+pub(super) fn all() -> [Scenario; 8] {
+    [
         Scenario::new("session/queue", |stage| {
             talking(stage, async |talk| {
                 talk.send("first");
@@ -51,41 +45,6 @@ pub(super) fn all() -> Vec<Scenario> {
                 talk.send("work");
                 talk.until(is_tool).await;
                 talk.ask(now(FollowUp::Steer)).await;
-            })
-        }),
-        Scenario::new("session/background_note", |stage| {
-            shelling(stage, async |talk| {
-                talk.ask("build behind").await;
-                talk.until(is_session_idle).await;
-                talk.ask("what came of it").await;
-            })
-        }),
-        Scenario::new("session/background_wake", |stage| {
-            let setup = shelling(stage, async |talk| {
-                talk.ask("build behind").await;
-                talk.until(is_woken).await;
-            });
-            setup.options(|options| options.on_background_end = OnBackgroundEnd::Wake)
-        }),
-        Scenario::new("session/background_outlives_turns", |stage| {
-            shelling(stage, async |talk| {
-                talk.ask("serve").await;
-                talk.ask("second").await;
-                talk.send_and_wait("third", PATIENCE).await;
-            })
-        }),
-        Scenario::new("session/wait_for_background", |stage| {
-            shelling(stage, async |talk| {
-                talk.send_and_wait("build behind", PATIENCE).await;
-            })
-        }),
-        Scenario::new("session/promote", |stage| {
-            shelling(stage, async |talk| {
-                talk.send("build in front");
-                talk.until(is_tool).await;
-                promote(talk.session());
-                talk.ask("and now").await;
-                talk.until(is_session_idle).await;
             })
         }),
         Scenario::new("session/compaction", |stage| {
@@ -136,9 +95,6 @@ pub(super) fn all() -> Vec<Scenario> {
             });
             setup.left_behind(crashed())
         }),
-        elsewhere::external_tool(),
-        elsewhere::sub_agent("session/sub_agent", false),
-        elsewhere::sub_agent("session/sub_agent_behind", true),
     ]
 }
 
@@ -153,7 +109,7 @@ fn is_text(event: &SessionEvent) -> bool {
     )
 }
 
-fn is_tool(event: &SessionEvent) -> bool {
+pub(super) fn is_tool(event: &SessionEvent) -> bool {
     matches!(
         event.kind,
         SessionEventKind::Live(AgentEvent::ToolStarted { .. })
@@ -168,20 +124,6 @@ pub(super) fn is_session_idle(event: &SessionEvent) -> bool {
     matches!(event.kind, SessionEventKind::SessionIdle { .. })
 }
 
-/// A turn that background work caused has ended.
-fn is_woken(event: &SessionEvent) -> bool {
-    let is_end = matches!(event.kind, SessionEventKind::AssistantIdle { .. });
-    is_end && event.message.is_none()
-}
-
-/// Sends whatever runs to the background.
-fn promote(session: &Session) {
-    for call in session.running_calls() {
-        // It may have ended.
-        let _ = session.promote(&call);
-    }
-}
-
 /// A session that only talks.
 fn talking<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static) -> Setup
 where
@@ -190,7 +132,7 @@ where
     stage.session(script, |stage, _| {
         let first = Reply::text("One").pause(Pause::For(Duration::from_millis(20)));
         let lines: Lines = vec![("first", vec![first.and_text(" and more.").usage(5, 4)])];
-        stage.build(Agent::builder(stage.watch_model(TalkModel::new(lines))))
+        stage.build(Agent::builder(stage.watch_model(TalkModel::saying(lines))))
     })
 }
 
@@ -217,49 +159,8 @@ fn worker(stage: &Stage) -> allstop_agent::AgentBuilder {
             Reply::text("It is done.").usage(12, 2),
         ],
     )];
-    let agent = Agent::builder(stage.watch_model(TalkModel::new(lines)));
+    let agent = Agent::builder(stage.watch_model(TalkModel::saying(lines)));
     agent.tools(stage.tools([stage.tool(work)]))
-}
-
-/// A session with a shell.
-fn shelling<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static) -> Setup
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let make = Behaviour {
-        prints: vec![(Duration::from_millis(5), "compiling\n".to_owned())],
-        exits: Some((Duration::from_millis(300), 0)),
-        term_takes: Some(Duration::from_millis(4)),
-        ..Behaviour::default()
-    };
-    stage.system().program("make", make);
-    let server = Behaviour::server("listening\n");
-    stage.system().program("npm run dev", server);
-    stage.session(script, |stage, request| {
-        let shell = |arguments| Reply::text("").call("shell", arguments).usage(4, 4);
-        let lines: Lines = vec![
-            (
-                "build behind",
-                vec![
-                    shell(json!({"command": "make", "background": true})),
-                    Reply::text("It builds."),
-                ],
-            ),
-            (
-                "build in front",
-                vec![shell(json!({"command": "make"})), Reply::text("It builds.")],
-            ),
-            (
-                "serve",
-                vec![
-                    shell(json!({"command": "npm run dev", "background": true})),
-                    Reply::text("It serves."),
-                ],
-            ),
-        ];
-        let agent = Agent::builder(stage.watch_model(TalkModel::new(lines)));
-        stage.build(agent.tools(stage.tools([stage.shell_of(&request.background)])))
-    })
 }
 
 /// What a process leaves that was killed in the middle of a tool's call.

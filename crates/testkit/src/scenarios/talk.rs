@@ -18,7 +18,7 @@ pub(super) struct TalkModel {
 }
 
 impl TalkModel {
-    pub(super) fn new(lines: Lines) -> Arc<dyn Model> {
+    pub(super) fn saying(lines: Lines) -> Arc<dyn Model> {
         let lines = lines.into_iter();
         let lines = lines.map(|(words, replies)| (words, ScriptedModel::new(replies)));
         let otherwise = Reply::text("As you").and_text(" say.").usage(3, 2);

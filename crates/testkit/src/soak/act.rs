@@ -52,7 +52,7 @@ impl State {
                     kept.messages += 1;
                 }
                 let said = format!("{policy} {kind} {ms}: {} {:?}", sent.id, sent.admission);
-                opened.sent.push((sent.id.clone(), sent));
+                opened.sent.push((self.report.jumps, sent));
                 said
             }
             Err(error) => {
@@ -129,6 +129,7 @@ impl State {
     async fn pass(&mut self) {
         match self.random.below(100) {
             0 => {
+                self.report.jumps += 1;
                 let hours = 1 + self.random.below(6);
                 advance(Duration::from_hours(hours)).await;
             }

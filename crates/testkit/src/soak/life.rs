@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allstop_agent::{Agent, TurnError};
 use allstop_core::record::SessionRecord;
-use allstop_core::{Cause, CauseKind, Extent, MessageId};
+use allstop_core::{Cause, CauseKind, Extent};
 
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, MemoryLog, Version, remove_session};
@@ -39,8 +39,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 /// A session in a life.
 pub(super) struct Opened {
     pub(super) session: Session,
-    /// Messages whose outcome is not known.
-    pub(super) sent: Vec<(MessageId, Sent)>,
+    /// Messages whose outcome is not known, and how often the clock had jumped when they were sent.
+    pub(super) sent: Vec<(u64, Sent)>,
     /// Reads now and then, and must miss nothing durable.
     reader: Subscription,
     read: Version,
@@ -157,10 +157,11 @@ pub(super) async fn open(
 pub(super) fn look(state: &mut State, number: usize, opened: &mut Opened) {
     let mut wrong = Vec::new();
     if let Some(kept) = state.sessions.get_mut(number) {
-        opened.sent.retain(|(id, sent)| match sent.try_outcome() {
+        let jumps = state.report.jumps;
+        opened.sent.retain(|(at, sent)| match sent.try_outcome() {
             None => true,
             Some(outcome) => {
-                wrong.extend(kept.came_to(id, &outcome).err());
+                wrong.extend(kept.came_to(&sent.id, &outcome, *at != jumps).err());
                 false
             }
         });
@@ -201,8 +202,8 @@ async fn end(state: &mut State, opened: Vec<Opened>, sessions: &Sessions, root: 
                 session.session.id()
             ));
         }
-        if let Some((id, _)) = session.sent.first() {
-            state.broken(format!("{id} came to nothing"));
+        if let Some((_, sent)) = session.sent.first() {
+            state.broken(format!("{} came to nothing", sent.id));
         }
         drop(session);
         let long = |kept: &Kept| kept.messages >= MESSAGES_A_SESSION;
@@ -232,7 +233,7 @@ async fn retire(state: &mut State, number: usize, sessions: &Sessions) {
     };
     let old = std::mem::replace(place, new);
     let log = Arc::clone(&state.log);
-    let mut records = records_of(&*log, &old).await;
+    let mut records = records_of(&log, &old).await;
     if background(&records).is_ok_and(|open| !open.is_empty()) {
         // Of a life that crashed. A session accounts for such work when it is first used, and nobody has used it since.
         match sessions.resume(old.id.clone()).await {
@@ -242,7 +243,7 @@ async fn retire(state: &mut State, number: usize, sessions: &Sessions) {
             }
             Err(error) => state.broken(format!("{} is not resumed: {error}", old.id)),
         }
-        records = records_of(&*log, &old).await;
+        records = records_of(&log, &old).await;
     }
     if let Err(wrong) = old.check(&records) {
         state.broken(format!("{}: {wrong}", old.id));

@@ -36,6 +36,8 @@ pub struct SoakReport {
     pub lives: u64,
     /// How many of those ended by a crash.
     pub crashes: u64,
+    /// How often hours passed at once.
+    pub jumps: u64,
     /// Sessions that were checked and removed.
     pub sessions: u64,
     /// Records of those.
@@ -108,9 +110,10 @@ impl fmt::Display for SoakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "soak: {:.1} h in {:.1} s, {} messages ({} refused), {} stops, {} taken back, {} compacted, {} lives, {} \
+            "soak: {:.1} h ({} jumps) in {:.1} s, {} messages ({} refused), {} stops, {} taken back, {} compacted, {} lives, {} \
              crashes",
             self.simulated.as_secs_f64() / 3600.0,
+            self.jumps,
             self.took.as_secs_f64(),
             self.messages,
             self.refused,

@@ -23,10 +23,8 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
     let mut works = BTreeMap::new();
     for record in records {
         match record {
-            R::BackgroundStarted { id, .. } => {
-                if works.insert(id.to_string(), false).is_some() {
-                    return Err(format!("{id} starts twice"));
-                }
+            R::BackgroundStarted { id, .. } if works.insert(id.to_string(), false).is_some() => {
+                return Err(format!("{id} starts twice"));
             }
             R::BackgroundEnded { id, .. } => match works.insert(id.to_string(), true) {
                 None => return Err(format!("{id} ends and never started")),

@@ -57,7 +57,7 @@ fn all_named(aftermath: &Aftermath, at: Order, named: &[BackgroundItem]) -> Resu
         !ids.any(|id| id == &*lived.id)
     });
     match unnamed {
-        Some(lived) => Err(format!("idle is told, and {} runs", lived.id)),
+        Some(work) => Err(format!("idle is told, and {} runs", work.id)),
         None => Ok(()),
     }
 }

@@ -38,12 +38,8 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
         })
         .peekable();
     for (order, event) in &session.events {
-        while let Some(stop) = stops.next_if(|stop| stop.accepted < *order) {
+        while stops.next_if(|stop| stop.accepted < *order).is_some() {
             stopped = Some(newest);
-            if stop.extent != Extent::Turn {
-                // Background work has no answers of its own.
-                continue;
-            }
         }
         if let K::Live(E::TurnStarted { turn, .. }) = &event.kind {
             newest = *turn;

@@ -1,7 +1,7 @@
 //! What was stopped is not answered, and nothing begins where all was stopped.
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Extent, TurnNumber};
+use allstop_core::{Extent, MessageId, TurnNumber};
 
 use super::superseded::was_committed;
 use super::{Checker, FailureClass, Invariant, Undisturbed, taken};
@@ -42,7 +42,7 @@ fn stays_stopped(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
                 continue;
             };
             let is_it = turn.is_some() && outcome.turn == turn
-                || message.is_some() && sent.id.as_ref().map(|id| id.as_str()) == message;
+                || message.is_some() && sent.id.as_ref().map(MessageId::as_str) == message;
             if !is_it {
                 continue;
             }

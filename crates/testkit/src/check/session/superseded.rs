@@ -20,7 +20,7 @@ pub(super) fn superseder<'a>(
     older: &SentMessage,
 ) -> Option<&'a SentMessage> {
     taken(session).find(|newer| {
-        let ended_before = matches!(&older.outcome, Some((order, _)) if *order < newer.order);
+        let ended_before = matches!(&older.outcome, Some((told, _)) if *told < newer.order);
         newer.order > older.order
             && !ended_before
             && matches!(newer.admission, Ok(Some(Admission::Supersedes { .. })))

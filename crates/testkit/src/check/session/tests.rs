@@ -27,7 +27,7 @@ const ROWS: [Row; 12] = [
         sent(left, 1).outcome = first;
     }),
     ("one_outcome", "queue", None, |left| {
-        sent(left, 1).outcome = None
+        sent(left, 1).outcome = None;
     }),
     ("superseded", "interrupt_in_mid_stream", None, |left| {
         *kept(left) = Vec::new();
@@ -66,7 +66,7 @@ const ROWS: [Row; 12] = [
         records.push(again);
     }),
     ("true_idle", "background_note", None, |left| {
-        live(left, ItemKind::Background, 0)
+        live(left, ItemKind::Background, 0);
     }),
     ("undone", "queue", None, |left| {
         left.records.push(R::TurnUndone {

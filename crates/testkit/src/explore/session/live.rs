@@ -34,7 +34,7 @@ struct Ask {
 struct Waiter {
     message: usize,
     waiting: Option<BoxFuture<'static, Result<Waited, SendError>>>,
-    waited: Option<Option<Waited>>,
+    waited: Poll<Option<Waited>>,
 }
 
 type Undoing = BoxFuture<'static, Result<allstop_core::TurnNumber, String>>;
@@ -290,8 +290,8 @@ impl SessionLive {
         state.sent.push((sent, None));
         let message = state.sent.len() - 1;
         let (waiting, waited) = match now {
-            Poll::Ready(waited) => (None, Some(waited.ok())),
-            Poll::Pending => (Some(waiting), None),
+            Poll::Ready(waited) => (None, Poll::Ready(waited.ok())),
+            Poll::Pending => (Some(waiting), Poll::Pending),
         };
         state.waiters.push(Waiter {
             message,
@@ -301,8 +301,10 @@ impl SessionLive {
         state.waiters.len() - 1
     }
 
-    pub(super) fn waited(&self, waiter: usize) -> Option<Option<Waited>> {
-        self.state.lock().waiters.get(waiter)?.waited.clone()
+    pub(super) fn waited(&self, waiter: usize) -> Poll<Option<Waited>> {
+        let state = self.state.lock();
+        let waiter = state.waiters.get(waiter);
+        waiter.map_or(Poll::Pending, |waiter| waiter.waited.clone())
     }
 
     fn waiters_go_away(&self) -> bool {
@@ -311,7 +313,7 @@ impl SessionLive {
         let State { waiters, sent, .. } = &mut *state;
         for waiter in waiters {
             if let Some(waiting) = waiter.waiting.take() {
-                waiter.waited = Some(None);
+                waiter.waited = Poll::Ready(None);
                 if let Some((sent, _)) = sent.get_mut(waiter.message) {
                     sent.waiter_gone = true;
                 }
@@ -378,7 +380,7 @@ impl SessionLive {
                     let now = self.world.now();
                     message.waited = waited.clone().map(|waited| (now, waited));
                 }
-                waiter.waited = Some(waited);
+                waiter.waited = Poll::Ready(waited);
             }
         }
         for (message, handle) in sent {

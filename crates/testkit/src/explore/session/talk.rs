@@ -48,12 +48,8 @@ impl Talk {
         limit: Duration,
     ) -> Option<Waited> {
         let waiter = self.live.wait(&self.session, message.into(), limit);
-        std::future::poll_fn(|_| match self.live.waited(waiter) {
-            // The explorer polls its user whenever anything has happened.
-            None => Poll::Pending,
-            Some(waited) => Poll::Ready(waited),
-        })
-        .await
+        // The explorer polls its user whenever anything has happened.
+        std::future::poll_fn(|_| self.live.waited(waiter)).await
     }
 
     /// Waits until the subscriber has been given such an event. `false`: a stop came between, or it never came.
@@ -61,9 +57,12 @@ impl Talk {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn until(&self, wanted: impl Fn(&SessionEvent) -> bool) -> bool {
-        let seen = std::future::poll_fn(|_| match self.live.has_seen(&wanted) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        let seen = std::future::poll_fn(|_| {
+            if self.live.has_seen(&wanted) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         });
         timeout(LOOKS_FOR, seen).await.is_ok()
     }

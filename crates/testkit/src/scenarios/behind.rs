@@ -1,0 +1,111 @@
+//! Sessions with a shell, whose commands outlive their turns.
+
+use std::time::Duration;
+
+use allstop_agent::Agent;
+use allstop_model::Reply;
+use allstop_session::{OnBackgroundEnd, Session, SessionEvent, SessionEventKind};
+use serde_json::json;
+
+use super::sessions::{is_session_idle, is_tool};
+use super::talk::{Lines, TalkModel};
+use crate::Behaviour;
+use crate::explore::{Scenario, Setup, Stage, Talk};
+
+/// How long a user waits for everything: longer than anything takes that ends.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(super) fn all() -> [Scenario; 5] {
+    [
+        Scenario::new("session/background_note", |stage| {
+            shelling(stage, async |talk| {
+                talk.ask("build behind").await;
+                talk.until(is_session_idle).await;
+                talk.ask("what came of it").await;
+            })
+        }),
+        Scenario::new("session/background_wake", |stage| {
+            let setup = shelling(stage, async |talk| {
+                talk.ask("build behind").await;
+                talk.until(is_woken).await;
+            });
+            setup.options(|options| options.on_background_end = OnBackgroundEnd::Wake)
+        }),
+        Scenario::new("session/background_outlives_turns", |stage| {
+            shelling(stage, async |talk| {
+                talk.ask("serve").await;
+                talk.ask("second").await;
+                talk.send_and_wait("third", PATIENCE).await;
+            })
+        }),
+        Scenario::new("session/wait_for_background", |stage| {
+            shelling(stage, async |talk| {
+                talk.send_and_wait("build behind", PATIENCE).await;
+            })
+        }),
+        Scenario::new("session/promote", |stage| {
+            shelling(stage, async |talk| {
+                talk.send("build in front");
+                talk.until(is_tool).await;
+                promote(talk.session());
+                talk.ask("and now").await;
+                talk.until(is_session_idle).await;
+            })
+        }),
+    ]
+}
+
+/// A turn that background work caused has ended.
+fn is_woken(event: &SessionEvent) -> bool {
+    let is_end = matches!(event.kind, SessionEventKind::AssistantIdle { .. });
+    is_end && event.message.is_none()
+}
+
+/// Sends whatever runs to the background.
+fn promote(session: &Session) {
+    for call in session.running_calls() {
+        // It may have ended.
+        let _ = session.promote(&call);
+    }
+}
+
+/// A session with a shell.
+fn shelling<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static) -> Setup
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let make = Behaviour {
+        prints: vec![(Duration::from_millis(5), "compiling\n".to_owned())],
+        exits: Some((Duration::from_millis(300), 0)),
+        term_takes: Some(Duration::from_millis(4)),
+        ..Behaviour::default()
+    };
+    stage.system().program("make", make);
+    let server = Behaviour::server("listening\n");
+    stage.system().program("npm run dev", server);
+    stage.session(script, |stage, request| {
+        let shell = |arguments| Reply::text("").call("shell", arguments).usage(4, 4);
+        let lines: Lines = vec![
+            (
+                "build behind",
+                vec![
+                    shell(json!({"command": "make", "background": true})),
+                    Reply::text("It builds."),
+                ],
+            ),
+            (
+                "build in front",
+                vec![shell(json!({"command": "make"})), Reply::text("It builds.")],
+            ),
+            (
+                "serve",
+                vec![
+                    shell(json!({"command": "npm run dev", "background": true})),
+                    Reply::text("It serves."),
+                ],
+            ),
+        ];
+        let agent = Agent::builder(stage.watch_model(TalkModel::saying(lines)));
+        stage.build(agent.tools(stage.tools([stage.shell_of(&request.background)])))
+    })
+}
