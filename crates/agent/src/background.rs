@@ -145,6 +145,7 @@ mod tests {
                 name: name.into(),
                 attachment: Attachment::Attached,
                 output: BoundedOutput::new(OutputLimits::default(), folder),
+                link: allstop_tools::CallLink::unwatched("call".into()),
             };
             let task = move |_cx| async move {
                 match name {

@@ -35,6 +35,14 @@ struct Linked {
 #[error("this call cannot go on in the background")]
 pub struct NotPromotable;
 
+struct Nobody;
+
+impl CallObserver for Nobody {
+    fn output(&self, _call_id: &CallId, _text: &str) {}
+
+    fn alive(&self) {}
+}
+
 impl CallLink {
     /// The link of a call.
     pub fn new(call_id: CallId, observer: Arc<dyn CallObserver>) -> Self {
@@ -45,6 +53,11 @@ impl CallLink {
             listens: AtomicBool::new(false),
             promoted: SetOnce::new(),
         })))
+    }
+
+    /// A link to nobody, that only counts what is used: of work that no call waits for.
+    pub fn unwatched(call_id: CallId) -> Self {
+        Self::new(call_id, Arc::new(Nobody))
     }
 
     /// Shows a piece of output to whoever watches, and gives a sign of life.

@@ -38,12 +38,12 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Makes it. `waited_for`: whether its call waits for it.
+    /// Makes it. `calls` wait for it, or count what it uses in the background.
     pub(super) fn make(
         level: &Level,
         invocation: &ToolInvocation,
         prompt: String,
-        waited_for: bool,
+        calls: Vec<CallLink>,
     ) -> Result<Self, ToolError> {
         let refused = |message| ToolError { message };
         let running = level.running.one_more(level.limits.running_max);
@@ -72,11 +72,6 @@ impl Child {
             stop_policy: StopPolicy::Rollback,
             ..own.clone()
         };
-        let mut calls = Vec::new();
-        if waited_for {
-            calls.clone_from(&level.above);
-            calls.push(invocation.link.clone());
-        }
         let agent = agent(level, settings, &calls).map_err(|error| refused(error.to_string()))?;
         Ok(Self {
             agent,
@@ -88,12 +83,6 @@ impl Child {
             calls,
             running,
         })
-    }
-
-    /// The same, with what it uses counted there too.
-    pub(super) fn paid_by(mut self, link: CallLink) -> Self {
-        self.calls.push(link);
-        self
     }
 
     /// Runs it in `scope`. `show` gets what it shows, line by line.

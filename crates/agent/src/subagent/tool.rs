@@ -100,7 +100,9 @@ impl AgentTool {
                 self.in_background(place, &invocation, arguments.prompt)
             }
             _ => {
-                let child = Child::make(&self.level, &invocation, arguments.prompt, true)?;
+                let mut calls = self.level.above.clone();
+                calls.push(invocation.link.clone());
+                let child = Child::make(&self.level, &invocation, arguments.prompt, calls)?;
                 let link = invocation.link;
                 let answer = child.run(invocation.scope, move |line| link.output(line));
                 answer.await.map_err(|message| ToolError { message })
@@ -115,20 +117,17 @@ impl AgentTool {
         prompt: String,
     ) -> Result<String, ToolError> {
         let name = one_line(&prompt);
-        let child = Child::make(&self.level, invocation, prompt, false)?;
+        let link = CallLink::unwatched(invocation.call_id.clone());
+        let child = Child::make(&self.level, invocation, prompt, vec![link.clone()])?;
         let folder = std::sync::Arc::clone(&place.output_folder);
         let spec = TaskSpec {
             call_id: invocation.call_id.clone(),
             name: name.into(),
             attachment: Attachment::Attached,
             output: BoundedOutput::with_file_now(OutputLimits::default(), folder),
+            link,
         };
-        let task = move |mut cx: TaskCx| {
-            let link = std::mem::take(&mut cx.link);
-            child
-                .paid_by(link)
-                .run(cx.scope, move |line| cx.output.push(line))
-        };
+        let task = move |cx: TaskCx| child.run(cx.scope, move |line| cx.output.push(line));
         let work = start_task(&*place.host, spec, task).map_err(|refused| ToolError {
             message: format!("the agent did not start: {refused}"),
         })?;

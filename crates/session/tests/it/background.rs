@@ -40,6 +40,7 @@ impl AgentSource for Builds {
                         OutputLimits::default(),
                         Arc::new(OutputFolder::new("/tmp")),
                     ),
+                    link: allstop_tools::CallLink::unwatched("call".into()),
                 };
                 let host: &dyn BackgroundHost = &*host;
                 let started = start_task(host, spec, move |cx| async move {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
 use super::work::{About, BackgroundWork, Body, Place};
-use crate::call_link::{CallLink, CallObserver};
+use crate::call_link::CallLink;
 use crate::output::BoundedOutput;
 
 /// What a new task is.
@@ -27,6 +27,8 @@ pub struct TaskSpec {
     pub attachment: Attachment,
     /// Where what it shows is collected.
     pub output: BoundedOutput,
+    /// Where it counts the tokens that it uses.
+    pub link: CallLink,
 }
 
 /// What a task has of its place.
@@ -37,8 +39,6 @@ pub struct TaskCx {
     pub scope: Scope,
     /// What it shows.
     pub output: TaskOutput,
-    /// Where it counts the tokens that it uses.
-    pub link: CallLink,
 }
 
 /// What a task shows while it runs. Clones are the same output.
@@ -69,7 +69,7 @@ where
     let place = Place::below(host, &spec.name)?;
     let output = Arc::new(Mutex::new(spec.output));
     let state = Arc::new(TaskState {
-        link: CallLink::new(spec.call_id.clone(), Arc::new(Unwatched)),
+        link: spec.link,
         end: OnceLock::new(),
         stopped_at: OnceLock::new(),
     });
@@ -80,7 +80,6 @@ where
     let task = TaskCx {
         scope: place.scope.clone(),
         output: TaskOutput(Arc::clone(&output)),
-        link: state.link.clone(),
     };
     let of_scope = WorkSpec::new(ItemKind::Future, Arc::clone(&spec.name));
     let body = place.scope.spawn(of_scope, |cx| async move {
@@ -123,15 +122,6 @@ async fn watch(work: &BackgroundWork, state: &TaskState, mut body: WorkHandle<()
         let state = item.state.clone();
         work.decide(BackgroundEnd { state, ..end });
     }
-}
-
-/// Nobody waits for the signs of life of background work.
-struct Unwatched;
-
-impl CallObserver for Unwatched {
-    fn output(&self, _call_id: &CallId, _text: &str) {}
-
-    fn alive(&self) {}
 }
 
 /// How the future of a task ended, and what it has used.

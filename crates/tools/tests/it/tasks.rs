@@ -48,6 +48,7 @@ impl Stage {
             name: "research".into(),
             attachment: Attachment::Attached,
             output: BoundedOutput::new(limits, folder),
+            link: allstop_tools::CallLink::unwatched("call".into()),
         };
         start_task(&*self.host, spec, make).unwrap()
     }
