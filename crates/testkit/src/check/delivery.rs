@@ -24,8 +24,9 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             E::TurnEnded { .. } => running = false,
             E::StopHeard { .. } if heard => return Err("a stop is heard twice".to_owned()),
             E::StopHeard { .. } => heard = true,
-            // The result of a call that was done before the stop reached it is one.
-            E::ToolFinished { .. } => {}
+            // The result of a call that was done before the stop reached it is one; and what a command prints while
+            // it is being stopped is no answer.
+            E::ToolFinished { .. } | E::ToolOutput { .. } => {}
             _ if heard => return Err(format!("after the stop was heard: {}", name())),
             E::TextDelta { .. } | E::ReasoningDelta { .. } | E::StepAnswered { .. }
                 if accepted.is_some_and(|accepted| *order > accepted) =>
