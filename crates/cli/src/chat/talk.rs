@@ -301,6 +301,7 @@ impl Talk<'_> {
                 id,
                 state,
                 exit_code,
+                ..
             } => {
                 let code = exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
                 let said = format!(

@@ -53,7 +53,8 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
             host,
             config,
             prompter,
-        ).map_err(NotStarted::store)?;
+        )
+        .map_err(NotStarted::store)?;
         let prompts = options::prompts(&args).await.map_err(NotStarted::input)?;
         let opened = open(options, args.session.session.clone(), limit).await?;
         Ok((prompts, opened))
