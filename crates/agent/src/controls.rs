@@ -143,6 +143,14 @@ impl RunControls {
         self.steered.lock().closed = false;
     }
 
+    /// The turn has ended, and with it the time that its calls were given.
+    pub(crate) fn end_turn(&self) {
+        self.calls
+            .lock()
+            .values()
+            .for_each(|call| call.scope.close());
+    }
+
     pub(crate) fn add_call(&self, id: CallId, scope: Scope, link: CallLink) {
         self.calls.lock().insert(id, ControlledCall { scope, link });
     }

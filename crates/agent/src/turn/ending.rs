@@ -91,6 +91,8 @@ impl Turn<'_> {
                 outcome.error = Some(error);
             }
         }
+        cx.controls.end_turn();
+        self.work.close();
         scope.close();
         drop(self.engine);
         tell_end(cx, history, &outcome).await;
@@ -124,7 +126,7 @@ impl Turn<'_> {
         if let Some(background) = cx.background {
             records.extend(background.take_records(stopped.state.number()));
         }
-        finish_stopped(
+        let ended = finish_stopped(
             cx,
             history,
             &scope,
@@ -134,7 +136,10 @@ impl Turn<'_> {
             self.denials,
             error,
         )
-        .await
+        .await;
+        cx.controls.end_turn();
+        self.work.close();
+        ended
     }
 
     /// Stops the turn's scope, or joins the stop that covers it already, and begins the turn's own account of it: once,

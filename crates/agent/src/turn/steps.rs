@@ -123,10 +123,15 @@ impl Turn<'_> {
             ..ScopeOptions::default()
         };
         let label = Arc::clone(self.scope.label());
-        self.work = self
+        let work = self
             .scope
             .child(label, options)
             .map_err(|_| Interrupt::Stopped)?;
+        let former = std::mem::replace(&mut self.work, work);
+        // Before the first step it is the turn's own.
+        if self.draft.state().steps() > 0 {
+            former.close();
+        }
         Ok(())
     }
 
