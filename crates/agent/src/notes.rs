@@ -32,7 +32,7 @@ fn note(work: &BackgroundWork, background: &Background) -> Note {
         }
         Some((ItemState::Finished { .. }, None)) | None => "has ended".to_owned(),
         Some((ItemState::Stopped { .. }, _)) => "was stopped".to_owned(),
-        Some((state, _)) => format!("is {}: nobody saw its end", state.as_str()),
+        Some(_) => "has ended, and nobody saw how".to_owned(),
     };
     let mut text = format!("Background work {} (`{}`) {how}.", work.id, work.name);
     let live = background.works();

@@ -5,6 +5,45 @@
 //! [what they name](StopTarget) and [watch](Session::subscribe). Dropping a handle, or the future of anybody who waits,
 //! stops nothing.
 //!
+//! ```
+//! # use std::sync::Arc;
+//! # use allstop_agent::Agent;
+//! # use allstop_core::{Cause, CauseKind};
+//! # use allstop_log::MemoryLog;
+//! # use allstop_model::{Pause, Reply, ScriptedModel};
+//! # use allstop_scope::{RootOptions, Scope};
+//! use allstop_session::{FollowUp, SessionOptions, Sessions, StopTarget};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let replies = vec![Reply::text("Better."), Reply::text("…").pause(Pause::Forever)];
+//! # let model = ScriptedModel::in_order_of_calls(replies);
+//! # let agent = Agent::builder(Arc::new(model)).build();
+//! let scope = Scope::root("my program", RootOptions::current());
+//! let options = SessionOptions { follow_up: FollowUp::Interrupt, ..SessionOptions::default() };
+//! let sessions = Sessions::new(Arc::new(MemoryLog::new()), scope, Arc::new(agent), options);
+//! let session = sessions.create(None, "/tmp").await?;
+//!
+//! let first = session.send("Tell me a long story")?;
+//! let second = session.send("No, a short one")?; // interrupts the first
+//! assert_eq!(&*second.outcome().await.output, "Better.");
+//! assert_eq!(first.outcome().await.cause.as_ref().unwrap().kind, CauseKind::Superseded);
+//!
+//! let third = session.send("And another")?;
+//! let receipt = session.stop(&StopTarget::Turn, Cause::new(CauseKind::User)).receipt().await;
+//! assert!(receipt.quiet());
+//! assert!(!third.outcome().await.is_completed());
+//! session.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What follows what
+//! A message gets its place at once ([`Session::send`]); its turn starts when those before it have their ending. Its
+//! outcome comes when that turn has its own. Then `assistant_idle` is told, with what still runs in the background, and
+//! `session_idle` once nothing attached does. What ends in the background is told to the model with the next message, or
+//! at once ([`OnBackgroundEnd`]).
+//!
 //! What is where: `desk` decides who is next, synchronously and without a runtime; `slot` is the place of one message,
 //! which a stop covers from the moment of its sending; `shared` is what handles and owner have in common; `driver` is
 //! the owner; `events` is what subscribers see.

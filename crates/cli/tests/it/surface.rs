@@ -80,8 +80,11 @@ fn the_documented_configuration_is_valid_and_works() {
     let value: Value = toml::from_str(&example).expect("TOML");
     schema::assert_valid("config", &value);
     let place = Place::new();
-    // The hook of the example is a program of the reader's.
+    // The hook and the servers of the example are the reader's.
     let example = example.replace("./check-call.sh", "true");
+    let mut example: toml::Table = toml::from_str(&example).expect("TOML");
+    assert!(example.remove("mcp").is_some());
+    let example = toml::to_string(&example).expect("TOML");
     let config = place.file("allstop.toml", example);
     let script = "replies: [{calls: [{tool: list, arguments: {}}]}, {text: Hello.}]";
     let run = place.run_script(script).arg("--config").arg(config);

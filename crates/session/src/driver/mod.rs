@@ -67,6 +67,7 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
         told_idle: true,
         sleepy: false,
     };
+    driver.open_resumed().await;
     loop {
         match driver.next_job() {
             Job::Turn(slot) => driver.turn(slot).await,

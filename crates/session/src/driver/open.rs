@@ -80,6 +80,18 @@ impl Driver {
         Ok(())
     }
 
+    /// Opens the agent of a session whose log is open already, so that what an earlier process left is accounted for
+    /// whether or not a message follows. If that fails, the next message says why.
+    pub(super) async fn open_resumed(&mut self) {
+        if self.shared.inner.lock().opened.is_none() {
+            return;
+        }
+        let scope = self.scope.clone();
+        if let Err(error) = self.open(&scope).await {
+            tracing::warn!(%error, "the session is not open yet");
+        }
+    }
+
     /// Shows handles what the log says now.
     pub(super) fn publish(&self) {
         let Some(open) = &self.open else { return };
