@@ -22,9 +22,6 @@ pub enum UndoError {
     /// There is none, or only a summary is left of it.
     #[error("there is no turn that could be taken back")]
     NothingToUndo,
-    /// A turn runs or messages wait: stop it first.
-    #[error("a turn is running")]
-    Busy,
     /// The log says so.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -133,7 +133,7 @@ impl Session {
     }
 
     /// Lets background work go on purpose: it outlives the session and this process, and is named wherever idle is
-    /// reported. The log says so first.
+    /// reported. The log says so first, so it waits for the running turn, which is writing there.
     ///
     /// # Errors
     /// If it does not run, has no keeper, or the store failed: then it was not let go.
@@ -176,10 +176,11 @@ impl Session {
         Ok(Arc::clone(state.conversation()))
     }
 
-    /// Takes the last turn of the conversation back. What its calls did in the world stays done.
+    /// Takes the last turn of the conversation back. What its calls did in the world stays done. It waits for the running
+    /// turn and for messages that wait.
     ///
     /// # Errors
-    /// If a turn runs, there is none, or the store failed.
+    /// If there is none, or the store failed.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner does it, whoever waits.

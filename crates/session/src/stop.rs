@@ -40,7 +40,11 @@ impl Shared {
                     StopOutcome::NotFound
                 }
                 StopTarget::Session if self.ended.get().is_none() => {
-                    return self.close_asleep(cause);
+                    return match self.close_asleep(&cause) {
+                        Some(closed) => closed,
+                        // Somebody has woken it meanwhile.
+                        None => self.stop(target, cause),
+                    };
                 }
                 _ => ended,
             });
@@ -108,18 +112,21 @@ impl Shared {
         Stopping::one(stop, None)
     }
 
-    /// Closes a session that sleeps: nothing of it runs.
-    fn close_asleep(&self, cause: Cause) -> Stopping {
+    /// Closes a session that sleeps: nothing of it runs. `None` if it is awake.
+    fn close_asleep(&self, cause: &Cause) -> Option<Stopping> {
         let mut inner = self.inner.lock();
+        if inner.awake.is_some() {
+            return None;
+        }
         inner.desk.close();
         drop(inner);
         drop(self.ended.set(()));
-        let request = self.request(&StopTarget::Session, cause);
+        let request = self.request(&StopTarget::Session, cause.clone());
         let found = StopFindings {
             engine_acknowledged: true,
             ..StopFindings::default()
         };
-        Stopping::answered(Receipt::of_stop(request, found))
+        Some(Stopping::answered(Receipt::of_stop(request, found)))
     }
 
     /// What a stop of the target would find now, without doing it.

@@ -81,10 +81,8 @@ impl Hub {
 
     /// Where the events of a turn go. Nothing of the answer of a turn that was stopped is delivered any more.
     pub(crate) fn sink(self: &Arc<Self>, slot: &Arc<Slot>) -> EventSink {
-        if !self.is_watched() {
-            return EventSink::none();
-        }
-        // Not the slot: it knows the turn's calls, which hold this.
+        // Also where nobody watches yet: somebody may come in the middle of the turn. Not the slot: it knows the turn's
+        // calls, which hold this.
         let (hub, scope) = (Arc::clone(self), slot.scope.clone());
         EventSink::observer(move |event| {
             if let AgentEvent::TurnStarted { turn, .. } = event {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use allstop_core::MessageId;
 use allstop_core::record::SessionRecord;
 use allstop_log::Version;
-use allstop_model::Reply;
+use allstop_model::{Pause, Reply};
 use allstop_session::{SessionEventKind, SessionOptions, Subscription};
 
-use crate::support::{agent, fixture, in_order};
+use crate::support::{LONG, agent, fixture, in_order, text_delta};
 
 /// The records that a subscriber gets up to a version, each with the message that caused it.
 async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Option<MessageId>)> {
@@ -105,5 +105,22 @@ async fn idle_is_told_in_order() {
         }
     }
     assert_eq!(idle, [("assistant", false), ("session", false)]);
+    fixture.close().await;
+}
+
+/// Whoever comes in the middle of a turn sees the rest of it.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_who_comes_in_the_middle_sees_what_follows() {
+    let reply = Reply::text("one").pause(Pause::For(LONG)).and_text("two");
+    let model = in_order(vec![reply]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    let sent = fixture.session.send("go").unwrap();
+    while model.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut events = fixture.session.subscribe(None);
+    let seen = tokio::time::timeout(LONG * 2, text_delta(&mut events)).await;
+    assert_eq!(seen.expect("it is shown"), "two");
+    sent.outcome().await;
     fixture.close().await;
 }
