@@ -20,6 +20,6 @@ pub use envelope::{Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
 pub use stream::{EventLine, EventSchema, EventsMissed, StreamEvent, StreamLine};
 pub use system::{
-    Asks, FoundWork, Kept, KeptWork, ModelChoice, NotKept, OpenSession, StoreChoice, System,
-    SystemOptions, TalkedSession, found_work, open_store,
+    Asks, FoundWork, InterruptedTurn, Kept, KeptWork, ModelChoice, NotKept, OpenSession,
+    StoreChoice, System, SystemOptions, TalkedSession, found_work, open_store,
 };

@@ -19,6 +19,9 @@ pub(crate) enum Command {
 /// Why the last turn was not taken back.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
+    /// A turn runs or messages wait: which turn would be the last is not known yet.
+    #[error("a turn is running")]
+    Busy,
     /// There is none, or only a summary is left of it.
     #[error("there is no turn that could be taken back")]
     NothingToUndo,

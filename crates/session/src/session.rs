@@ -176,17 +176,18 @@ impl Session {
         Ok(Arc::clone(state.conversation()))
     }
 
-    /// Takes the last turn of the conversation back. What its calls did in the world stays done. It waits for the running
-    /// turn and for messages that wait.
+    /// Takes the last turn of the conversation back. What its calls did in the world stays done.
     ///
     /// # Errors
-    /// If there is none, or the store failed.
+    /// If a turn runs or messages wait, there is none, or the store failed.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner does it, whoever waits.
     pub async fn undo(&self) -> Result<TurnNumber, UndoError> {
         let (tx, rx) = oneshot::channel();
-        self.shared.command(Command::Undo(tx))?;
+        if !self.shared.command_if_idle(Command::Undo(tx))? {
+            return Err(UndoError::Busy);
+        }
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
     }
 

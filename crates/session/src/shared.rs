@@ -176,16 +176,32 @@ impl Shared {
         })
     }
 
-    /// Asks something of the owner.
+    /// Asks something of the owner, who does it when the running turn has its ending, before the next one begins.
     pub(crate) fn command(self: &Arc<Self>, command: Command) -> Result<(), NotAdmitted> {
+        self.command_if(command, |_| true).map(drop)
+    }
+
+    /// The same, if no turn runs or waits. Returns whether it was asked.
+    pub(crate) fn command_if_idle(self: &Arc<Self>, command: Command) -> Result<bool, NotAdmitted> {
+        self.command_if(command, |inner| inner.desk.is_idle())
+    }
+
+    fn command_if(
+        self: &Arc<Self>,
+        command: Command,
+        may: impl FnOnce(&Inner) -> bool,
+    ) -> Result<bool, NotAdmitted> {
         let mut inner = self.inner.lock();
         if inner.desk.is_closed() || self.wake(&mut inner).is_err() {
             return Err(NotAdmitted::Closed);
         }
+        if !may(&inner) {
+            return Ok(false);
+        }
         inner.commands.push_back(command);
         drop(inner);
         self.changed.notify_one();
-        Ok(())
+        Ok(true)
     }
 }
 

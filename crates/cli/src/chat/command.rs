@@ -5,18 +5,24 @@ use clap::ValueEnum as _;
 
 /// What `/help` says.
 pub(super) const HELP: &str = "\
-  /stop [turn|all|session|CALL|bg_N]   stop the turn (or with its background work, or one thing) and show the receipt
-  /preview [turn|all|session|CALL|bg_N]  what such a stop would find; nothing is stopped
-  /background [output|stop|wait bg_N]  what runs in the background
+Commands:
+  /stop [WHAT]        stop the turn, and show the receipt; WHAT: turn, all (its background work
+                      too), session (everything, and leave), CALL or bg_N
+  /preview [WHAT]     what such a stop would find; nothing is stopped
+  /background [output|stop|wait bg_N]
+                      what runs in the background
   /promote [CALL]     send a running call to the background
-  /policy [NAME]      what becomes of a message while a turn runs: reject, enqueue, interrupt, replace, steer
+  /policy [NAME]      what becomes of a message while a turn runs: reject, enqueue, interrupt,
+                      replace, steer
   /undo               take the last turn out of the conversation
   /compact            sum up the beginning of a long conversation
   /history            the conversation so far
   /quit               leave; background work is stopped, unless --keep-background
   //…                 a message that begins with a slash
+Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
-  Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an empty line it leaves
+  Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
+  empty line it leaves
   Ctrl-D on an empty line leaves";
 
 /// How alike a command must be to be what was meant; 1 is the same.

@@ -23,6 +23,9 @@ use crate::display::{Entry, Style, escape};
 /// Presses of Ctrl-C so close together are one: nobody presses a key twice in a tenth of a second.
 const ONE_PRESS: Duration = Duration::from_millis(100);
 
+/// How long after a stop a press of Ctrl-C does not leave: a person who wants to force has seen what came of it by then.
+const STOP_TO_LEAVE: Duration = Duration::from_secs(1);
+
 /// Which message of this chat: 1, 2, 3 …
 pub(super) type MessageNumber = u64;
 
@@ -422,6 +425,13 @@ impl Desk {
         if !self.editor.replace("").is_empty() {
             return vec![Effect::Note(
                 "line cleared · Ctrl-C on an empty line leaves".to_owned(),
+            )];
+        }
+        let just_stopped = |at: Instant| now < at + STOP_TO_LEAVE;
+        if self.stopped_at.is_some_and(just_stopped) {
+            // Meant to force what has ended already: it must not end the chat, and its background work with it.
+            return vec![Effect::Note(
+                "stopped already · Ctrl-C again in a moment leaves".to_owned(),
             )];
         }
         self.leave(None)

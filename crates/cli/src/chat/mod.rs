@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::StopReason;
+use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_runtime::config::OnStop;
 use allstop_runtime::{Asks, Config, FoundWork, StoreChoice, System, SystemOptions, TalkedSession};
 use allstop_scope::GRACE_DEFAULT;
@@ -32,6 +33,7 @@ use crate::Exit;
 use crate::args::{ChatArgs, ChatWith, OnStopArg, PolicyArg, ResumeArgs, StoreArgs};
 use crate::commands::sessions::resolve;
 use crate::control::Control;
+use crate::display::call_label;
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::Tty;
@@ -216,11 +218,30 @@ async fn greet(screen: &Screen, talked: &TalkedSession, is_resumed: bool) {
         }
         Err(error) => screen.error(&error.to_string(), None),
     }
-    if talked.interrupted {
-        screen.note("an earlier process ended in the middle of a turn: that turn was rolled back");
+    if let Some(turn) = &talked.interrupted {
+        screen.note(&format!(
+            "an earlier process ended in the middle of a turn, which was rolled back: › {}",
+            turn.input
+        ));
+        for call in &turn.unknown_calls {
+            screen.note(&unknown_line(call));
+        }
     }
     for found in &talked.found {
         screen.note(&found_line(found));
+    }
+}
+
+/// A call of an interrupted turn, of which nobody knows what it did.
+fn unknown_line(call: &StartedCall) -> String {
+    let StartedCallKind::Tool { arguments, effect } = &call.kind else {
+        return call.name.to_string();
+    };
+    let label = call_label(&call.name, arguments);
+    if effect.may_repeat() {
+        format!("  ? {label}: ended without a result")
+    } else {
+        format!("  ? {label}: may have completed; check before repeating it")
     }
 }
 

@@ -34,7 +34,11 @@ pub(super) fn tell(conversation: &Conversation, messages: usize, letters: usize)
             Message::Summary { text } => {
                 let _ = writeln!(told, "[what came before] {}", cut(text, letters));
             }
-            _ => {}
+            Message::StopMarker { .. } => told.push_str("  [stopped here]\n"),
+            Message::Note { text } => {
+                let _ = writeln!(told, "  [note: {}]", cut(text, letters).replace('\n', " "));
+            }
+            Message::Tool(_) => {}
         }
     }
     told

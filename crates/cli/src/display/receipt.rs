@@ -36,6 +36,7 @@ fn headline(receipt: &Receipt, style: Style) -> String {
     let target = escape::line(&request.target).into_owned();
     let verb = match (receipt.outcome(), receipt.is_preview()) {
         (Some(_), _) => "Nothing to stop:",
+        (None, true) if receipt.items().iter().all(is_outside) => "Would stop nothing of",
         (None, true) => "Would stop",
         (None, false) => "Stopped",
     };

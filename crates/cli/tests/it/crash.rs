@@ -207,7 +207,10 @@ impl<'a> Victim<'a> {
             .iter()
             .filter(|event| event["event"] == "turn_ended" && event["stop_reason"] == "completed");
         let seen = completed.count();
-        let sent: Vec<String> = history::prompts(messages).iter().map(own_words).collect();
+        let sent: Vec<String> = history::prompts(messages)
+            .iter()
+            .map(|prompt| own_words(prompt))
+            .collect();
         let (last, before) = sent.split_last().expect("the message itself");
         assert_eq!(*last, check);
         assert!(
@@ -365,7 +368,7 @@ fn assert_each_turn_is_whole(messages: &[Value]) {
 }
 
 /// A prompt without what the model was told before it: of background work that has ended.
-fn own_words(prompt: &String) -> String {
+fn own_words(prompt: &str) -> String {
     let words = prompt.rsplit("\n\n").next();
     words.unwrap_or_default().to_owned()
 }

@@ -234,6 +234,7 @@ impl SessionState {
                     steps: 0,
                     metered: Usage::default(),
                     unknown_calls: Vec::new(),
+                    undone: false,
                     ending: None,
                 });
             }
@@ -278,6 +279,9 @@ impl SessionState {
                     _ => None,
                 };
                 self.conversation = next.ok_or(IllegalRecord::NotTheLastTurn(*turn))?;
+                if let Some(summary) = self.turns.iter_mut().rev().find(|one| one.turn == *turn) {
+                    summary.undone = true;
+                }
             }
             SessionRecord::Metered { usage, .. } => self.metered += *usage,
             _ => {}

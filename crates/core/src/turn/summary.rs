@@ -30,6 +30,8 @@ pub struct TurnSummary {
     pub metered: Usage,
     /// The calls of which it is not known what they did.
     pub unknown_calls: Vec<StartedCall>,
+    /// Whether it was taken back.
+    pub undone: bool,
     /// How it ended; `None` while it is under way.
     pub ending: Option<TurnEnding>,
 }

@@ -10,6 +10,8 @@
 //! five times as fast, and a read walks back from the last record, about a microsecond for each.
 
 use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
@@ -62,8 +64,20 @@ pub(super) fn open(path: &Path) -> Result<Connection, LogError> {
     }
 }
 
+/// Makes a file that is not there yet for its owner's eyes alone: conversations are in it. SQLite gives the files beside
+/// it the same mode. What fails here SQLite says better when it opens the file.
+fn make_private(path: &Path) {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    drop(made);
+}
+
 fn try_open(path: &Path) -> Result<Connection, LogError> {
     let failed = |error| sqlite_error(path, error);
+    make_private(path);
     let mut connection = Connection::open(path).map_err(failed)?;
     connection
         .busy_handler(Some(wait_for_another))

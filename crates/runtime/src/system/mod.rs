@@ -26,7 +26,7 @@ pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::open_store;
 pub use session::OpenSession;
-pub use sessions::{Asks, TalkedSession};
+pub use sessions::{Asks, InterruptedTurn, TalkedSession};
 
 use crate::config::Config;
 use crate::error::StartError;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use allstop_agent::TurnError;
 use allstop_core::SessionId;
+use allstop_core::record::{StartedCall, StartedCallKind};
+use allstop_core::turn::SessionState;
 use allstop_log::read_session;
 use allstop_session::{
     AgentRequest, AgentSource, FollowUp, OpenError, Session, SessionAgent, SessionOptions, Sessions,
@@ -30,9 +32,28 @@ pub struct TalkedSession {
     /// Its handle.
     pub session: Session,
     /// The turn that an earlier process left without an ending: it was rolled back.
-    pub interrupted: bool,
+    pub interrupted: Option<InterruptedTurn>,
     /// Background work of earlier processes whose end the log did not know.
     pub found: Vec<FoundWork>,
+}
+
+/// A turn that an earlier process left without an ending.
+#[derive(Debug)]
+pub struct InterruptedTurn {
+    /// The beginning of the user's words.
+    pub input: Arc<str>,
+    /// Tool calls that had started and of whose end nothing is known: they may have completed.
+    pub unknown_calls: Vec<StartedCall>,
+}
+
+fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
+    let open = before.open_turn()?;
+    let is_tool = |call: &&StartedCall| matches!(call.kind, StartedCallKind::Tool { .. });
+    let calls = open.open_calls().iter().chain(open.unknown_calls());
+    Some(InterruptedTurn {
+        input: Arc::clone(&before.turns().last()?.input),
+        unknown_calls: calls.filter(is_tool).cloned().collect(),
+    })
 }
 
 impl System {
@@ -71,7 +92,7 @@ impl System {
             let folder = parts.folder.to_string_lossy();
             return Ok(TalkedSession {
                 session: sessions.create(None, &*folder).await?,
-                interrupted: false,
+                interrupted: None,
                 found: Vec::new(),
             });
         };
@@ -80,7 +101,7 @@ impl System {
         let session = sessions.resume(id).await?;
         Ok(TalkedSession {
             session,
-            interrupted: owner.is_none() && before.open_turn().is_some(),
+            interrupted: interrupted(&before).filter(|_| owner.is_none()),
             found: found_work(&before),
         })
     }

@@ -84,13 +84,14 @@ impl Driver {
     fn next_job(&mut self) -> Job {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.inner.lock();
-        if let Some(slot) = inner.desk.next() {
-            self.sleepy = false;
-            return Job::Turn(slot);
-        }
+        // Asked for before what waits began, so it is done before that.
         if let Some(command) = inner.commands.pop_front() {
             self.sleepy = false;
             return Job::Command(command);
+        }
+        if let Some(slot) = inner.desk.next() {
+            self.sleepy = false;
+            return Job::Turn(slot);
         }
         if self.scope.is_stopped() {
             inner.desk.close();

@@ -14,7 +14,7 @@ use crate::support::{LONG, agent, fixture, in_order, text_delta};
 async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Option<MessageId>)> {
     let mut got = Vec::new();
     while got.last().is_none_or(|(version, _)| *version < until) {
-        let event = events.next().await.unwrap().unwrap();
+        let event = events.next().await.expect("memory").expect("it is open");
         if let SessionEventKind::Recorded { version, .. } = event.kind {
             got.push((version, event.message));
         }

@@ -143,6 +143,28 @@ async fn undo_takes_the_last_turn_back() {
     fixture.close().await;
 }
 
+/// Which turn is the last is not known while one runs: it is refused, and takes nothing else back afterwards.
+#[tokio::test(start_paused = true)]
+async fn undo_while_a_turn_runs_is_refused() {
+    let replies = vec![Reply::text("1"), Reply::text("2").pause(Pause::Forever)];
+    let model = in_order(replies);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    fixture.session.send("a").unwrap().outcome().await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("b").unwrap();
+    assert!(matches!(fixture.session.undo().await, Err(UndoError::Busy)));
+    text_delta(&mut events).await;
+    assert!(matches!(fixture.session.undo().await, Err(UndoError::Busy)));
+    fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    sent.outcome().await;
+    assert_eq!(fixture.said().await, ["user: a", "model: 1"]);
+    fixture.close().await;
+}
+
 /// An idle session gives everything back but its id; the next message opens it again, and stops mean what they meant.
 #[tokio::test(start_paused = true)]
 async fn a_session_sleeps_and_answers_all_the_same() {

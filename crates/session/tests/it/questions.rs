@@ -51,7 +51,7 @@ async fn the_first_answer_counts() {
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
     let asked = question(&mut events).await;
-    assert_eq!(fixture.session.questions(), [asked.clone()]);
+    assert_eq!(fixture.session.questions(), std::slice::from_ref(&asked));
     assert_eq!(
         fixture.session.answer(&"q_9".into(), Answer::Deny),
         Answered::NotFound

@@ -16,8 +16,7 @@ use allstop_session::{
     AgentSource, Session, SessionEvent, SessionEventKind, SessionOptions, Sessions, Subscription,
 };
 use allstop_testkit::ToolFn;
-use allstop_tools::{ToolInvocation, ToolRegistry};
-use tokio::sync::mpsc;
+use allstop_tools::ToolRegistry;
 
 /// A limit that no test that works comes near: on a paused clock it costs nothing.
 pub(crate) const LONG: Duration = Duration::from_hours(1);
@@ -40,19 +39,6 @@ pub(crate) fn tools(tools: Vec<ToolFn>) -> ToolRegistry {
         registry.register(Arc::new(tool)).expect("names differ");
     }
     registry
-}
-
-/// A tool that says that it runs, and then waits for the end of its scope.
-pub(crate) fn waiting(name: &str) -> (ToolFn, mpsc::UnboundedReceiver<ToolInvocation>) {
-    let (tx, rx) = mpsc::unbounded_channel();
-    let tool = ToolFn::new(name, move |call| {
-        tx.send(call.clone()).expect("the test waits");
-        async move {
-            call.scope.stopped_at("waiting").await;
-            "stopped early".to_owned()
-        }
-    });
-    (tool, rx)
 }
 
 /// A session in memory, and what is below it.

@@ -104,7 +104,7 @@ async fn truncated_arguments_never_run_the_tool() {
 }
 
 /// "A cancel that lands during the last model call is lost", "a deadline and a user's cancel are both `cancelled`", "a
-/// cancel in the last permitted step reads as max_turns".
+/// cancel in the last permitted step reads as `max_turns`".
 #[tokio::test]
 async fn a_cancel_in_the_last_permitted_step_is_a_cancel_and_a_deadline_is_a_timeout() {
     let stalled = || vec![Reply::text("the last").pause(Pause::Forever)];

@@ -283,7 +283,8 @@ fn a_turn_that_background_work_caused_is_shown_and_stopped() {
     assert!(chat.desk.shows(None));
     assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
     chat.hears(Event::TurnEnded(None));
-    assert!(is_leave(&chat.later().ctrl_c()));
+    chat.now += STOP_TO_LEAVE;
+    assert!(is_leave(&chat.ctrl_c()));
 }
 
 #[test]
@@ -298,4 +299,20 @@ fn what_was_typed_comes_back() {
     chat.hears(Event::Key(Key::Down));
     chat.hears(Event::Key(Key::Down));
     assert_eq!(chat.line(), "> draft");
+}
+
+/// Two presses to stop and to force, of which the first was quick: the second does not leave.
+#[test]
+fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
+    chat.desk.stop_begun(chat.now);
+    chat.hears(Event::TurnEnded(Some(1)));
+    chat.hears(Event::Outcome(1));
+    chat.hears(Event::StopEnded);
+    chat.later();
+    assert!(matches!(&*chat.ctrl_c(), [Effect::Note(_)]));
+    chat.now += STOP_TO_LEAVE;
+    assert!(is_leave(&chat.ctrl_c()));
 }

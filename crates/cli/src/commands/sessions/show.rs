@@ -91,7 +91,8 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
             "cut off by a crash; the next run ends it".to_owned(),
         ),
     };
-    let said = format!("{} {}", style.symbol(symbol), escape::line(&said));
+    let undone = if turn.undone { ", taken back" } else { "" };
+    let said = format!("{} {}{undone}", style.symbol(symbol), escape::line(&said));
     let steps = if turn.steps == 1 { "step" } else { "steps" };
     let about = format!(
         "{} {steps}, {} tokens, {}",

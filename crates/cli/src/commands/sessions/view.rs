@@ -48,6 +48,8 @@ pub(super) struct Turn<'a> {
     pub(super) input: &'a str,
     pub(super) steps: u32,
     pub(super) usage: Usage,
+    /// Whether it was taken back.
+    pub(super) undone: bool,
     pub(super) unknown_calls: Vec<UnknownCall<'a>>,
     /// With `--full`, where the turn was stopped.
     pub(super) receipt: Option<&'a Receipt>,
@@ -122,6 +124,7 @@ impl<'a> Turn<'a> {
             input: &turn.input,
             steps: turn.steps,
             usage: turn.metered,
+            undone: turn.undone,
             unknown_calls: turn.unknown_calls.iter().map(UnknownCall::of).collect(),
             receipt: receipt.filter(|_| with_receipt),
         }

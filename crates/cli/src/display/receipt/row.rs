@@ -162,7 +162,7 @@ fn detail(item: &ReceiptItem, preview: bool) -> String {
             }
         }
         ItemState::Unknown { how, .. } => parts.push(words::how(*how).to_owned()),
-        ItemState::StillRunning { .. } if preview => {}
+        ItemState::StillRunning { .. } if preview && !is_outside(item) => {}
         ItemState::StillRunning { why }
         | ItemState::Unreachable { why }
         | ItemState::Refused { why } => parts.push(words::why(*why).to_owned()),
