@@ -21,8 +21,8 @@ pub(crate) fn resident_bytes() -> u64 {
 /// The middle one, the 99th of a hundred, and the largest.
 pub(crate) fn percentiles(mut times: Vec<Duration>) -> (Duration, Duration, Duration) {
     times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    (at(0.5), at(0.99), at(1.0))
+    let at = |hundredths: usize| times[(times.len() - 1) * hundredths / 100];
+    (at(50), at(99), at(100))
 }
 
 pub(crate) fn milliseconds(time: Duration) -> String {

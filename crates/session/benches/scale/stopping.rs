@@ -96,8 +96,7 @@ fn bare_round(runtime: &Runtime, turns: usize) -> Times {
         let tasks: Vec<_> = (0..turns)
             .map(|_| {
                 let token = token.child_token();
-                #[expect(clippy::disallowed_methods, reason = "the bare loop has no scopes")]
-                let handle = runtime.spawn(tracker.track_future(async move {
+                runtime.spawn(tracker.track_future(async move {
                     let mut said = String::new();
                     loop {
                         tokio::select! {
@@ -105,8 +104,7 @@ fn bare_round(runtime: &Runtime, turns: usize) -> Times {
                             () = tokio::time::sleep(THINKS) => said.push_str("word "),
                         }
                     }
-                }));
-                handle
+                }))
             })
             .collect();
         tokio::time::sleep(THINKS * 5).await;
