@@ -142,6 +142,7 @@ mod tests {
             let folder = Arc::new(OutputFolder::new("/nowhere"));
             let spec = TaskSpec {
                 call_id: "call_1".into(),
+                call: background.scope(),
                 name: name.into(),
                 attachment: Attachment::Attached,
                 output: BoundedOutput::new(OutputLimits::default(), folder),

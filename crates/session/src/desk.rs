@@ -158,6 +158,12 @@ impl<T: Clone> Desk<T> {
         taken
     }
 
+    /// Forgets all of them: there is nobody who could give them an ending.
+    pub(crate) fn clear(&mut self) {
+        self.running = None;
+        self.waiting.clear();
+    }
+
     /// Lets none in any more.
     pub(crate) fn close(&mut self) {
         self.closed = true;

@@ -15,7 +15,11 @@ use crate::stopping::{StopTarget, Stopping};
 impl Shared {
     /// Stops what the target names. When this returns, nothing of it starts any more.
     pub(crate) fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
-        let inner = self.inner.lock();
+        let mut inner = self.inner.lock();
+        if *target == StopTarget::Session && inner.awake.is_some() {
+            // In one step with the look at who is there: the owner that is there now is the one that ends it.
+            inner.desk.close();
+        }
         let (running, last) = (inner.desk.running().cloned(), inner.last.clone());
         let next = running.clone().or_else(|| inner.desk.all().next().cloned());
         let awake = inner.awake.clone();
@@ -71,20 +75,16 @@ impl Shared {
                 None => nothing(StopOutcome::NotFound),
             },
             StopTarget::TurnAndBackground => {
-                let mut parts = Vec::new();
-                if let Some(slot) = next {
-                    parts.push(stop_turn(&slot, None));
-                }
-                if !awake.background_scope.is_quiet() {
-                    parts.push(self.stop_background(&awake, &cause));
-                }
+                // The turn first: what one of its calls starts now in the background is refused, or is found below.
+                let turn = next.map(|slot| stop_turn(&slot, None));
+                let background = self.stop_background(&cause, turn.is_some());
+                let parts: Vec<_> = turn.into_iter().chain(background).collect();
                 if parts.is_empty() {
                     return nothing(ended);
                 }
                 Stopping::parts(self.request(target, cause), parts)
             }
             StopTarget::Session => {
-                self.inner.lock().desk.close();
                 let stop = awake.scope.stop(StopOrder::new(target.extent(), cause));
                 self.changed.notify_one();
                 Stopping::one(stop, running.map(|slot| Arc::clone(&slot.state)))
@@ -96,20 +96,26 @@ impl Shared {
         }
     }
 
-    /// Stops all background work, and makes room for that of later turns.
-    fn stop_background(&self, awake: &Awake, cause: &Cause) -> Stopping {
-        let order = StopOrder::new(Extent::TurnAndBackground, cause.clone());
-        let stop = awake.background_scope.stop(order);
-        // The session itself may be being stopped: then there are no later turns.
+    /// Stops all background work, and makes room for that of later turns. `None` if there is none; beside the stop of a
+    /// turn it is stopped in any case, so that nothing slips in between.
+    fn stop_background(&self, cause: &Cause, beside_turn: bool) -> Option<Stopping> {
+        let mut inner = self.inner.lock();
+        let awake = inner.awake.as_mut()?;
+        let old = awake.background_scope.clone();
+        if old.is_quiet() && !beside_turn {
+            return None;
+        }
+        // In one step: of two stops at once each has a scope of its own to stop. The session itself may be being
+        // stopped: then there are no later turns.
         if let Ok(fresh) = self.background_scope(&awake.scope) {
             if let Some(background) = &awake.background {
                 background.reopen(fresh.clone());
             }
-            if let Some(awake) = &mut self.inner.lock().awake {
-                awake.background_scope = fresh;
-            }
+            awake.background_scope = fresh;
         }
-        Stopping::one(stop, None)
+        drop(inner);
+        let order = StopOrder::new(Extent::TurnAndBackground, cause.clone());
+        Some(Stopping::one(old.stop(order), None))
     }
 
     /// Closes a session that sleeps: nothing of it runs. `None` if it is awake.
@@ -120,6 +126,7 @@ impl Shared {
         }
         inner.desk.close();
         drop(inner);
+        self.hub.close();
         drop(self.ended.set(()));
         let request = self.request(&StopTarget::Session, cause.clone());
         let found = StopFindings {

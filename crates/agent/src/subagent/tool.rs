@@ -122,6 +122,7 @@ impl AgentTool {
         let folder = std::sync::Arc::clone(&place.output_folder);
         let spec = TaskSpec {
             call_id: invocation.call_id.clone(),
+            call: invocation.scope.clone(),
             name: name.into(),
             attachment: Attachment::Attached,
             output: BoundedOutput::with_file_now(OutputLimits::default(), folder),

@@ -60,10 +60,8 @@ impl Driver {
             // What it used is used.
             Err(_) => SessionRecord::Metered { at, usage },
         };
-        if let Some(stream) = self.stream()
-            && (summary.is_ok() || usage != Usage::default())
-        {
-            stream.append(vec![record]).await?;
+        if summary.is_ok() || usage != Usage::default() {
+            self.append(vec![record]).await?;
         }
         Ok(Compacted {
             messages_dropped,

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use allstop_core::TurnNumber;
 use allstop_core::record::Attachment;
+use allstop_core::record::SessionRecord;
+use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
 
 use super::Driver;
@@ -75,6 +77,23 @@ impl Driver {
         }
     }
 
+    /// Appends records between two turns. While nothing is stopped the store may take its time.
+    pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
+        let scope = self.scope.clone();
+        let Some(stream) = self.stream() else {
+            return Err(SessionError::Indeterminate);
+        };
+        let patience = async {
+            scope.stopped().await;
+            tokio::time::sleep(RECORD_WRITE_MAX).await;
+        };
+        tokio::select! {
+            biased;
+            appended = stream.append(records) => appended,
+            () = patience => Err(SessionError::Indeterminate),
+        }
+    }
+
     /// Writes what has become of background work since the last turn.
     pub(super) async fn record_background(&mut self) {
         let Some(open) = &mut self.open else { return };
@@ -97,12 +116,8 @@ impl Driver {
         self.publish();
     }
 
-    /// The owner leaves. Of a session that was closed everything has been stopped; what became of it is written.
+    /// The owner of a session that was closed leaves. Everything has been stopped; what became of it is written.
     pub(super) async fn leave(mut self) {
-        let closed = self.shared.inner.lock().desk.is_closed();
-        if !closed {
-            return;
-        }
         // The ladder first: what is written after it is the end of all.
         if let Some(account) = self
             .scope
@@ -117,6 +132,7 @@ impl Driver {
         inner.awake = None;
         inner.commands.clear();
         drop(inner);
+        self.shared.hub.close();
         // Said before if two closed it.
         drop(self.shared.ended.set(()));
     }

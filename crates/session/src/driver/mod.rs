@@ -21,7 +21,7 @@ use crate::message::MessageOutcome;
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::source::OnBackgroundEnd;
-use open::Open;
+use open::{Open, Opening};
 
 /// How many turns in a row background work may cause: a model that answers each end with new work must not go on for
 /// ever. What ends then is told with the next message.
@@ -33,7 +33,9 @@ enum Job {
     Command(Command),
     /// Something has to happen first.
     Wait,
-    /// Nothing will: the session sleeps, or has ended.
+    /// Nothing will: the log is closed already, and another owner may be there.
+    Sleep,
+    /// The session has ended.
     Leave,
 }
 
@@ -42,6 +44,8 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     scope: Scope,
     open: Option<Open>,
+    /// The log, while the store is asked for it.
+    opening: Option<Opening>,
     /// Turns that background work caused since the last message.
     wakes: u32,
     /// Whether the last turn was stopped.
@@ -62,6 +66,7 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
         shared,
         scope,
         open: None,
+        opening: None,
         wakes: 0,
         stopped: false,
         told_idle: true,
@@ -73,10 +78,13 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
             Job::Turn(slot) => driver.turn(slot).await,
             Job::Command(command) => driver.carry_out(command).await,
             Job::Wait => driver.idle().await,
-            Job::Leave => break,
+            Job::Sleep => break,
+            Job::Leave => {
+                driver.leave().await;
+                break;
+            }
         }
     }
-    driver.leave().await;
     whole.left = true;
 }
 
@@ -109,7 +117,7 @@ impl Driver {
             inner.awake = None;
             inner.last = None;
             self.scope.close();
-            return Job::Leave;
+            return Job::Sleep;
         }
         Job::Wait
     }
@@ -147,7 +155,9 @@ impl Drop for Whole {
         inner.desk.close();
         inner.commands.clear();
         let stranded: Vec<_> = inner.desk.all().cloned().collect();
+        inner.desk.clear();
         drop(inner);
+        self.shared.hub.close();
         for slot in stranded {
             let error = TurnError {
                 kind: TurnErrorKind::Bug,

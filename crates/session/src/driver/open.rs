@@ -1,19 +1,25 @@
 //! A session's log and agent, while its owner has them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use allstop_agent::{Background, TurnError, TurnErrorKind};
 use allstop_core::turn::SessionState;
 use allstop_log::{RecordObserver, SessionError, SessionStream};
+use allstop_scope::{Scope, WorkHandle};
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{BackgroundHost as _, Prompter};
 use tokio::sync::watch;
 
 use super::Driver;
+use super::turn::bug;
 use crate::events::SessionEventKind;
 use crate::found;
 use crate::shared::{Known, Shared};
 use crate::source::{AgentRequest, SessionAgent};
+
+/// The log of a session, being opened.
+pub(super) type Opening = WorkHandle<Result<Box<SessionStream>, SessionError>>;
 
 /// A session's log and agent.
 pub(super) struct Open {
@@ -31,43 +37,77 @@ impl Open {
 }
 
 impl Driver {
-    /// The session's log and agent; opens them if they are not. A stop does not wait for a store that hangs.
-    pub(super) async fn open(&mut self, stopped: &allstop_scope::Scope) -> Result<(), TurnError> {
-        if self.open.is_some() {
+    /// The session's log and agent; opens them if they are not. A stop does not wait for a store that hangs: what it has
+    /// been asked for goes on, and is there for the next one to ask.
+    pub(super) async fn open(&mut self, stopped: &Scope) -> Result<(), TurnError> {
+        if self.open.as_ref().is_some_and(|open| open.stream.is_some()) {
             return Ok(());
         }
+        let opening = match self.opening.take() {
+            Some(opening) => opening,
+            None => self.begin_opening(),
+        };
+        let opening = self.opening.insert(opening);
+        let opened = tokio::select! {
+            biased;
+            opened = opening => opened,
+            () = stopped.stopped() => return Err(not_open("it was stopped before")),
+        };
+        self.opening = None;
+        let mut stream =
+            opened.map_err(|lost| bug(&format!("opening the log failed: {lost}")))??;
+        stream.observe(observer(&self.shared));
+        match &mut self.open {
+            // The engine was lost, and the log with it. What runs in the background is still ours.
+            Some(open) => open.stream = Some(stream),
+            None => self.open_agent(stream).await?,
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Asks the store, in a task of its own: a dropped question is answered all the same, and would leave the lock with
+    /// nobody.
+    fn begin_opening(&self) -> Opening {
         let opened = self.shared.inner.lock().opened.take();
-        let opening = async {
+        let shared = Arc::clone(&self.shared);
+        let is_ours = self.open.is_some();
+        self.scope.spawn_engine(async move {
             let mut stream = if let Some(stream) = opened {
                 stream
             } else {
-                let host = &self.shared.host;
-                let (log, id) = (Arc::clone(&host.log), self.shared.id.clone());
-                let at = (host.options.now)();
+                let (log, id) = (Arc::clone(&shared.host.log), shared.id.clone());
+                let at = (shared.host.options.now)();
                 Box::new(SessionStream::resume(log, id, at).await?)
             };
-            found::take_stock(&mut stream).await?;
-            Ok::<_, SessionError>(stream)
-        };
-        let mut stream = tokio::select! {
-            biased;
-            () = stopped.stopped() => return Err(not_open("it was stopped before")),
-            stream = opening => stream?,
-        };
-        stream.observe(observer(&self.shared));
-        let background_scope = match &self.shared.inner.lock().awake {
-            Some(awake) => awake.background_scope.clone(),
-            None => return Err(not_open("it is being closed")),
-        };
+            if !is_ours {
+                found::take_stock(&mut stream).await?;
+            }
+            Ok(stream)
+        })
+    }
+
+    async fn open_agent(&mut self, stream: Box<SessionStream>) -> Result<(), TurnError> {
         let first = found::next_number(stream.state());
-        let background = Background::new(background_scope, first);
+        let background = {
+            // In one step, so that a stop of all background work finds what the tools will start theirs in.
+            let mut inner = self.shared.inner.lock();
+            let awake = inner.awake.as_mut();
+            let awake = awake.ok_or_else(|| not_open("it is being closed"))?;
+            let background = Background::new(awake.background_scope.clone(), first);
+            awake.background = Some(Arc::clone(&background));
+            background
+        };
         let request = AgentRequest {
             session: self.shared.id.clone(),
             background: Arc::clone(&background),
             prompter: Arc::clone(&self.shared.questions) as Arc<dyn Prompter>,
             on_late_answer: late_answers(&self.shared),
         };
-        let session = self.shared.host.source.agent(request)?;
+        let source = Arc::clone(&self.shared.host.source);
+        // Somebody else's code: a panic there is the end of this message and not of the session.
+        let session = catch_unwind(AssertUnwindSafe(|| source.agent(request)))
+            .map_err(|_| not_open("making its agent panicked"))??;
         let resumed = !stream.state().turns().is_empty();
         self.open = Some(Open {
             changes: background.changes().subscribe(),
@@ -75,7 +115,6 @@ impl Driver {
             session,
             stream: Some(stream),
         });
-        self.publish();
         self.tell_start(resumed).await;
         Ok(())
     }

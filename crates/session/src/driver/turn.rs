@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_agent::{History, RunOutcome, RunRequest, TurnError, TurnErrorKind, TurnOutcome};
 use allstop_core::{Cause, CauseKind, Extent, MessageId, StopReason};
-use allstop_scope::WorkLost;
+use allstop_scope::{Scope, WorkLost};
 
 use super::{Driver, WAKES_MAX};
 use crate::events::{BackgroundItem, SessionEventKind};
@@ -19,7 +19,11 @@ impl Driver {
         }
         self.told_idle = false;
         self.shared.hub.begin(slot.message().cloned());
-        let outcome = match self.open(&slot.scope).await {
+        let ready = match self.open(&slot.scope).await {
+            Ok(()) => self.settle(&slot.scope).await,
+            Err(error) => Err(error),
+        };
+        let outcome = match ready {
             Ok(()) => {
                 self.compact_if_long(&slot).await;
                 self.run(&slot).await
@@ -51,6 +55,25 @@ impl Driver {
                 .map(|work| BackgroundItem::of(work))
                 .collect(),
         });
+    }
+
+    /// Finishes what the store has not answered yet, before the turn gets its number: a turn whose ending was never
+    /// written is ended as after a crash.
+    async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
+        let at = (self.shared.host.options.now)();
+        let Some(stream) = self.stream() else {
+            return Ok(());
+        };
+        let settling = async {
+            stream.settle().await?;
+            let records = stream.state().recovery_records(at);
+            stream.append(records).await
+        };
+        tokio::select! {
+            biased;
+            settled = settling => settled.map_err(TurnError::from),
+            () = stopped.stopped() => Err(bug("it was stopped before")),
+        }
     }
 
     async fn run(&mut self, slot: &Arc<Slot>) -> Result<TurnOutcome, TurnError> {
@@ -90,8 +113,7 @@ impl Driver {
                 turns.pop().ok_or_else(|| bug("a run had no turn"))
             }
             Err(lost) => {
-                // The log went with it. The next message opens it again, which ends the turn.
-                self.open = None;
+                // The log went with it. The next message opens it again, which ends the turn. The background work stays.
                 Err(bug(&format!("the engine was lost: {lost}")))
             }
         }

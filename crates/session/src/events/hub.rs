@@ -26,6 +26,7 @@ struct HubState {
     tx: Option<broadcast::Sender<SessionEvent>>,
     turn: Option<TurnNumber>,
     message: Option<MessageId>,
+    closed: bool,
 }
 
 impl Hub {
@@ -34,7 +35,18 @@ impl Hub {
         let tx = state
             .tx
             .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
-        tx.subscribe()
+        let rx = tx.subscribe();
+        if state.closed {
+            // What is in the log is all that follows.
+            state.tx = None;
+        }
+        rx
+    }
+
+    /// Nothing follows any more: subscribers come to an end.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        (state.closed, state.tx) = (true, None);
     }
 
     /// Whether somebody watches.

@@ -86,6 +86,8 @@ impl Subscription {
                         message: None,
                         kind: SessionEventKind::Missed { count },
                     });
+                    // Whatever is in the log by now: a record may be among what was missed.
+                    self.catch_up = Some(Version(u64::MAX));
                 }
                 Err(RecvError::Closed) => return Ok(None),
             }

@@ -1,6 +1,7 @@
 //! Background work that ends: told with the next message, or at once. Tasks stand for sub-agents and shells alike.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_agent::TurnError;
 use allstop_core::StopReason;
@@ -28,34 +29,50 @@ struct Builds {
 
 impl AgentSource for Builds {
     fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let (host, gate) = (request.background, Arc::clone(&self.gate));
-        let build = ToolFn::new("build", move |call| {
-            let (host, gate) = (Arc::clone(&host), Arc::clone(&gate));
-            async move {
-                let spec = TaskSpec {
-                    call_id: call.call_id.clone(),
-                    name: "build".into(),
-                    attachment: Attachment::Attached,
-                    output: BoundedOutput::new(
-                        OutputLimits::default(),
-                        Arc::new(OutputFolder::new("/tmp")),
-                    ),
-                    link: allstop_tools::CallLink::unwatched("call".into()),
-                };
-                let host: &dyn BackgroundHost = &*host;
-                let started = start_task(host, spec, move |cx| async move {
-                    tokio::select! {
-                        opened = gate.acquire() => opened.expect("never closed").forget(),
-                        _ = cx.scope.stopped_at("gate") => return Err("stopped".to_owned()),
-                    }
-                    Ok("built".to_owned())
-                });
-                started.map_or_else(|refused| refused.to_string(), |work| work.id.to_string())
-            }
-        });
-        let agent = agent(&self.model).tools(tools(vec![build])).build();
+        let now = (Arc::clone(&request.background), Arc::clone(&self.gate));
+        let later = (request.background, Arc::clone(&self.gate));
+        let later = build_tool("build_later", later, LATER);
+        let build = build_tool("build", now, Duration::ZERO);
+        let agent = agent(&self.model).tools(tools(vec![build, later])).build();
         Ok(SessionAgent { agent, kept: None })
     }
+}
+
+/// How long the tool `build_later` thinks, without a look at its scope.
+const LATER: Duration = Duration::from_millis(20);
+
+/// A tool that starts a build after this delay.
+fn build_tool(
+    name: &str,
+    (host, gate): (Arc<allstop_agent::Background>, Arc<Semaphore>),
+    delay: Duration,
+) -> ToolFn {
+    ToolFn::new(name, move |call| {
+        let (host, gate) = (Arc::clone(&host), Arc::clone(&gate));
+        async move {
+            tokio::time::sleep(delay).await;
+            let spec = TaskSpec {
+                call_id: call.call_id.clone(),
+                call: call.scope.clone(),
+                name: "build".into(),
+                attachment: Attachment::Attached,
+                output: BoundedOutput::new(
+                    OutputLimits::default(),
+                    Arc::new(OutputFolder::new("/tmp")),
+                ),
+                link: allstop_tools::CallLink::unwatched("call".into()),
+            };
+            let host: &dyn BackgroundHost = &*host;
+            let started = start_task(host, spec, move |cx| async move {
+                tokio::select! {
+                    opened = gate.acquire() => opened.expect("never closed").forget(),
+                    _ = cx.scope.stopped_at("gate") => return Err("stopped".to_owned()),
+                }
+                Ok("built".to_owned())
+            });
+            started.map_or_else(|refused| refused.to_string(), |work| work.id.to_string())
+        }
+    })
 }
 
 fn builds(replies: Vec<Reply>) -> (Builds, Arc<Semaphore>) {
@@ -190,6 +207,23 @@ async fn its_end_wakes_the_model_where_the_session_says_so() {
         Some(None),
         "a turn of its own, which no message caused"
     );
+    fixture.close().await;
+}
+
+/// A call that ignores the stop and starts background work behind it: nothing starts behind the barrier.
+#[tokio::test(start_paused = true)]
+async fn what_a_deaf_call_starts_behind_a_stop_is_refused() {
+    let (source, _gate) = builds(vec![Reply::text("").call("build_later", json!({}))]);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let sent = fixture.session.send("build it").unwrap();
+    tokio::time::sleep(LATER / 2).await;
+    let stopping = fixture.session.stop(&StopTarget::TurnAndBackground, user());
+    let receipt = stopping.receipt().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    sent.outcome().await;
+    tokio::time::sleep(LATER * 2).await;
+    let works = fixture.session.background();
+    assert!(works.iter().all(|work| !work.is_running()), "{works:?}");
     fixture.close().await;
 }
 

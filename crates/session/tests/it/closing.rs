@@ -1,11 +1,17 @@
 //! The end of a session, and what comes after it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use allstop_agent::{Agent, TurnError};
 use allstop_core::StopReason;
 use allstop_core::receipt::StopOutcome;
 use allstop_model::{Pause, Reply};
-use allstop_session::{FollowUp, NotAdmitted, OpenError, SendError, SessionOptions, StopTarget};
+use allstop_session::{
+    AgentRequest, AgentSource, FollowUp, NotAdmitted, OpenError, SendError, SessionAgent,
+    SessionOptions, StopTarget,
+};
 
-use crate::support::{agent, fixture, in_order, text_delta, user};
+use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 
 /// A stop of the session ends the running turn, and every message that waits at its entry: each has its one ending.
 #[tokio::test(start_paused = true)]
@@ -107,4 +113,49 @@ async fn a_stop_of_the_process_ends_the_session() {
     assert!(matches!(refused, Err(OpenError::Stopped(_))));
     fixture.session.close().await;
     fixture.state().await;
+}
+
+/// Subscribers come to an end when nothing can follow, whoever still has a handle.
+#[tokio::test(start_paused = true)]
+async fn a_closed_session_ends_its_subscriptions() {
+    let model = in_order(vec![Reply::text("one")]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    fixture.session.send("go").unwrap().outcome().await;
+    fixture.session.close().await;
+    let end = async { while events.next().await.unwrap().is_some() {} };
+    tokio::time::timeout(LONG, end).await.expect("it ends");
+    let mut late = fixture.session.subscribe(None);
+    assert!(late.next().await.unwrap().is_none());
+}
+
+/// An agent that cannot be made, and one whose making panics.
+#[derive(Debug)]
+struct Troubled {
+    agent: Agent,
+    tries: AtomicU32,
+}
+
+impl AgentSource for Troubled {
+    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
+        match self.tries.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => panic!("on purpose"),
+            _ => self.agent.agent(request),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_making_panics_costs_its_message_and_not_the_session() {
+    let model = in_order(vec![Reply::text("fine")]);
+    let source = Troubled {
+        agent: agent(&model).build(),
+        tries: AtomicU32::new(0),
+    };
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let failed = fixture.session.send("one").unwrap().outcome().await;
+    assert_eq!(failed.stop_reason, StopReason::Error);
+    let next = fixture.session.send("two").unwrap().outcome().await;
+    assert_eq!(&*next.output, "fine", "{next:?}");
+    fixture.close().await;
 }

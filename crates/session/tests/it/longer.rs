@@ -143,6 +143,51 @@ async fn undo_takes_the_last_turn_back() {
     fixture.close().await;
 }
 
+/// A summary that stalls is stopped as a turn is, and messages that wait for it go on.
+#[tokio::test(start_paused = true)]
+async fn a_compaction_that_stalls_is_stopped_like_a_turn() {
+    let mut replies: Vec<Reply> = (1..=6)
+        .map(|n| Reply::text(format!("answer {n}")))
+        .collect();
+    replies.push(Reply::text("half").pause(Pause::Forever));
+    replies.push(Reply::text("next"));
+    let model = in_order(replies);
+    let options = SessionOptions {
+        follow_up: allstop_session::FollowUp::Enqueue,
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent(&model).build(), options).await;
+    for n in 1..=6 {
+        fixture
+            .session
+            .send(format!("question {n}"))
+            .unwrap()
+            .outcome()
+            .await;
+    }
+    let session = fixture.session.clone();
+    let stops = async {
+        while model.requests().len() < 7 {
+            tokio::task::yield_now().await;
+        }
+        assert!(session.is_busy());
+        let next = session.send("go on").unwrap();
+        let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
+        assert!(
+            receipt.quiet() && receipt.outcome().is_none(),
+            "{receipt:?}"
+        );
+        next
+    };
+    let (compacted, next) = tokio::join!(fixture.session.compact(), stops);
+    assert!(
+        matches!(compacted, Err(CompactError::Stopped(_))),
+        "{compacted:?}"
+    );
+    assert_eq!(&*next.outcome().await.output, "next");
+    fixture.close().await;
+}
+
 /// Which turn is the last is not known while one runs: it is refused, and takes nothing else back afterwards.
 #[tokio::test(start_paused = true)]
 async fn undo_while_a_turn_runs_is_refused() {

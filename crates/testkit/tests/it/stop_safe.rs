@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_testkit::check::{CHECKERS, Invariant};
+use allstop_testkit::check::{CHECKERS, Invariant, SESSION_CHECKERS};
 use allstop_testkit::explore::{Report, Stage};
 use allstop_testkit::{StopSafe, ToolFn, assert_stop_safe};
 use parking_lot::Mutex;
@@ -124,7 +124,7 @@ fn the_guide_names_every_checker() {
         let number = |char: char| char == ' ' || char.is_ascii_digit();
         promise.trim_start_matches(number).to_owned()
     };
-    let checked = CHECKERS.iter();
+    let checked = CHECKERS.iter().chain(&SESSION_CHECKERS);
     let checked = checked.map(|checker| (checker.name, plain(checker.invariant)));
     assert_eq!(told, checked.collect());
 }

@@ -21,6 +21,8 @@ use crate::output::BoundedOutput;
 pub struct TaskSpec {
     /// The call that starts it.
     pub call_id: CallId,
+    /// The scope of that call: behind a stop of it nothing starts, in whatever scope.
+    pub call: Scope,
     /// For people: what it is for.
     pub name: Arc<str>,
     /// Whether idle waits for it.
@@ -67,6 +69,12 @@ where
     F: Future<Output = Result<String, String>> + Send + 'static,
 {
     let place = Place::below(host, &spec.name)?;
+    // In this order: a stop of the call and of all background work stops the call first, and then the scope that was
+    // the host's. So if the call is not stopped now, the place is in what that covers.
+    if let Err(refused) = spec.call.check() {
+        place.scope.close();
+        return Err(refused);
+    }
     let output = Arc::new(Mutex::new(spec.output));
     let state = Arc::new(TaskState {
         link: spec.link,

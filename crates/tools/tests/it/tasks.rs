@@ -45,6 +45,7 @@ impl Stage {
         let folder = Arc::new(OutputFolder::new(self.folder.path()));
         let spec = TaskSpec {
             call_id: "call_1".into(),
+            call: self.host.scope(),
             name: "research".into(),
             attachment: Attachment::Attached,
             output: BoundedOutput::new(limits, folder),

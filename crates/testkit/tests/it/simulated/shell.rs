@@ -131,8 +131,8 @@ fn two_runs_are_one() {
         "[1 process still runs in the background as bg_2: `sleep 0.5`]",
         "3500 ms  tree 2 `npm run dev`: SIGKILL",
         "3505 ms  tree 2 `npm run dev`: nothing is left",
-        r#"bg_1 "> dev\nlistening\n" Some(Signal(15))"#,
-        r#"bg_2 "left\n" Some(Code(0))"#,
+        r#"bg_1 "> dev\nlistening\n" BackgroundEnd { state: Stopped { how: Sigkill"#,
+        r#"bg_2 "left\n" BackgroundEnd { state: Finished { after_ms: None }, exit_code: Some(0)"#,
     ] {
         assert!(first.contains(said), "{said:?} is not in:\n{first}");
     }
