@@ -45,12 +45,20 @@ impl Driver {
                 detached: items(&running),
             });
         }
-        let may_sleep = running.is_empty();
+        let may_sleep = running.is_empty() && self.opening.is_none();
         let sleep_after = self.shared.host.options.sleep_after;
         let sleepy = async {
             match sleep_after {
                 Some(after) if may_sleep => tokio::time::sleep(after).await,
                 _ => std::future::pending().await,
+            }
+        };
+        // What a stop did not wait for: it has the lock, which nobody may miss while the session sleeps.
+        let opening = self.opening.as_mut();
+        let opened = async {
+            match opening {
+                Some(opening) => drop(opening.await),
+                None => std::future::pending().await,
             }
         };
         let changes = self.open.as_mut().map(|open| &mut open.changes);
@@ -65,6 +73,10 @@ impl Driver {
             () = self.scope.stopped() => false,
             () = self.shared.changed.notified() => false,
             () = background => true,
+            () = opened => {
+                self.opening = None;
+                false
+            }
             () = sleepy => {
                 self.sleepy = true;
                 false
