@@ -137,6 +137,7 @@ struct Troubled {
 }
 
 impl AgentSource for Troubled {
+    #[expect(clippy::panic_in_result_fn, reason = "what a careless program does")]
     fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
         match self.tries.fetch_add(1, Ordering::SeqCst) {
             0 | 1 => panic!("on purpose"),
