@@ -30,6 +30,13 @@ const BACKGROUND_POLL: Timespec = Timespec {
 /// What is pasted comes between marks from then on, and is not taken for keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
+/// How often the mode of pasting is written where the terminal is busy: together far below what a person notices, and a
+/// terminal that is blocked for longer shows nothing anyway.
+const PASTE_TRIES_MAX: usize = 20;
+const PASTE_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 
 /// The terminal, in the mode in which each key is heard.
 #[derive(Debug)]
@@ -95,10 +102,21 @@ impl Input {
     }
 
     fn set(&self, mode: &Termios, paste: &[u8]) {
-        // A terminal that is gone has no mode. It never blocks: what has no room is left out.
+        // A terminal that is gone has no mode. It never blocks for long: what has no room after that is left out.
         let _gone = tcsetattr(&self.shared.tty, OptionalActions::Now, mode);
-        if self.has_cursor {
-            let _gone = self.shared.tty.write(paste);
+        if !self.has_cursor {
+            return;
+        }
+        // While the screen is being written to, the terminal has no room for anybody else.
+        for _ in 0..PASTE_TRIES_MAX {
+            let Err(error) = self.shared.tty.write(paste) else {
+                return;
+            };
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return;
+            }
+            let mut pause = [PollFd::new(&self.shared.wake, PollFlags::IN)];
+            let _a_while = poll(&mut pause, Some(&PASTE_PAUSE));
         }
     }
 
