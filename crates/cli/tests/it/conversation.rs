@@ -80,7 +80,8 @@ const POINTS: [Point; 8] = [
         name: "in two calls, one of which is over",
         answers: || vec![asks()],
         wait: |place, _, running| {
-            running.wait_stdout("quick\\n");
+            // Not its output, which comes before its end.
+            running.wait_stdout("\"tool_finished\"");
             let ready = place.work().join("ready");
             eventually("the second call", || ready.exists().then_some(()));
         },
