@@ -4,8 +4,8 @@
 //! 1. The whole group is killed in one step only while the main process, ended or not, is unreaped and so pins its
 //!    number. A force before its end keeps it unreaped until nobody is left.
 //! 2. Without a force it is reaped as soon as it ends, so that whoever waits for its end sees it.
-//! 3. Empty is: the sweep finds nobody, and the kernel knows no such group, or the sweep has found nobody repeatedly (a
-//!    group of zombies that nobody reaps stays known).
+//! 3. Empty is what sweeps prove, [`Emptiness`]. What the kernel knows of the group is no proof: it forgets a group whose
+//!    last member has gone on to another, and remembers one of zombies that nobody reaps.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -13,9 +13,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{Containment, Verified};
 use futures::future::join_all;
-use rustix::process::{
-    PidfdFlags, WaitId, WaitIdOptions, pidfd_open, test_kill_process_group, waitid,
-};
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 
@@ -28,7 +26,7 @@ use super::spec::{LaunchError, ProcessSpec};
 use super::start::{directory_error, prepare};
 use super::status::{ExitInfo, Member};
 use super::status_channel::StatusSender;
-use super::sweep::{EMPTY_SWEEPS, Sweep};
+use super::sweep::{Emptiness, Found, Sweep};
 use super::tree::{as_members, signal_each};
 
 /// How soon a force is repeated at first: a killed process is gone within a millisecond, a sweep takes about one.
@@ -99,7 +97,7 @@ pub(super) fn launch(
         reaped: false,
         over: false,
         left: Vec::new(),
-        empty_sweeps: 0,
+        emptiness: Emptiness::default(),
         force_pause: None,
         look_at: None,
     };
@@ -117,7 +115,7 @@ struct Group {
     over: bool,
     /// The living members as the last sweep found them, once the main process has exited.
     left: Vec<Watched>,
-    empty_sweeps: u32,
+    emptiness: Emptiness,
     /// Set while forcing.
     force_pause: Option<Duration>,
     look_at: Option<Instant>,
@@ -160,27 +158,23 @@ impl Group {
                 self.publish_exit();
             }
         }
-        let members = self.sweep.members();
+        let found = self.sweep.find();
         if self.force_pause.is_some() {
-            self.sweep.kill(&members);
+            self.sweep.kill(&found.members);
         }
         if self.exited {
-            self.look(&members);
+            self.look(&found);
         } else {
             self.look_at = self.force_pause.map(|pause| Instant::now() + pause);
         }
     }
 
-    fn look(&mut self, members: &[Stat]) {
+    fn look(&mut self, found: &Found) {
+        let members = &found.members;
         if members.is_empty() || self.force_pause.is_none() {
             self.reap();
         }
-        if members.is_empty() {
-            self.empty_sweeps += 1;
-            self.over = self.group_is_unknown() || self.empty_sweeps >= EMPTY_SWEEPS;
-        } else {
-            self.empty_sweeps = 0;
-        }
+        self.over = self.emptiness.is_proved_by(found);
         self.left = members.iter().filter_map(watch_end).collect();
         // Also without a force if some cannot be watched, and to confirm an empty sweep.
         let pause = self
@@ -215,10 +209,6 @@ impl Group {
             // It has exited, so this finds it. An error means that something else has reaped it.
             let _status = self.child.try_wait();
         }
-    }
-
-    fn group_is_unknown(&self) -> bool {
-        raw_pid(self.sweep.main().pid).is_none_or(|group| test_kill_process_group(group).is_err())
     }
 }
 

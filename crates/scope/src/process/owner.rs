@@ -30,7 +30,7 @@ use super::readiness::Watched;
 use super::spec::LaunchError;
 use super::status::ExitInfo;
 use super::status_channel::StatusSender;
-use super::sweep::{EMPTY_SWEEPS, Sweep};
+use super::sweep::{Emptiness, Sweep};
 use super::tree::signal_each;
 
 /// How often the tree of a dead keeper is looked for again.
@@ -173,18 +173,13 @@ impl Owner {
             self.keeper,
         ));
         *self.orphans.lock() = Some(Arc::clone(&sweep));
-        let mut empty_sweeps = 0;
+        let mut emptiness = Emptiness::default();
         loop {
-            let members = sweep.members();
-            empty_sweeps = if members.is_empty() {
-                empty_sweeps + 1
-            } else {
-                0
-            };
-            if empty_sweeps >= EMPTY_SWEEPS {
+            let found = sweep.find();
+            if emptiness.is_proved_by(&found) {
                 break;
             }
-            signal_each(&members, Signal::KILL);
+            signal_each(&found.members, Signal::KILL);
             sleep(SWEEP_REPEAT).await;
         }
         self.publish_empty(Verified::ProcessGroupEmpty);

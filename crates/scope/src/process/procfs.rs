@@ -17,7 +17,13 @@ pub(super) struct Stat {
     pub(super) session: u32,
     pub(super) threads: u32,
     pub(super) start_ticks: u64,
+    pub(super) is_kernel: bool,
+    /// Where its environment ends in its memory. 0 for whoever has none *yet*: that is set late in an exec.
+    pub(super) environment_end: u64,
 }
+
+/// A flag of the kernel's own threads in field 9, `PF_KTHREAD` in its `include/linux/sched.h`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
     /// Whether nothing of it runs: a zombie whose main thread alone has ended still counts as running.
@@ -60,33 +66,68 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
         parent: fields.next()?.parse().ok()?,
         group: fields.next()?.parse().ok()?,
         session: fields.next()?.parse().ok()?,
-        threads: fields.nth(13)?.parse().ok()?,
+        is_kernel: fields.nth(2)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
+        threads: fields.nth(10)?.parse().ok()?,
         start_ticks: fields.nth(1)?.parse().ok()?,
+        environment_end: fields.nth(28)?.parse().ok()?,
     })
 }
 
 /// Every process of the machine that is visible from here, in no particular order.
-pub(super) fn snapshot() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) all: Vec<Stat>,
+    /// Whether each one that was listed could be read: one that ended in between may have had a child in time.
+    pub(super) is_complete: bool,
+}
+
+pub(super) fn snapshot() -> Snapshot {
+    let mut snapshot = Snapshot {
+        all: Vec::new(),
+        is_complete: true,
     };
-    entries
-        .filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?))
-        .collect()
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for entry in entries {
+        if let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        {
+            let read = stat(pid);
+            snapshot.is_complete &= read.is_some();
+            snapshot.all.extend(read);
+        }
+    }
+    snapshot
 }
 
 /// Whether the environment that a process was started with has this variable with this value. Another user's
-/// environment cannot be read and counts as no.
-pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
-        return false;
+/// environment cannot be read and counts as no. `None`: not to be told now, because it ended in between or is in the
+/// middle of an exec.
+pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
+    let read = || match fs::read(format!("/proc/{pid}/environ")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(Vec::new()),
+        Err(_) => None,
+        Ok(environment) if !environment.is_empty() => Some(environment),
+        Ok(_) => {
+            let now = stat(pid)?;
+            (now.is_kernel || now.environment_end != 0).then(Vec::new)
+        }
     };
-    environment.split(|byte| *byte == 0).any(|entry| {
+    // Whoever was in an exec at the first read, and out of it when it was looked at, has one at the second.
+    let environment = read().map(|first| {
+        if first.is_empty() {
+            read()
+        } else {
+            Some(first)
+        }
+    })??;
+    Some(environment.split(|byte| *byte == 0).any(|entry| {
         entry
             .strip_prefix(name.as_bytes())
             .and_then(|rest| rest.strip_prefix(b"="))
             == Some(value.as_bytes())
-    })
+    }))
 }
 
 /// The arguments separated by spaces; the process's name in brackets if it has none.
@@ -128,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
-        let line = b"7 (a ) b (c) S 2 3 4 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 5 0 4242 9 9";
+        let line = b"7 (a ) b (c) S 2 3 4 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 5 0 4242 9 9 9 9 9 9 9 9 0 0 0 0 0 0 0 \
+            17 1 0 0 0 0 0 30 31 32 33 34 35 36 0\n";
         let expected = Stat {
             pid: 7,
             state: b'S',
@@ -137,6 +179,8 @@ mod tests {
             session: 4,
             threads: 5,
             start_ticks: 4242,
+            is_kernel: false,
+            environment_end: 36,
         };
         assert_eq!(parse_stat(line), Some(expected));
     }
@@ -150,6 +194,24 @@ mod tests {
         assert!(!stat.is_dead());
         stat.threads = 1;
         assert!(stat.is_dead());
+    }
+
+    #[test]
+    fn an_environment_is_told_from_one_that_cannot_be() {
+        let pid = std::process::id();
+        let (name, value) = std::env::vars()
+            .find(|(name, value)| !name.is_empty() && !value.is_empty())
+            .expect("a variable");
+        assert_eq!(has_variable(pid, &name, &value), Some(true));
+        assert_eq!(has_variable(pid, &name, "another"), Some(false));
+        let mut without = std::process::Command::new("sleep");
+        let mut without = without.arg("60").env_clear().spawn().expect("it starts");
+        // In its exec nothing can be told.
+        let told = (0..1_000_000).find_map(|_| has_variable(without.id(), &name, &value));
+        without.kill().expect("it is ended");
+        without.wait().expect("it is reaped");
+        assert_eq!(told, Some(false));
+        assert_eq!(has_variable(without.id(), &name, &value), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Finding a tree without a keeper: by its group, its session, its marker, and the children of whoever was found.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -7,18 +8,53 @@ use allstop_core::process::ProcessIdentity;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::procfs::{Stat, has_variable, snapshot};
+use super::procfs::{Snapshot, Stat, has_variable, snapshot};
 use super::spec::MARKER_VARIABLE;
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
-/// How often a sweep has to find nobody: reading `/proc` is not one step, and a process that forks and ends while it is
-/// read can be missed together with its child. What is missed twice in a row would have to do that all the time.
-pub(super) const EMPTY_SWEEPS: u32 = 2;
+/// How often in a row a sweep has to find nobody: reading `/proc` is not one step.
+const EMPTY_SWEEPS: u32 = 2;
+/// How many empty sweeps may be unsure in all. An exec takes about a millisecond; at two milliseconds a sweep this is long
+/// enough for a stalled one, and for a machine on which somebody ends during every second sweep.
+const UNSURE_SWEEPS_MAX: u32 = 500;
+
+/// What one sweep found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The living members.
+    pub(super) members: Vec<Stat>,
+    /// Whether somebody could have been a member and could not be told: a process in the middle of an exec has no
+    /// environment for a moment, and one that ended while it was looked at may have left a child behind it.
+    is_unsure: bool,
+}
+
+/// Counts the sweeps that found nobody.
+#[derive(Debug, Default)]
+pub(super) struct Emptiness {
+    in_a_row: u32,
+    unsure: u32,
+}
+
+impl Emptiness {
+    /// Whether this sweep, after those before it, proves that nobody is left.
+    pub(super) fn is_proved_by(&mut self, found: &Found) -> bool {
+        if !found.members.is_empty() {
+            self.in_a_row = 0;
+        } else if found.is_unsure && self.unsure < UNSURE_SWEEPS_MAX {
+            self.in_a_row = 0;
+            self.unsure += 1;
+        } else {
+            self.in_a_row += 1;
+        }
+        self.in_a_row >= EMPTY_SWEEPS
+    }
+}
 
 /// What is known of one tree, and whom it was seen to contain.
 ///
 /// What a sweep cannot find: a process that was never seen before it left the group and the session, cleared its
-/// environment *and* lost its parent. Only a keeper holds on to that one.
+/// environment *and* lost its parent; and one whose exec stalls through [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper holds
+/// on to those.
 #[derive(Debug)]
 pub(super) struct Sweep {
     marker: Arc<str>,
@@ -69,10 +105,6 @@ impl Sweep {
         }
     }
 
-    pub(super) fn main(&self) -> &ProcessIdentity {
-        &self.main
-    }
-
     /// From now on the main process may be reaped.
     pub(super) fn unpin(&self) {
         self.history.lock().pinned_by_main = false;
@@ -80,9 +112,20 @@ impl Sweep {
 
     /// The living members now.
     pub(super) fn members(&self) -> Vec<Stat> {
+        self.find().members
+    }
+
+    /// The living members now, and whether these are certain to be all.
+    pub(super) fn find(&self) -> Found {
         let number = self.main.pid;
         let mut history = self.history.lock();
-        let all = snapshot();
+        let Snapshot { all, is_complete } = snapshot();
+        let is_unsure = Cell::new(!is_complete);
+        let is_marked = |stat: &Stat| {
+            let told = has_variable(stat.pid, MARKER_VARIABLE, &self.marker);
+            is_unsure.set(is_unsure.get() || told.is_none());
+            told == Some(true)
+        };
         let in_number = |stat: &Stat| stat.group == number || stat.session == number;
         let is_seen = |stat: &Stat| history.seen.contains(&(stat.pid, stat.start_ticks));
         let is_stranger =
@@ -94,7 +137,7 @@ impl Sweep {
             stat.start_ticks >= self.main.start_ticks // nobody is older than its ancestor
                 && (number_is_ours && in_number(stat)
                     || is_seen(stat)
-                    || !stat.is_dead() && has_variable(stat.pid, MARKER_VARIABLE, &self.marker))
+                    || !stat.is_dead() && is_marked(stat))
         };
         let mut members = rooted(&all, |stat| self.is_candidate(stat) && is_root(stat));
         members.retain(|stat| self.is_candidate(stat) && !stat.is_dead());
@@ -103,7 +146,10 @@ impl Sweep {
             .map(|stat| (stat.pid, stat.start_ticks))
             .collect();
         history.is_first = false;
-        members
+        Found {
+            members,
+            is_unsure: is_unsure.get(),
+        }
     }
 
     /// SIGKILL for these members; and for the whole group in one step, if its number is certain to be its own.

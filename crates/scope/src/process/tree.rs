@@ -29,7 +29,7 @@ pub(super) fn rooted(all: &[Stat], is_root: impl Fn(&Stat) -> bool) -> Vec<Stat>
 
 /// The descendants of a process, itself excluded, zombies included.
 pub(super) fn descendants(root: u32) -> Vec<Stat> {
-    rooted(&snapshot(), |stat| stat.parent == root)
+    rooted(&snapshot().all, |stat| stat.parent == root)
 }
 
 /// Signals each process exactly once. One that is stopped is continued, or it would not hear a SIGTERM.
@@ -79,6 +79,8 @@ mod tests {
             session: pid,
             threads: 1,
             start_ticks: 1,
+            is_kernel: false,
+            environment_end: 1,
         }
     }
 

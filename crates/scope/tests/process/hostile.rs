@@ -27,6 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         "hostile::chain_that_never_stays",
         chain_that_never_stays,
     ));
+    trials.extend(on_both_levels(
+        "hostile::leaves_twice_while_it_is_looked_for",
+        leaves_twice_while_it_is_looked_for,
+    ));
     trials
 }
 
@@ -66,6 +70,25 @@ async fn chain_that_never_stays(level: Containment) {
     assert_eq!(verified, proof(level));
     assert!(took < CONVERGES_MAX, "{took:?}");
     assert_nothing_runs(&token);
+}
+
+/// Two sessions further, its parents gone, and most of the way in the middle of an exec, where it has no environment to
+/// be told by. Many times, because what matters is where the sweep meets it.
+async fn leaves_twice_while_it_is_looked_for(level: Containment) {
+    const TRIES: usize = 60;
+    let mut tokens = Vec::new();
+    for _ in 0..TRIES {
+        let token = token();
+        let script = "(setsid setsid sleep TOKEN &); exit 0";
+        let mut call = run(shell(script, &token, level));
+        let _code = call.handle.wait_exited().await.expect("it is watched");
+        let (verified, _took) = call.force_and_wait().await;
+        assert_eq!(verified, proof(level));
+        tokens.push(token);
+    }
+    for token in &tokens {
+        assert_nothing_runs(token);
+    }
 }
 
 /// The same with a new session at every step: no group holds two of them.
