@@ -5,16 +5,17 @@ use std::time::SystemTime;
 
 use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
-use allstop_model::{Model, ToolDeclaration};
+use allstop_model::Model;
 use allstop_scope::Scope;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistry, ToolSpec};
+use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistry, ToolSource};
 
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
 use crate::hook::{self, Hook, HookCx, HookEvent};
 use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
+use crate::toolbox::Toolbox;
 
 /// An agent. Clones are the same agent; it holds no session's state, so one serves any number of them at once.
 #[derive(Debug, Clone)]
@@ -25,8 +26,7 @@ pub struct Agent {
 pub(crate) struct Parts {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) model_name: Arc<str>,
-    pub(crate) tools: ToolRegistry,
-    pub(crate) declarations: Arc<[ToolDeclaration]>,
+    pub(crate) tools: Toolbox,
     pub(crate) settings: Settings,
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     pub(crate) guardrails: Vec<Arc<dyn Guardrail>>,
@@ -37,11 +37,10 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn with(&self, tools: ToolRegistry, settings: Settings) -> Self {
+    fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
             model: Arc::clone(&self.model),
             model_name: Arc::clone(&self.model_name),
-            declarations: declarations(&tools),
             tools,
             settings,
             hooks: self.hooks.clone(),
@@ -54,20 +53,11 @@ impl Parts {
     }
 }
 
-fn declarations(tools: &ToolRegistry) -> Arc<[ToolDeclaration]> {
-    let declaration = |spec: &ToolSpec| ToolDeclaration {
-        name: Arc::clone(&spec.name),
-        description: Arc::clone(&spec.description),
-        input_schema: Arc::clone(&spec.input_schema),
-    };
-    tools.specs().map(declaration).collect()
-}
-
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent")
             .field("model", &self.model_name)
-            .field("tools", &self.tools.specs().len())
+            .field("tools", &self.tools.now().declarations.len())
             .finish_non_exhaustive()
     }
 }
@@ -93,8 +83,7 @@ impl Agent {
             parts: Parts {
                 model,
                 model_name,
-                tools: ToolRegistry::new(),
-                declarations: Arc::new([]),
+                tools: Toolbox::default(),
                 settings: Settings::default(),
                 hooks: Vec::new(),
                 guardrails: Vec::new(),
@@ -125,7 +114,7 @@ impl Agent {
                 hooks: Vec::new(),
                 guardrails: Vec::new(),
                 permissions: None,
-                ..self.parts.with(ToolRegistry::new(), settings)
+                ..self.parts.with(Toolbox::default(), settings)
             }),
         }
     }
@@ -135,7 +124,7 @@ impl Agent {
     }
 
     /// The same agent with these tools and settings.
-    pub(crate) fn with(&self, tools: ToolRegistry, settings: Settings) -> Self {
+    pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
             parts: Arc::new(self.parts.with(tools, settings)),
         }
@@ -166,8 +155,13 @@ impl Agent {
 impl AgentBuilder {
     /// The tools.
     pub fn tools(mut self, tools: ToolRegistry) -> Self {
-        self.parts.declarations = declarations(&tools);
-        self.parts.tools = tools;
+        self.parts.tools.set_own(tools);
+        self
+    }
+
+    /// Tools that come and go, beside those.
+    pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.parts.tools.set_source(source);
         self
     }
 

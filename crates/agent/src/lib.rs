@@ -28,6 +28,7 @@ mod prompt;
 mod run;
 mod settings;
 mod subagent;
+mod toolbox;
 mod turn;
 
 pub use agent::{Agent, AgentBuilder};

@@ -45,6 +45,7 @@ pub mod permission;
 pub mod registry;
 pub mod schema;
 pub mod shell;
+pub mod source;
 pub mod tool;
 
 pub use background::{
@@ -59,4 +60,5 @@ pub use output::{BoundedOutput, OutputFolder, OutputLimits};
 pub use permission::{Answer, Decision, PermissionPolicy, Permissions, Prompter, Question};
 pub use registry::{RegisteredTool, RegistryError, ToolRegistry};
 pub use shell::{ShellConfig, ShellTool};
+pub use source::ToolSource;
 pub use tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};

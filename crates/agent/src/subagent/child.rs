@@ -10,7 +10,6 @@ use allstop_tools::{CallLink, ToolError, ToolInvocation};
 use super::limits::RunningGuard;
 use super::lines::line_of;
 use super::tool::{AgentTool, Level};
-use super::tools_of;
 use crate::agent::Agent;
 use crate::controls::RunControls;
 use crate::event::EventSink;
@@ -131,12 +130,11 @@ fn agent(
     settings: Settings,
     calls: &[CallLink],
 ) -> Result<Agent, allstop_tools::RegistryError> {
-    let mut tools = tools_of(&level.base, |_| true)?;
+    let base = &level.base.parts().tools;
+    let mut tools = base.chosen(|_| true);
     if level.depth < level.limits.depth_max {
         let below = Level {
-            base: level
-                .base
-                .with(tools_of(&level.base, |_| true)?, settings.clone()),
+            base: level.base.with(base.chosen(|_| true), settings.clone()),
             limits: level.limits,
             running: level.running.clone(),
             depth: level.depth + 1,

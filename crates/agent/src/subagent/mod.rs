@@ -23,7 +23,7 @@ mod tool;
 
 use std::sync::Arc;
 
-use allstop_tools::{BackgroundHost, OutputFolder, RegistryError, ToolRegistry};
+use allstop_tools::{BackgroundHost, OutputFolder, RegistryError};
 
 use crate::agent::Agent;
 use limits::Running;
@@ -63,9 +63,10 @@ impl Agent {
             return Ok(self.clone());
         }
         let parts = self.parts();
-        let theirs = tools_of(self, |name| {
-            !options.excluded.iter().any(|no| **no == *name)
-        })?;
+        let excluded = options.excluded.clone();
+        let theirs = parts
+            .tools
+            .chosen(move |name| !excluded.iter().any(|no| **no == *name));
         let mut limits = options.limits;
         if options.excluded.iter().any(|no| **no == *AGENT_TOOL) {
             limits.depth_max = 1;
@@ -77,20 +78,8 @@ impl Agent {
             depth: 1,
             above: Vec::new(),
         };
-        let mut tools = tools_of(self, |_| true)?;
+        let mut tools = parts.tools.chosen(|_| true);
         tools.register(Arc::new(AgentTool::new(level, options.background)))?;
         Ok(self.with(tools, parts.settings.clone()))
     }
-}
-
-/// The tools of an agent that are wanted.
-fn tools_of(agent: &Agent, wanted: impl Fn(&str) -> bool) -> Result<ToolRegistry, RegistryError> {
-    let tools = &agent.parts().tools;
-    let mut chosen = ToolRegistry::new();
-    for spec in tools.specs().filter(|spec| wanted(&spec.name)) {
-        if let Some(registered) = tools.get(&spec.name) {
-            chosen.register(Arc::clone(registered.tool()))?;
-        }
-    }
-    Ok(chosen)
 }

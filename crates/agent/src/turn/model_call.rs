@@ -273,7 +273,7 @@ impl Turn<'_> {
         ModelRequest {
             system,
             messages: self.draft.request_messages(),
-            tools: Arc::clone(&self.cx.parts.declarations),
+            tools: Arc::clone(&self.cx.parts.tools.now().declarations),
             max_output_tokens: settings.output_tokens_max,
             probe,
         }

@@ -187,11 +187,12 @@ pub(super) fn agent(
     let host: Arc<dyn BackgroundHost> = Arc::clone(background) as _;
     let mut tools = ToolRegistry::new();
     let builtin = builtin_tools(&workspace, shell, &host);
-    for tool in builtin.into_iter().chain(parts.mcp.tools(&output_folder)) {
+    for tool in builtin {
         tools.register(tool).map_err(bug)?;
     }
     let mut builder = Agent::builder(Arc::clone(&parts.model))
         .tools(tools)
+        .tool_source(Arc::new(parts.mcp.tools(&output_folder)))
         .settings(parts.config.settings())
         .permissions(Arc::clone(&parts.policy), Arc::clone(prompter))
         .clock(Arc::clone(&parts.now));

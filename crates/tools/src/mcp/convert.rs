@@ -14,7 +14,7 @@ use super::limits::{DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX};
 const NAME_LEN_MAX: usize = 64;
 
 /// A tool, as its server describes it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Definition {
     /// As the server calls it.
     pub(super) tool: Arc<str>,

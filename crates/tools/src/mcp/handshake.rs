@@ -1,21 +1,18 @@
-//! From a configured server to a connection that is up, with the list of its tools.
+//! From a configured server to a connection that is up.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, Tool};
-use rmcp::serve_client;
-use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
+use rmcp::service::{ClientInitializeError, RoleClient, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::{ClientCacheConfig, serve_client};
 
-use super::calls::Calls;
-use super::connection::Lost;
-use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX, PAGES_MAX, TOOLS_MAX};
+use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{Input, Output};
-use super::tap::Tap;
+use super::tap::{Heard, Tap};
 
 /// The protocol's own loop of a connection. Its drop ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
@@ -23,19 +20,17 @@ pub(super) type Service = RunningService<RoleClient, ClientConfig>;
 /// Speaks with a server over the pipes to it.
 pub(super) async fn over_pipes(
     (output, input): (Output, Input),
-    calls: Arc<Calls>,
-    lost: Lost,
+    heard: Heard,
 ) -> Result<Service, String> {
     let lines = AsyncRwTransport::new_client(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
-    serve(Tap::in_order(lines, calls, lost)).await
+    serve(Tap::in_order(lines, heard)).await
 }
 
 /// Speaks with a server over HTTP.
 pub(super) async fn over_http(
     url: &str,
     headers: &[(String, String)],
-    calls: Arc<Calls>,
-    lost: Lost,
+    heard: Heard,
 ) -> Result<Service, String> {
     let mut named = HashMap::new();
     for (name, value) in headers {
@@ -54,7 +49,7 @@ pub(super) async fn over_http(
         .reinit_on_expired_session(false)
         .custom_headers(named);
     let transport = StreamableHttpClientTransport::with_client(client(url)?, config);
-    serve(Tap::new(transport, calls, lost)).await
+    serve(Tap::new(transport, heard)).await
 }
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
@@ -80,7 +75,7 @@ where
 {
     let us = Implementation::new("allstop", env!("CARGO_PKG_VERSION"));
     let config = ClientConfig::new(ClientCapabilities::default(), us);
-    serve_client(config, transport)
+    let service = serve_client(config, transport)
         .await
         .map_err(|error| match error {
             ClientInitializeError::ConnectionClosed(_) => {
@@ -96,26 +91,10 @@ where
                 )
             }
             other => format!("its handshake is wrong: {other}"),
-        })
-}
-
-/// The server's tools, as many as are used of one.
-pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
-    let mut tools = Vec::new();
-    let mut page = None;
-    for _ in 0..PAGES_MAX {
-        let listed = peer.list_tools(page).await.map_err(|error| match error {
-            ServiceError::TransportClosed => {
-                "it closed the connection before it had listed its tools".to_owned()
-            }
-            other => format!("it did not list its tools: {other}"),
         })?;
-        tools.extend(listed.tools);
-        tools.truncate(TOOLS_MAX);
-        let Some(cursor) = listed.next_cursor else {
-            break;
-        };
-        page = Some(PaginatedRequestParams::default().with_cursor(Some(cursor)));
-    }
-    Ok(tools)
+    // A list is asked for when it has changed: an old one is no answer, and no consolation where there is none.
+    let peer = service.peer();
+    peer.set_response_cache_config(ClientCacheConfig::disabled())
+        .await;
+    Ok(service)
 }

@@ -12,6 +12,16 @@ pub const TOOLS_MAX: usize = 128;
 /// Pages of one list of tools: with [`TOOLS_MAX`] tools there is no honest reason for more.
 pub(super) const PAGES_MAX: usize = 32;
 
+/// The pause between the word that a list of tools has changed and the question for it: what changes in quick succession
+/// is one change. Each further one doubles it, so a server whose list never rests costs little.
+pub(super) const LIST_PAUSE_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest such pause.
+pub(super) const LIST_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// A list that has rested for so long is a new one when it changes.
+pub(super) const LIST_REST: Duration = Duration::from_secs(10);
+
 /// Characters of a tool's description: about five hundred tokens.
 pub const DESCRIPTION_CHARS_MAX: usize = 2_000;
 

@@ -2,7 +2,8 @@
 //!
 //! [`McpServers`] starts the configured servers in a scope that is neither a turn's nor a session's, and gives their
 //! tools, as `SERVER__TOOL`, to every session. One that hangs, dies or talks nonsense costs its own tools only: they
-//! stay listed, answer with an error that says why, and the server is tried again after a growing pause.
+//! stay listed, answer with an error that says why, and the server is tried again after a growing pause. Tools that a
+//! server adds or takes away while it runs come and go with the next model call; a call that runs goes on.
 //!
 //! # Stopping a call
 //! The server is another machine, also where it is a process of ours that serves others: it can only be asked. Whatever
@@ -29,6 +30,8 @@ mod convert;
 mod ended;
 mod handshake;
 mod limits;
+mod listing;
+mod news;
 mod pipes;
 mod process;
 mod server;
@@ -45,6 +48,7 @@ pub use limits::{
     CALL_TIMEOUT_DEFAULT, CALLS_MAX, CANCEL_SETTLE, DESCRIPTION_CHARS_MAX,
     HANDSHAKE_TIMEOUT_DEFAULT, MESSAGE_BYTES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX,
 };
+pub use news::{McpChange, McpNews};
 pub use server::McpServer;
-pub use servers::McpServers;
+pub use servers::{McpServers, McpTools};
 pub use state::McpState;

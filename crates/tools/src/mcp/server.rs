@@ -12,14 +12,21 @@ use super::connection::Connection;
 use super::convert::Definition;
 use super::state::{Known, McpState};
 
+/// The tools as they were listed last.
+#[derive(Debug, Default)]
+struct Listed {
+    tools: Arc<[Definition]>,
+    /// How often they have changed.
+    version: u64,
+}
+
 /// A server, shared by all who use its tools.
 #[derive(Debug)]
 pub struct McpServer {
     pub(super) config: McpServerConfig,
     pub(super) options: Arc<McpOptions>,
     pub(super) known: watch::Sender<Known>,
-    /// The tools as they were listed last.
-    pub(super) tools: Mutex<Arc<[Definition]>>,
+    tools: Mutex<Listed>,
     /// Asks for an attempt now.
     pub(super) wake: Notify,
     /// Asks for the end.
@@ -32,7 +39,7 @@ impl McpServer {
             config,
             options,
             known: watch::Sender::new(Known::Stopped),
-            tools: Mutex::new(Arc::default()),
+            tools: Mutex::default(),
             wake: Notify::new(),
             closing: watch::Sender::new(false),
         }
@@ -50,7 +57,21 @@ impl McpServer {
 
     /// Its tools, as they were listed last.
     pub(super) fn definitions(&self) -> Arc<[Definition]> {
-        Arc::clone(&self.tools.lock())
+        Arc::clone(&self.tools.lock().tools)
+    }
+
+    /// How often its tools have changed.
+    pub(super) fn list_version(&self) -> u64 {
+        self.tools.lock().version
+    }
+
+    /// Its tools are these now.
+    pub(super) fn take_over(&self, tools: Vec<Definition>) {
+        let mut listed = self.tools.lock();
+        if *listed.tools != *tools {
+            listed.tools = tools.into();
+            listed.version += 1;
+        }
     }
 
     /// Waits until it is no longer starting.

@@ -8,19 +8,51 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 
 use super::config::{McpConfigError, McpOptions, McpServerConfig};
+use super::news::McpNews;
 use super::server::McpServer;
 use super::state::Known;
 use super::supervise::supervise;
 use super::tool::McpTool;
 use crate::output::OutputFolder;
+use crate::source::ToolSource;
 use crate::tool::Tool;
 
 /// The servers of a system.
 #[derive(Debug, Default)]
 pub struct McpServers {
-    servers: Vec<Arc<McpServer>>,
+    servers: Arc<[Arc<McpServer>]>,
     /// What keeps them connected, once they were started.
     running: Mutex<Option<Vec<WorkHandle<()>>>>,
+}
+
+/// The tools of all servers, for one session.
+#[derive(Debug)]
+pub struct McpTools {
+    servers: Arc<[Arc<McpServer>]>,
+    output_folder: Arc<OutputFolder>,
+}
+
+impl ToolSource for McpTools {
+    fn version(&self) -> u64 {
+        self.servers
+            .iter()
+            .map(|server| server.list_version())
+            .sum()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        for server in &*self.servers {
+            for definition in &*server.definitions() {
+                tools.push(Arc::new(McpTool::new(
+                    server,
+                    definition,
+                    &self.output_folder,
+                )));
+            }
+        }
+        tools
+    }
 }
 
 impl McpServers {
@@ -38,7 +70,7 @@ impl McpServers {
             servers.push(Arc::new(McpServer::new(config, Arc::clone(&options))));
         }
         Ok(Self {
-            servers,
+            servers: servers.into(),
             running: Mutex::default(),
         })
     }
@@ -68,7 +100,7 @@ impl McpServers {
             return Ok(());
         }
         let mut started = Vec::new();
-        for server in &self.servers {
+        for server in &*self.servers {
             let label = format!("mcp/{}", server.name());
             let work = WorkSpec::new(ItemKind::Process, format!("mcp server {}", server.name()));
             let options = ScopeOptions {
@@ -86,14 +118,16 @@ impl McpServers {
     }
 
     /// The tools of all servers, for one session. Those of a server that is not ready are those that it had last.
-    pub fn tools(&self, output_folder: &Arc<OutputFolder>) -> Vec<Arc<dyn Tool>> {
-        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-        for server in &self.servers {
-            for definition in &*server.definitions() {
-                tools.push(Arc::new(McpTool::new(server, definition, output_folder)));
-            }
+    pub fn tools(&self, output_folder: &Arc<OutputFolder>) -> McpTools {
+        McpTools {
+            servers: Arc::clone(&self.servers),
+            output_folder: Arc::clone(output_folder),
         }
-        tools
+    }
+
+    /// What people are to be told of them.
+    pub fn news(&self) -> McpNews {
+        McpNews::of(&self.servers)
     }
 
     /// Ends all of them: their input is closed, and one that does not exit gets signals. Bounded by about a second.
@@ -101,7 +135,7 @@ impl McpServers {
     /// # Cancel safety
     /// Dropping it leaves them ending.
     pub async fn close(&self) {
-        for server in &self.servers {
+        for server in &*self.servers {
             server.closing.send_replace(true);
         }
         let running = self.running.lock().take();

@@ -8,17 +8,18 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::Calls;
 use super::config::McpTransport;
-use super::connection::{Connection, Lost, Reason};
-use super::convert::Definition;
+use super::connection::{Connection, Reason};
 use super::ended::Ended;
-use super::handshake::{Service, list_tools, over_http, over_pipes};
+use super::handshake::{Service, over_http, over_pipes};
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
 };
+use super::listing::{follow, list};
 use super::pipes::Pipes;
 use super::process::ServerProcess;
 use super::server::McpServer;
 use super::state::Known;
+use super::tap::Heard;
 
 /// What became of one attempt.
 enum Attempt {
@@ -79,8 +80,7 @@ async fn over(server: &McpServer, scope: &Scope) {
 
 /// One connection, from its start to its end.
 async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
-    let calls = Arc::new(Calls::default());
-    let lost = Lost::default();
+    let heard = Heard::default();
     let never = |why: String| Attempt::Lost {
         why: why.into(),
         was_good: false,
@@ -102,10 +102,10 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
     let established = tokio::select! {
         biased;
         () = over(server, &scope) => {
-            end(None, process.as_ref(), &calls, stopping()).await;
+            end(None, process.as_ref(), &heard.calls, stopping()).await;
             return Attempt::Over;
         }
-        established = timeout(limit, establish(server, process.as_ref(), pipes, &calls, &lost)) => established,
+        established = timeout(limit, establish(server, process.as_ref(), pipes, &heard)) => established,
     };
     let established = established
         .unwrap_or_else(|_elapsed| Err(format!("it did not finish its handshake in {limit:?}")));
@@ -116,29 +116,30 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
                 why: why.into(),
                 by_itself: false,
             };
-            let ended = end(None, process.as_ref(), &calls, why).await;
+            let ended = end(None, process.as_ref(), &heard.calls, why).await;
             return never(ended.why.to_string());
         }
     };
     server.known.send_replace(Known::Ready(Arc::new(Connection {
         server: Arc::clone(server.name()),
         peer: service.peer().clone(),
-        calls: Arc::clone(&calls),
-        lost: lost.clone(),
+        calls: Arc::clone(&heard.calls),
+        lost: heard.lost.clone(),
         on_ignored_cancel: server.config.on_ignored_cancel,
     })));
     let reason = tokio::select! {
         biased;
         () = over(server, &scope) => None,
-        reason = lost.wait() => Some(reason),
+        reason = heard.lost.wait() => Some(reason),
+        never = follow(server, service.peer(), &heard.list_changed) => match never {},
     };
     let Some(reason) = reason else {
-        end(Some(service), process.as_ref(), &calls, stopping()).await;
+        end(Some(service), process.as_ref(), &heard.calls, stopping()).await;
         return Attempt::Over;
     };
     // Whoever comes from now on waits for the next connection.
     server.known.send_replace(Known::Starting);
-    let ended = end(Some(service), process.as_ref(), &calls, reason).await;
+    let ended = end(Some(service), process.as_ref(), &heard.calls, reason).await;
     Attempt::Lost {
         why: Arc::clone(&ended.why),
         was_good: began.elapsed() >= CONNECTION_GOOD_AFTER,
@@ -156,40 +157,21 @@ async fn establish(
     server: &McpServer,
     process: Option<&ServerProcess>,
     pipes: Option<Pipes>,
-    calls: &Arc<Calls>,
-    lost: &Lost,
+    heard: &Heard,
 ) -> Result<Service, String> {
-    let (calls, lost) = (Arc::clone(calls), lost.clone());
+    let heard = heard.clone();
     let service = match (&server.config.transport, process, pipes) {
-        (McpTransport::Http { url, headers }, ..) => over_http(url, headers, calls, lost).await?,
+        (McpTransport::Http { url, headers }, ..) => over_http(url, headers, heard).await?,
         (_, Some(process), Some(pipes)) => {
             let ends = tokio::select! {
-                ends = pipes.opened(lost.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
+                ends = pipes.opened(heard.lost.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
                 () = process.exited() => return Err("it exited at its start".to_owned()),
             };
-            over_pipes(ends, calls, lost).await?
+            over_pipes(ends, heard).await?
         }
         _ => return Err("it has no process".to_owned()),
     };
-    let mut tools: Vec<Definition> = Vec::new();
-    for tool in list_tools(service.peer()).await? {
-        if !server.config.filter.admits(&tool.name) {
-            continue;
-        }
-        let name = tool.name.to_string();
-        let why = match Definition::of(server.name(), tool) {
-            Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
-                "another one has its name".to_owned()
-            }
-            Ok(tool) => {
-                tools.push(tool);
-                continue;
-            }
-            Err(why) => why,
-        };
-        tracing::warn!(server = %server.name(), tool = name, why, "a tool is left out");
-    }
-    *server.tools.lock() = tools.into();
+    list(server, service.peer()).await?;
     Ok(service)
 }
 

@@ -12,7 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::calls::{Answer, Calls};
 use super::connection::Lost;
@@ -21,11 +21,19 @@ use super::limits::REQUESTS_OPEN_MAX;
 /// The messages of a connection.
 pub(super) struct Tap<T> {
     inner: T,
-    calls: Arc<Calls>,
-    lost: Lost,
+    heard: Heard,
     /// Requests of the server that we have not answered.
     requests_open: Arc<AtomicUsize>,
     order: Option<Order>,
+}
+
+/// Who hears of what the server says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Heard {
+    pub(super) calls: Arc<Calls>,
+    pub(super) lost: Lost,
+    /// The list of its tools has changed.
+    pub(super) list_changed: Arc<Notify>,
 }
 
 /// Messages leave in the order in which they were given: a cancellation never overtakes its request.
@@ -36,19 +44,18 @@ struct Order {
 
 impl<T> Tap<T> {
     /// Over a transport that writes one message after the other.
-    pub(super) fn in_order(inner: T, calls: Arc<Calls>, lost: Lost) -> Self {
+    pub(super) fn in_order(inner: T, heard: Heard) -> Self {
         Self {
             order: Some(Order::default()),
-            ..Self::new(inner, calls, lost)
+            ..Self::new(inner, heard)
         }
     }
 
     /// Over a transport whose messages travel side by side, and which keeps cancellations behind their requests.
-    pub(super) fn new(inner: T, calls: Arc<Calls>, lost: Lost) -> Self {
+    pub(super) fn new(inner: T, heard: Heard) -> Self {
         Self {
             inner,
-            calls,
-            lost,
+            heard,
             requests_open: Arc::default(),
             order: None,
         }
@@ -58,7 +65,7 @@ impl<T> Tap<T> {
     fn look(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
         match message {
             JsonRpcMessage::Response(mut response) => {
-                if self.calls.is_open(&response.id) {
+                if self.heard.calls.is_open(&response.id) {
                     let empty = ServerResult::empty(());
                     let result = std::mem::replace(&mut response.result, empty);
                     self.answered(&response.id, Answer::Result(Box::new(result)));
@@ -66,7 +73,7 @@ impl<T> Tap<T> {
                 Some(JsonRpcMessage::Response(response))
             }
             JsonRpcMessage::Error(failed) => match failed.id {
-                Some(id) if self.calls.is_open(&id) => {
+                Some(id) if self.heard.calls.is_open(&id) => {
                     self.answered(&id, Answer::Error(failed.error));
                     let empty = ServerResult::empty(());
                     Some(ServerJsonRpcMessage::response(empty, id))
@@ -74,16 +81,20 @@ impl<T> Tap<T> {
                 _ => Some(JsonRpcMessage::Error(failed)),
             },
             JsonRpcMessage::Notification(notification) => {
-                if let ServerNotification::ProgressNotification(progress) =
-                    &notification.notification
-                {
-                    self.calls.progress(&progress.params);
+                match &notification.notification {
+                    ServerNotification::ProgressNotification(progress) => {
+                        self.heard.calls.progress(&progress.params);
+                    }
+                    ServerNotification::ToolListChangedNotification(_) => {
+                        self.heard.list_changed.notify_one();
+                    }
+                    _ => {}
                 }
                 None
             }
             JsonRpcMessage::Request(request) => {
                 if self.requests_open.fetch_add(1, Ordering::AcqRel) >= REQUESTS_OPEN_MAX {
-                    self.lost.given_up("it asks more than is answered");
+                    self.heard.lost.given_up("it asks more than is answered");
                 }
                 Some(JsonRpcMessage::Request(request))
             }
@@ -92,7 +103,7 @@ impl<T> Tap<T> {
 
     fn answered(&self, id: &RequestId, answer: Answer) {
         // Somebody took it meanwhile: then the answer is nobody's.
-        drop(self.calls.answer(id, answer));
+        drop(self.heard.calls.answer(id, answer));
     }
 }
 
@@ -128,7 +139,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let Some(message) = self.inner.receive().await else {
-                self.lost.by_itself("it closed the connection");
+                self.heard.lost.by_itself("it closed the connection");
                 return None;
             };
             if let Some(message) = self.look(message) {

@@ -38,8 +38,8 @@ pub enum RegistryError {
 /// The longest tool name: what the strictest of the usual providers accepts.
 const NAME_LEN_MAX: usize = 64;
 
-/// The tools of an agent, in the order of their registration. Built once, then shared and only read.
-#[derive(Debug, Default)]
+/// Tools, in the order of their registration. Built once, then shared and only read. A clone shares the tools.
+#[derive(Debug, Clone, Default)]
 pub struct ToolRegistry {
     tools: Vec<RegisteredTool>,
 }
@@ -62,8 +62,18 @@ impl ToolRegistry {
         }
         let arguments = ArgumentCheck::compile(&spec.input_schema)
             .map_err(|detail| RegistryError::Schema { name, detail })?;
+        let arguments = Arc::new(arguments);
         self.tools.push(RegisteredTool { tool, arguments });
         Ok(())
+    }
+
+    /// Those whose names are wanted.
+    #[must_use]
+    pub fn chosen(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        let chosen = |tool: &&RegisteredTool| wanted(&tool.spec().name);
+        Self {
+            tools: self.tools.iter().filter(chosen).cloned().collect(),
+        }
     }
 
     /// The tool of this name. Names are few, so a walk beats a map.
@@ -90,9 +100,10 @@ impl ToolRegistry {
 }
 
 /// One tool of a registry.
+#[derive(Clone)]
 pub struct RegisteredTool {
     tool: Arc<dyn Tool>,
-    arguments: ArgumentCheck,
+    arguments: Arc<ArgumentCheck>,
 }
 
 impl RegisteredTool {

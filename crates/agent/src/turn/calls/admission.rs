@@ -75,9 +75,9 @@ impl Turn<'_> {
 
     /// The tool and the arguments, or what the model is told is wrong with them.
     fn check(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, Arc<serde_json::Value>), String> {
-        let registered = self
-            .parts()
-            .tools
+        let tools = self.parts().tools.now();
+        let registered = tools
+            .registry
             .find(&call.name)
             .map_err(|error| error.message)?;
         match &call.arguments {
@@ -97,8 +97,9 @@ impl Turn<'_> {
     /// Opens the scope of a call that the model has asked for: from here on it can be stopped alone, whether it waits,
     /// is asked about or runs.
     pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), Interrupt> {
-        let tool = self.parts().tools.find(&call.name);
-        let effect = tool.map_or(Effect::Irreversible, |tool| tool.tool().spec().effect);
+        let tools = self.parts().tools.now();
+        let tool = tools.registry.get(&call.name);
+        let effect = tool.map_or(Effect::Irreversible, |tool| tool.spec().effect);
         let unit = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name))
             .id(call.id.as_str())
             .effect(effect);

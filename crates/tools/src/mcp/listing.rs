@@ -1,0 +1,92 @@
+//! The list of a server's tools: at first, and whenever the server says that it has changed.
+
+use std::convert::Infallible;
+
+use rmcp::model::{PaginatedRequestParams, Tool};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::convert::Definition;
+use super::limits::{LIST_PAUSE_FIRST, LIST_PAUSE_MAX, LIST_REST, PAGES_MAX, TOOLS_MAX};
+use super::server::McpServer;
+
+/// Lists the tools anew each time they have changed, for as long as the connection is up. One list is asked for at a
+/// time. Where that fails, those that were known stay, and it is tried again.
+///
+/// # Cancel safety
+/// Cancel safe: a list is taken over as a whole.
+#[expect(
+    clippy::infinite_loop,
+    reason = "whoever polls it drops it with the connection"
+)]
+pub(super) async fn follow(
+    server: &McpServer,
+    peer: &Peer<RoleClient>,
+    changed: &Notify,
+) -> Infallible {
+    let mut pause = LIST_PAUSE_FIRST;
+    loop {
+        if timeout(LIST_REST, changed.notified()).await.is_err() {
+            pause = LIST_PAUSE_FIRST;
+            changed.notified().await;
+        }
+        sleep(pause).await;
+        pause = LIST_PAUSE_MAX.min(pause * 2);
+        let limit = server.config.handshake_timeout;
+        let listed = timeout(limit, list(server, peer)).await;
+        let late = |_elapsed| Err(format!("it did not list its tools in {limit:?}"));
+        if let Err(why) = listed.unwrap_or_else(late) {
+            tracing::warn!(server = %server.name(), why, "its tools are not listed anew");
+            changed.notify_one();
+        }
+    }
+}
+
+/// Lists the tools, and takes over those that are used.
+///
+/// # Cancel safety
+/// Cancel safe: a list is taken over as a whole.
+pub(super) async fn list(server: &McpServer, peer: &Peer<RoleClient>) -> Result<(), String> {
+    let mut used: Vec<Definition> = Vec::new();
+    for tool in pages(peer).await? {
+        if !server.config.filter.admits(&tool.name) {
+            continue;
+        }
+        let name = tool.name.to_string();
+        let why = match Definition::of(server.name(), tool) {
+            Ok(tool) if used.iter().any(|other| other.name == tool.name) => {
+                "another one has its name".to_owned()
+            }
+            Ok(tool) => {
+                used.push(tool);
+                continue;
+            }
+            Err(why) => why,
+        };
+        tracing::warn!(server = %server.name(), tool = name, why, "a tool is left out");
+    }
+    server.take_over(used);
+    Ok(())
+}
+
+/// The server's tools, as many as are used of one.
+async fn pages(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
+    let mut tools = Vec::new();
+    let mut page = None;
+    for _ in 0..PAGES_MAX {
+        let listed = peer.list_tools(page).await.map_err(|error| match error {
+            ServiceError::TransportClosed => {
+                "it closed the connection before it had listed its tools".to_owned()
+            }
+            other => format!("it did not list its tools: {other}"),
+        })?;
+        tools.extend(listed.tools);
+        tools.truncate(TOOLS_MAX);
+        let Some(cursor) = listed.next_cursor else {
+            break;
+        };
+        page = Some(PaginatedRequestParams::default().with_cursor(Some(cursor)));
+    }
+    Ok(tools)
+}
