@@ -1,7 +1,6 @@
 //! From the registries of a stopped extent to the items of its receipt.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,8 +50,6 @@ pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
 #[derive(Default)]
 struct Collector {
     flat: Vec<(u64, ReceiptItem)>,
-    /// For making ids: one buffer for all of them.
-    scratch: String,
     units: BTreeMap<u64, (ReceiptItem, Part)>,
 }
 
@@ -120,38 +117,25 @@ fn severity(state: &ItemState) -> u8 {
 
 impl Collector {
     fn add(&mut self, node: &Node, seq: u64, spec: &WorkSpec, part: Part) {
-        let Some((unit_seq, unit)) = node.unit_above() else {
-            let item = ReceiptItem::new(
-                spec.kind,
-                item_id(spec, seq, &mut self.scratch),
-                Arc::clone(&spec.name),
-                part.state.clone(),
-            );
+        let Some(unit) = node.unit_above() else {
+            let (id, name) = (spec.item_id(seq), Arc::clone(&spec.name));
             let mut item = ReceiptItem {
                 effect: spec.effect,
-                ..item
+                ..ReceiptItem::new(spec.kind, id, name, part.state.clone())
             };
             part.describe(&mut item);
             hide_uncertain_outcome(&mut item, false);
             self.flat.push((seq, item));
             return;
         };
-        let scratch = &mut self.scratch;
-        let mut fresh = || {
-            let item = ReceiptItem::new(
-                unit.kind,
-                item_id(unit, unit_seq, scratch),
-                Arc::clone(&unit.name),
-                part.state.clone(),
-            );
-            ReceiptItem {
-                effect: unit.effect,
-                ..item
-            }
-        };
-        match self.units.entry(unit_seq) {
+        match self.units.entry(unit.seq) {
             std::collections::btree_map::Entry::Vacant(slot) => {
-                let mut item = fresh();
+                let id = node.item_path().unwrap_or_default();
+                let name = Arc::clone(&unit.spec.name);
+                let mut item = ReceiptItem {
+                    effect: unit.spec.effect,
+                    ..ReceiptItem::new(unit.spec.kind, id, name, part.state.clone())
+                };
                 part.describe(&mut item);
                 slot.insert((item, part));
             }
@@ -222,14 +206,4 @@ fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
     } else if !matches!(item.state, ItemState::Unknown { .. }) {
         item.effect = None;
     }
-}
-
-fn item_id(spec: &WorkSpec, seq: u64, scratch: &mut String) -> Arc<str> {
-    if let Some(id) = &spec.id {
-        return Arc::clone(id);
-    }
-    scratch.clear();
-    // Writing to a string cannot fail.
-    let _ = write!(scratch, "{}_{seq}", spec.kind.as_str());
-    Arc::from(scratch.as_str())
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
-use crate::node::Node;
+use crate::node::{Node, NodeSpec};
 use crate::stop::{self, Account, Stop, StopOrder};
 use crate::sync::{self, CancellationToken, Decision, WaitForCancellationFuture};
 use crate::work::{Force, Registration, WorkSpec};
@@ -35,6 +35,8 @@ pub struct ScopeOptions {
     pub unit: Option<WorkSpec>,
     /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
     pub decision: Option<Arc<Decision>>,
+    /// Whether it may move below another one later: see [`Scope::move_below`].
+    pub movable: bool,
 }
 
 /// A moment at which a scope stops by itself, and what receipts call it.
@@ -67,10 +69,13 @@ impl Scope {
         label: impl Into<Arc<str>>,
         options: ScopeOptions,
     ) -> Result<Self, NotStarted> {
-        let at = options.deadline.as_ref().map(|deadline| deadline.at);
-        let node = self
-            .node
-            .child(label.into(), options.unit, options.decision, at)?;
+        let spec = NodeSpec {
+            unit: options.unit,
+            decision: options.decision,
+            deadline: options.deadline.as_ref().map(|deadline| deadline.at),
+            movable: options.movable,
+        };
+        let node = self.node.child(label.into(), spec)?;
         let child = Self { node };
         if let Some(deadline) = options.deadline {
             child.arm(deadline);
@@ -81,6 +86,32 @@ impl Scope {
     /// What receipts call it.
     pub fn label(&self) -> &Arc<str> {
         &self.node.label
+    }
+
+    /// Hangs this scope, with all that runs in it and below, below another one of the same tree, in one step: stops of
+    /// that one cover it from now on, and those of the one that it was made below do not. So do deadlines.
+    ///
+    /// # Errors
+    /// If a stop covers either, or the new one is closed: then it stays where it is. A stop of the new one that came in
+    /// between may cover it all the same.
+    ///
+    /// # Panics
+    /// In debug builds, if the scope was not made to move, or is of another tree.
+    pub fn move_below(&self, to: &Self) -> Result<(), NotStarted> {
+        self.node.move_below(&to.node)
+    }
+
+    /// What receipts call the item that this scope belongs to: its own id as a unit, or that of the nearest one above,
+    /// behind those of the units that it lies in: `call_1/call_2`. `None` where it lies in none.
+    pub fn item_path(&self) -> Option<Arc<str>> {
+        self.node.item_path()
+    }
+
+    /// The unit of this path below this scope, as receipts call it from here on. Where it is gone with one above it that
+    /// has ended, that one: whatever it was has ended too.
+    pub fn unit_below(&self, path: &str) -> Option<Self> {
+        let node = self.node.unit_below(path)?;
+        Some(Self { node })
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {
@@ -161,7 +192,7 @@ impl Scope {
 
     /// How long until the nearest deadline of this scope and those above; `None` without one.
     pub fn time_left(&self) -> Option<Duration> {
-        let at = self.node.deadline?;
+        let at = self.node.nearest_deadline()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 

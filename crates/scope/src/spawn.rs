@@ -177,13 +177,30 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.spawn_on(&self.env().options.work, spec, make)
+        self.spawn_on(&self.env().options.work, spec, false, make)
+    }
+
+    /// The same for the rest of what has begun elsewhere, and comes here: a stop that overtakes its first poll here finds
+    /// it begun, and it has to end as what it is.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed: then `make` is not called.
+    pub fn spawn_begun<F>(
+        &self,
+        spec: WorkSpec,
+        make: impl FnOnce(WorkCx) -> F,
+    ) -> Result<WorkHandle<F::Output>, NotStarted>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.spawn_on(&self.env().options.work, spec, true, make)
     }
 
     fn spawn_on<F>(
         &self,
         runtime: &Handle,
         spec: WorkSpec,
+        begun: bool,
         make: impl FnOnce(WorkCx) -> F,
     ) -> Result<WorkHandle<F::Output>, NotStarted>
     where
@@ -203,7 +220,7 @@ impl Scope {
         let task = runtime.spawn(Tracked {
             future: Some(future),
             registration: Some(registration),
-            begun: false,
+            begun,
         });
         node.set_force(key, Force::Abort(task.abort_handle()));
         Ok(WorkHandle {
@@ -239,7 +256,7 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.spawn_on(&self.env().options.control, spec, make)
+        self.spawn_on(&self.env().options.control, spec, false, make)
     }
 
     /// Runs a closure on a thread of its own. A thread cannot be forced: one that never looks at its [`WorkCx`] is

@@ -19,7 +19,7 @@ pub struct WorkSpec {
     pub kind: ItemKind,
     /// For people.
     pub name: Arc<str>,
-    /// Its id in receipts; `None`: a number is made up.
+    /// Its id in receipts; `None`: a number is made up. A unit within a unit is called by the ids of both: `call_1/call_2`.
     pub id: Option<Arc<str>>,
     /// What repeating it would do, where an unknown outcome matters.
     pub effect: Option<Effect>,
@@ -48,6 +48,14 @@ impl WorkSpec {
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = Some(effect);
         self
+    }
+
+    /// What a receipt calls this work, which is number `seq` of all.
+    pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
+        match &self.id {
+            Some(id) => Arc::clone(id),
+            None => format!("{}_{seq}", self.kind.as_str()).into(),
+        }
     }
 }
 

@@ -225,8 +225,8 @@ fn open_scope(
     });
     let options = ScopeOptions {
         deadline,
-        unit: None,
         decision: Some(Arc::clone(decision)),
+        ..ScopeOptions::default()
     };
     let label = format!("session/{}/turn/{}", history.session_id(), start.turn);
     run.child(label, options)

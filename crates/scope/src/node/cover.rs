@@ -22,6 +22,8 @@ pub(crate) enum Role {
 pub(crate) enum Accepted {
     /// It is covered now.
     Covered,
+    /// The same stop has reached it before, by another way: it moves.
+    CoveredBefore,
     /// It can no longer be stopped: the commit was first.
     Committed,
     /// A stop that covers it runs: join it.
@@ -44,6 +46,9 @@ impl Node {
     /// Closes the barrier of this node for a stop and counts what it has to wait for, in one step.
     pub(crate) fn accept(&self, stop: &Arc<StopInProgress>, cause: &Cause, role: Role) -> Accepted {
         let mut state = self.state.lock();
+        if state.stops.iter().any(|own| Arc::ptr_eq(own, stop)) {
+            return Accepted::CoveredBefore;
+        }
         if role != Role::Below {
             // The account of a part is answered only if somebody waits for it: nothing to join.
             let running = state

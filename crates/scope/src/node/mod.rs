@@ -5,7 +5,9 @@
 //! that was not reached yet may still start work, which the walk then finds and covers.
 
 mod cover;
+mod place;
 mod registry;
+mod unit;
 
 use std::sync::{Arc, Weak};
 
@@ -21,27 +23,32 @@ use crate::sync::{AbortHandle, CancellationToken, Decision, Mutex};
 use crate::work::{EndedWork, WorkEntry, WorkSpec};
 
 pub(crate) use cover::{Accepted, Role};
+use place::Place;
 pub(crate) use registry::{FuturesOf, Listed, WorkKey};
+pub(crate) use unit::Unit;
 
 pub(crate) struct Node {
     pub(crate) env: Arc<ScopeEnv>,
     /// What receipts call it: `session/01J…/turn/7`.
     pub(crate) label: Arc<str>,
     /// Set where the whole scope is one item of a receipt: a tool call with all that it started.
-    pub(crate) unit: Option<Unit>,
+    pub(crate) unit: Option<Arc<Unit>>,
     pub(crate) token: CancellationToken,
     /// Commit versus stop, for the scope of a turn.
     decision: Option<Arc<Decision>>,
-    /// The nearest deadline, of this node or one above.
-    pub(crate) deadline: Option<Instant>,
-    parent: Option<Arc<Node>>,
-    key_in_parent: usize,
+    /// Of this node; those above have their own.
+    deadline: Option<Instant>,
+    place: Place,
     state: Mutex<NodeState>,
 }
 
-pub(crate) struct Unit {
-    pub(crate) spec: WorkSpec,
-    pub(crate) seq: u64,
+/// What a new node is, beside its label.
+#[derive(Default)]
+pub(crate) struct NodeSpec {
+    pub(crate) unit: Option<WorkSpec>,
+    pub(crate) decision: Option<Arc<Decision>>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) movable: bool,
 }
 
 #[derive(Default)]
@@ -76,8 +83,7 @@ impl Node {
             token: CancellationToken::new(),
             decision: None,
             deadline: None,
-            parent: None,
-            key_in_parent: 0,
+            place: Place::Root,
             state: Mutex::default(),
         })
     }
@@ -86,26 +92,28 @@ impl Node {
     pub(crate) fn child(
         self: &Arc<Self>,
         label: Arc<str>,
-        unit: Option<WorkSpec>,
-        decision: Option<Arc<Decision>>,
-        deadline: Option<Instant>,
+        spec: NodeSpec,
     ) -> Result<Arc<Self>, NotStarted> {
-        let unit = unit.map(|spec| Unit {
-            spec,
-            seq: self.env.next_seq(),
-        });
+        let unit = spec.unit.map(|unit| Unit::new(unit, self.env.next_seq()));
         let mut state = self.state.lock();
         state.gate.check()?;
-        let child = Arc::new_cyclic(|child| Self {
-            env: Arc::clone(&self.env),
-            label,
-            unit,
-            token: self.token.child_token(),
-            decision,
-            deadline: [self.deadline, deadline].into_iter().flatten().min(),
-            key_in_parent: state.children.insert(Weak::clone(child)),
-            parent: Some(Arc::clone(self)),
-            state: Mutex::default(),
+        let child = Arc::new_cyclic(|child| {
+            let key = state.children.insert(Weak::clone(child));
+            let token = if spec.movable {
+                CancellationToken::new()
+            } else {
+                self.token.child_token()
+            };
+            Self {
+                env: Arc::clone(&self.env),
+                label,
+                unit,
+                token,
+                decision: spec.decision,
+                deadline: spec.deadline,
+                place: Place::below(self, key, spec.movable),
+                state: Mutex::default(),
+            }
         });
         Ok(child)
     }
@@ -140,12 +148,25 @@ impl Node {
         live
     }
 
-    /// The unit that this node belongs to: its own, or the nearest above.
-    pub(crate) fn unit_above(&self) -> Option<(u64, &WorkSpec)> {
-        match &self.unit {
-            Some(unit) => Some((unit.seq, &unit.spec)),
-            None => self.parent.as_ref()?.unit_above(),
+    /// The node above, at this moment.
+    pub(crate) fn parent(&self) -> Option<Arc<Self>> {
+        self.place.parent()
+    }
+
+    /// The nearest deadline, of this node or one above.
+    pub(crate) fn nearest_deadline(&self) -> Option<Instant> {
+        let mut nearest = self.deadline;
+        let mut above = self.parent();
+        while let Some(node) = above {
+            nearest = nearest.into_iter().chain(node.deadline).min();
+            above = node.parent();
         }
+        nearest
+    }
+
+    /// The token, if no other one fires it.
+    pub(crate) fn own_token(&self) -> Option<&CancellationToken> {
+        self.place.is_movable().then_some(&self.token)
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {
@@ -183,8 +204,6 @@ impl Drop for Node {
         if let Some(timer) = self.state.get_mut().deadline_timer.take() {
             timer.abort();
         }
-        if let Some(parent) = &self.parent {
-            parent.state.lock().children.remove(self.key_in_parent);
-        }
+        self.place.leave();
     }
 }

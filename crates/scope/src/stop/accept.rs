@@ -74,7 +74,7 @@ fn cover(
     match accepted {
         Accepted::Join(running) => return Err(NotCovered::Join(running)),
         Accepted::Committed | Accepted::Shut => return Err(NotCovered::Ended),
-        Accepted::Covered => {}
+        Accepted::Covered | Accepted::CoveredBefore => {}
     }
     walk(target, shared, cause, nodes);
     Ok(Asks::of(nodes))
@@ -93,8 +93,10 @@ pub(super) fn walk(
         let children = node.children();
         for child in children {
             // A child keeps the cause of its own earlier stop; a wider one only counts it too.
-            child.accept(shared, cause, Role::Below);
-            nodes.push(child);
+            let accepted = child.accept(shared, cause, Role::Below);
+            if !matches!(accepted, Accepted::CoveredBefore) {
+                nodes.push(child);
+            }
         }
         next += 1;
     }

@@ -9,12 +9,13 @@ use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv};
 use crate::node::{FuturesOf, Listed, Node};
 use crate::process::ProcessHandle;
 use crate::scope::Scope;
-use crate::sync::{AbortHandle, sleep, sleep_until};
+use crate::sync::{AbortHandle, CancellationToken, sleep, sleep_until};
 use crate::work::Force;
 
-/// The ask beyond the token: the processes and remotes that are to be told.
+/// The ask beyond the target's token: those that it does not fire, and the processes and remotes that are to be told.
 #[derive(Default)]
 pub(super) struct Asks {
+    tokens: Vec<CancellationToken>,
     processes: Vec<ProcessHandle>,
     remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -24,6 +25,7 @@ impl Asks {
     pub(super) fn of(nodes: &[Arc<Node>]) -> Self {
         let mut asks = Self::default();
         for node in nodes {
+            asks.tokens.extend(node.own_token().cloned());
             node.list(|listed| match listed {
                 Listed::Running(entry) => match &entry.force {
                     Force::Process(process) => asks.processes.push(process.clone()),
@@ -38,6 +40,7 @@ impl Asks {
 
     /// Outside every lock: these do I/O.
     pub(super) fn send(&self) {
+        self.tokens.iter().for_each(CancellationToken::cancel);
         self.processes.iter().for_each(ProcessHandle::ask);
         for ask in &self.remotes {
             ask();

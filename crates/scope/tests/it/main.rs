@@ -2,6 +2,7 @@
 
 mod ladder;
 mod launches;
+mod nested;
 mod receipts;
 mod simulated;
 mod tree;

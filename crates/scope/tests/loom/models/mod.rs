@@ -5,6 +5,7 @@ mod barrier;
 mod commit;
 mod force;
 mod moving;
+mod moving_scope;
 mod quiet;
 mod second_stop;
 

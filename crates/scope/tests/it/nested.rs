@@ -1,0 +1,146 @@
+//! Units within units: what names them, and scopes that move from one to another.
+
+use std::time::Duration;
+
+use allstop_core::Effect;
+use allstop_core::receipt::{ItemKind, StopOutcome};
+use allstop_core::{Cause, CauseKind};
+use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, WorkSpec};
+use tokio::time::Instant;
+
+use super::{begun, by_user, future, root};
+
+fn unit(parent: &Scope, kind: ItemKind, id: &str) -> Scope {
+    let unit = WorkSpec::new(kind, "a name")
+        .id(id)
+        .effect(Effect::ReadOnly);
+    let options = ScopeOptions {
+        unit: Some(unit),
+        ..ScopeOptions::default()
+    };
+    parent.child(id, options).expect("nothing is stopped")
+}
+
+fn movable(parent: &Scope) -> Scope {
+    let options = ScopeOptions {
+        movable: true,
+        ..ScopeOptions::default()
+    };
+    parent.child("agent", options).expect("nothing is stopped")
+}
+
+fn ids(items: &[allstop_core::receipt::ReceiptItem]) -> Vec<&str> {
+    items.iter().map(|item| &*item.id).collect()
+}
+
+/// Runs until it is stopped.
+fn waits(scope: &Scope) {
+    let work = scope.spawn(future("waits"), |cx| async move {
+        cx.stopped_at("wait").await;
+    });
+    drop(work.expect("nothing is stopped"));
+}
+
+#[tokio::test]
+async fn a_unit_in_another_is_called_by_the_path_of_both_and_found_by_it() {
+    let turn = root();
+    let outer = unit(&turn, ItemKind::ToolCall, "call_1");
+    let between = outer.child("turn", ScopeOptions::default()).unwrap();
+    let inner = unit(&between, ItemKind::ToolCall, "call_1");
+    let sibling = unit(&turn, ItemKind::ToolCall, "call_10");
+    for scope in [&outer, &inner, &sibling] {
+        waits(scope);
+    }
+    begun().await;
+    assert_eq!(ids(&turn.running()), ["call_1", "call_1/call_1", "call_10"]);
+    assert_eq!(between.item_path().as_deref(), Some("call_1"));
+    assert_eq!(inner.item_path().as_deref(), Some("call_1/call_1"));
+    assert_eq!(turn.item_path(), None);
+    assert!(turn.unit_below("call_1/call_2").is_none());
+    assert!(turn.unit_below("call").is_none());
+    let found = turn.unit_below("call_1/call_1").expect("it is there");
+    let receipt = found.stop(by_user()).await;
+    assert_eq!(ids(receipt.items()), ["call_1/call_1"]);
+    assert!(receipt.quiet() && !outer.is_stopped());
+    let receipt = turn.stop(by_user()).await;
+    assert_eq!(ids(receipt.items()), ["call_1", "call_10"]);
+    // What it was is gone with the one that it was in, which has ended.
+    drop((found, inner));
+    let gone = turn.unit_below("call_1/call_1").expect("the outer one");
+    let receipt = gone.stop(by_user()).await;
+    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
+    let session = root();
+    let deadline = Deadline {
+        at: Instant::now() + Duration::from_secs(1),
+        detail: "turn deadline".into(),
+        extent: allstop_core::Extent::Turn,
+        bystanders: Vec::new(),
+    };
+    let options = ScopeOptions {
+        deadline: Some(deadline),
+        ..ScopeOptions::default()
+    };
+    let turn = session.child("turn", options).unwrap();
+    let call = unit(&turn, ItemKind::ToolCall, "call_1");
+    let agent = movable(&call);
+    let inner = unit(&agent, ItemKind::ToolCall, "call_2");
+    let background = unit(&session, ItemKind::Background, "bg_1");
+    waits(&agent);
+    waits(&inner);
+    begun().await;
+    assert_eq!(ids(&turn.running()), ["call_1", "call_1/call_2"]);
+    assert!(inner.time_left().is_some());
+    agent.move_below(&background).expect("nothing is stopped");
+    assert!(turn.is_quiet() && inner.time_left().is_none());
+    assert_eq!(ids(&background.running()), ["bg_1/call_2", "bg_1"]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(turn.is_stopped() && !agent.is_stopped() && !inner.is_stopped());
+    let receipt = session.stop(by_user()).await;
+    assert!(receipt.quiet() && inner.is_stopped());
+    assert_eq!(ids(receipt.items()), ["bg_1/call_2", "bg_1"]);
+    assert_eq!(inner.cause(), Some(Cause::new(CauseKind::User)));
+}
+
+#[tokio::test]
+async fn what_a_stop_covers_stays_where_it_is() {
+    let session = root();
+    let (call, background) = (
+        unit(&session, ItemKind::ToolCall, "call_1"),
+        unit(&session, ItemKind::Background, "bg_1"),
+    );
+    let agent = movable(&call);
+    waits(&agent);
+    begun().await;
+    let stop = call.stop(by_user());
+    let refused = agent.move_below(&background);
+    assert!(matches!(refused, Err(NotStarted::Stopped(_))));
+    assert_eq!(ids(stop.await.items()), ["call_1"]);
+    assert!(background.stop(by_user()).await.items().is_empty());
+
+    let (agent, ended) = (
+        movable(&session),
+        session.child("closed", ScopeOptions::default()),
+    );
+    let ended = ended.unwrap();
+    ended.close();
+    assert_eq!(agent.move_below(&ended), Err(NotStarted::Closed));
+    waits(&agent);
+    assert_eq!(session.running().len(), 1);
+    drop(session.stop(by_user()).await);
+}
+
+#[tokio::test]
+async fn what_has_begun_elsewhere_is_not_said_not_to_have_begun() {
+    let scope = root();
+    let work = scope.spawn_begun(future("goes on"), |cx| async move {
+        cx.stopped_at("wait").await;
+    });
+    let receipt = scope.stop(by_user()).await;
+    work.unwrap().await.expect("it was polled");
+    assert_eq!(receipt.items()[0].state.as_str(), "stopped");
+    assert!(format!("{:?}", receipt.items()[0].state).contains("Acknowledged"));
+}

@@ -1,0 +1,85 @@
+//! A scope that moves below another one, with what runs in it, against stops of either.
+
+use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
+use crate::scope::{Scope, ScopeOptions};
+use crate::work::Ending;
+
+/// A scope below `parent` that may move, and work in it that ends when it is told to.
+fn movable(parent: &Scope) -> Scope {
+    let options = ScopeOptions {
+        movable: true,
+        ..ScopeOptions::default()
+    };
+    parent
+        .child("movable", options)
+        .expect("nothing is stopped")
+}
+
+#[test]
+fn what_a_stop_of_the_old_scope_covers_does_not_slip_away() {
+    interruptions(2, || {
+        let root = root();
+        let (turn, background) = (child(&root), child(&root));
+        let agent = movable(&turn);
+        let work = register(&agent);
+        let (moving, to) = (agent.clone(), background.clone());
+        let thread = spawn(move || {
+            let moved = moving.move_below(&to).is_ok();
+            if !moved {
+                crate::sync::block_on(moving.stopped());
+            }
+            work.finish(Ending::Returned);
+            moved
+        });
+        let receipt = receipt_of(turn.stop(by_user()));
+        let moved = joined(thread);
+        assert!(receipt.quiet());
+        assert_eq!(receipt.items().len(), usize::from(!moved), "{receipt:?}");
+        // Whoever was covered hears of it, and whoever was not does not.
+        assert_eq!(agent.is_stopped(), !moved);
+        assert_eq!(agent.cause().is_some(), !moved);
+    });
+}
+
+#[test]
+fn after_the_move_a_stop_of_the_new_scope_covers_it() {
+    interruptions(2, || {
+        let root = root();
+        let (turn, background) = (child(&root), child(&root));
+        let agent = movable(&turn);
+        let work = register(&agent);
+        let (moving, to) = (agent.clone(), background.clone());
+        let thread = spawn(move || {
+            let moved = moving.move_below(&to).is_ok();
+            if moved {
+                crate::sync::block_on(moving.stopped());
+            }
+            work.finish(Ending::Returned);
+            moved
+        });
+        let receipt = receipt_of(background.stop(by_user()));
+        let moved = joined(thread);
+        assert!(receipt.quiet());
+        assert_eq!(receipt.items().len(), usize::from(moved), "{receipt:?}");
+        assert_eq!(agent.is_stopped(), moved);
+    });
+}
+
+#[test]
+fn a_stop_of_both_covers_it_once() {
+    interruptions(2, || {
+        let root = root();
+        let (turn, background) = (child(&root), child(&root));
+        let agent = movable(&turn);
+        let work = register(&agent);
+        let thread = spawn(move || {
+            let _either_way = agent.move_below(&background);
+            crate::sync::block_on(agent.stopped());
+            work.finish(Ending::Returned);
+        });
+        let receipt = receipt_of(root.stop(by_user()));
+        joined(thread);
+        assert!(receipt.quiet());
+        assert_eq!(receipt.items().len(), 1, "{receipt:?}");
+    });
+}
