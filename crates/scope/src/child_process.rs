@@ -65,6 +65,22 @@ impl Scope {
         Ok((Process { handle, owner }, output))
     }
 
+    /// Takes up a tree that another process left, to stop it with everything else here.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or it is closed.
+    pub fn take_up_process(
+        &self,
+        work: WorkSpec,
+        (handle, driver): (ProcessHandle, process::ProcessDriver),
+    ) -> Result<Process, NotStarted> {
+        let force = Force::Process(handle.clone());
+        let registration = self.node().register(work, force)?;
+        let owner = Arc::new(parking_lot::Mutex::new(Some(registration)));
+        self.drive(driver, Arc::clone(&owner), handle.clone());
+        Ok(Process { handle, owner })
+    }
+
     fn drive(
         &self,
         driver: process::ProcessDriver,

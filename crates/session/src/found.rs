@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::ids::BackgroundId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{How, ItemState};
-use allstop_core::record::{Attachment, SessionRecord};
+use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{BackgroundWork, SessionState};
 use allstop_log::{SessionError, SessionStream};
 use allstop_scope::process::is_alive;
@@ -17,13 +17,15 @@ const KEEPER_KILL_MAX: Duration = Duration::from_secs(1);
 /// How often it is looked at until then.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Background work whose end the log does not know.
+/// Background work whose end the log does not know: of an earlier process, or let go by this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundWork {
     /// Its id.
     pub id: BackgroundId,
     /// The command.
     pub name: Arc<str>,
+    /// What it is.
+    pub kind: BackgroundKind,
     /// Whether it was let go on purpose.
     pub detached: bool,
     /// The command's process.
@@ -37,10 +39,11 @@ pub struct FoundWork {
 }
 
 impl FoundWork {
-    fn of(work: &BackgroundWork) -> Self {
+    pub(crate) fn of(work: &BackgroundWork) -> Self {
         let mut found = Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),
+            kind: work.kind,
             detached: work.attachment == Attachment::Detached,
             process: work.process.clone(),
             keeper: work.keeper.clone(),
@@ -51,11 +54,17 @@ impl FoundWork {
         found
     }
 
-    fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         self.alive = [&self.process, &self.keeper]
             .into_iter()
             .flatten()
             .any(is_alive);
+    }
+
+    /// The process whose end ends it, while it runs.
+    pub fn stop_pid(&self) -> Option<u32> {
+        let process = self.keeper.as_ref().or(self.process.as_ref());
+        process.filter(|_| self.alive).map(|process| process.pid)
     }
 
     /// Whether it runs on only until its keeper has heard that the owner is gone.

@@ -55,6 +55,7 @@ mod driver;
 mod events;
 mod follow_up;
 pub mod found;
+mod left;
 mod message;
 mod questions;
 mod session;

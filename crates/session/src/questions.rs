@@ -1,16 +1,23 @@
 //! Permission questions: events that any subscriber can answer, once.
+//!
+//! A question waits as long as somebody subscribes. Whoever subscribes later is asked, too. When the last one has left
+//! it stays open for [`SessionOptions::unanswered_after`], so that a client can come back; then it counts as
+//! [`Answer::Unanswered`], which is a denial that says why.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use allstop_core::ids::QuestionId;
+use allstop_core::{CallId, SessionId};
 use allstop_tools::{Answer, Prompter, Question};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::events::{Hub, OpenQuestion, SessionEventKind};
+use crate::source::SessionOptions;
 
 /// What became of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,17 +35,21 @@ pub enum Answered {
 #[derive(Debug)]
 pub(crate) struct Questions {
     hub: Arc<Hub>,
-    /// Who is asked where nobody watches the session.
+    session: SessionId,
+    /// The answer where nobody watches the session.
     unwatched: Answer,
+    unanswered_after: Option<Duration>,
     asked: AtomicU64,
     open: Mutex<BTreeMap<u64, (OpenQuestion, oneshot::Sender<Answer>)>>,
 }
 
 impl Questions {
-    pub(crate) fn new(hub: Arc<Hub>, unwatched: Answer) -> Arc<Self> {
+    pub(crate) fn new(session: SessionId, hub: Arc<Hub>, options: &SessionOptions) -> Arc<Self> {
         Arc::new(Self {
             hub,
-            unwatched,
+            session,
+            unwatched: options.unwatched,
+            unanswered_after: options.unanswered_after,
             asked: AtomicU64::new(0),
             open: Mutex::default(),
         })
@@ -68,6 +79,14 @@ impl Questions {
     }
 }
 
+/// The calls of `agent` that lead to whoever asks: a sub-agent's session is called by its parent's and the call.
+fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
+    let below = asks.as_str().strip_prefix(session.as_str());
+    let path = below.and_then(|below| below.strip_prefix('/'));
+    let calls = path.into_iter().flat_map(|path| path.split('/'));
+    calls.map(CallId::new).collect()
+}
+
 /// `q_7`
 fn number_of(id: &QuestionId) -> Option<u64> {
     id.as_str().strip_prefix("q_")?.parse().ok()
@@ -84,7 +103,7 @@ struct Asking<'a> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.questions.open.lock().remove(&self.number);
-        let allowed = self.answer.is_some_and(|answer| answer != Answer::Deny);
+        let allowed = self.answer.is_some_and(Answer::allows);
         let id = self.id.clone();
         self.questions
             .hub
@@ -102,6 +121,7 @@ impl Prompter for Questions {
             let id = QuestionId::from(format!("q_{number}"));
             let open = OpenQuestion {
                 id: id.clone(),
+                agents: agents_of(&self.session, &question.session_id),
                 question,
             };
             let (tx, rx) = oneshot::channel();
@@ -113,8 +133,18 @@ impl Prompter for Questions {
                 answer: None,
             };
             self.hub.send(|| SessionEventKind::PermissionAsked(open));
-            // The sender is dropped only with its answer, or with the question itself.
-            let answer = rx.await.unwrap_or(Answer::Deny);
+            let deserted = async {
+                match self.unanswered_after {
+                    Some(after) => self.hub.deserted(after).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let answer = tokio::select! {
+                biased;
+                // The sender is dropped only with its answer, or with the question itself.
+                answer = rx => answer.unwrap_or(Answer::Deny),
+                () = deserted => Answer::Unanswered,
+            };
             asking.answer = Some(answer);
             answer
         })

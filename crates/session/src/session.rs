@@ -13,8 +13,9 @@ use tokio::sync::oneshot;
 use crate::command::{Command, DetachError, UndoError};
 use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
-use crate::events::{OpenQuestion, Subscription};
+use crate::events::{OpenQuestion, SessionEventKind, Subscription};
 use crate::follow_up::FollowUp;
+use crate::found::FoundWork;
 use crate::message::{NewMessage, SendError, Sent};
 use crate::questions::Answered;
 use crate::shared::Shared;
@@ -110,6 +111,12 @@ impl Session {
             .unwrap_or_default()
     }
 
+    /// Background work that runs without this process: it was let go on purpose, here or by an earlier process, or nobody
+    /// has ended it. Looked at now, by pid and start time. [`StopTarget::Background`] stops it, too.
+    pub fn left(&self) -> Vec<FoundWork> {
+        self.shared.left()
+    }
+
     /// Asks a running call to go on in the background: its turn goes on with the answer that it does.
     ///
     /// # Errors
@@ -146,8 +153,8 @@ impl Session {
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
     }
 
-    /// Watches the session: every record from number `from` on (`None`: from now on), each once and in order, and the
-    /// live events beside them.
+    /// Watches the session: first the permission questions that wait for an answer, then every record from number `from`
+    /// on (`None`: from now on), each once and in order, and the live events beside them.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -157,7 +164,12 @@ impl Session {
         let until = self.shared.inner.lock().known.version;
         let after = from.map_or(until, |from| Version(from.0.saturating_sub(1)));
         let log = Arc::clone(&self.shared.host.log);
-        Subscription::new(self.id().clone(), log, live, after, until)
+        let open = self.shared.questions.open();
+        let open = self
+            .shared
+            .hub
+            .events(open.into_iter().map(SessionEventKind::PermissionAsked));
+        Subscription::new(self.id().clone(), log, live, after, until, open)
     }
 
     /// What is committed.

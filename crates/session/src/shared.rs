@@ -20,6 +20,7 @@ use crate::desk::{Desk, NotAdmitted};
 use crate::driver;
 use crate::events::Hub;
 use crate::follow_up::FollowUp;
+use crate::left::LeftWork;
 use crate::message::{NewMessage, SendError, Sent};
 use crate::questions::Questions;
 use crate::sessions::Host;
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     /// The slot whose turn ended last, for stops that come too late.
     pub(crate) last: Option<Arc<Slot>>,
     pub(crate) commands: VecDeque<Command>,
+    /// Background work that runs without this process.
+    pub(crate) left: Vec<LeftWork>,
     /// An opened log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionStream>>,
 }
@@ -74,7 +77,7 @@ impl Shared {
         let hub = Arc::new(Hub::default());
         let options = &host.options;
         Arc::new(Self {
-            questions: Questions::new(Arc::clone(&hub), options.unwatched),
+            questions: Questions::new(id.clone(), Arc::clone(&hub), options),
             inner: Mutex::new(Inner {
                 desk: Desk::new(options.waiting_max),
                 policy: options.follow_up,
@@ -82,6 +85,7 @@ impl Shared {
                 awake: None,
                 last: None,
                 commands: VecDeque::new(),
+                left: Vec::new(),
                 opened: None,
             }),
             hub,

@@ -97,6 +97,10 @@ pub struct SessionOptions {
     pub hooks_max: Duration,
     /// The answer to permission questions while nobody subscribes to the session.
     pub unwatched: Answer,
+    /// How long a permission question stays open when the last subscriber has left: long enough to come back after a lost
+    /// connection, and short enough that nobody finds a turn the next day that did nothing. Then it is denied as
+    /// [`Answer::Unanswered`]. `None`: it stays open until it is answered or stopped.
+    pub unanswered_after: Option<Duration>,
     /// Wall-clock time for records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Makes message ids.
@@ -112,7 +116,8 @@ impl Default for SessionOptions {
             sleep_after: Some(Duration::from_mins(1)),
             compaction: None,
             hooks_max: Duration::from_secs(5),
-            unwatched: Answer::Deny,
+            unwatched: Answer::Unanswered,
+            unanswered_after: Some(Duration::from_mins(1)),
             now: Arc::new(|| SystemTime::now().into()),
             new_message_id: Arc::new(|| MessageId::new(ulid::Ulid::generate().to_string())),
         }

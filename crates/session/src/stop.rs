@@ -14,7 +14,7 @@ use crate::stopping::{StopTarget, Stopping};
 
 impl Shared {
     /// Stops what the target names. When this returns, nothing of it starts any more.
-    pub(crate) fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
+    pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> Stopping {
         let mut inner = self.inner.lock();
         if *target == StopTarget::Session && inner.awake.is_some() {
             // In one step with the look at who is there: the owner that is there now is the one that ends it.
@@ -40,9 +40,12 @@ impl Shared {
         };
         let Some(awake) = awake else {
             return nothing(match target {
-                StopTarget::Call(_) | StopTarget::Background(_) | StopTarget::Message(_) => {
-                    StopOutcome::NotFound
+                StopTarget::Background(id) => {
+                    return self
+                        .stop_left(id, &cause, &self.host.scope)
+                        .unwrap_or_else(|| nothing(StopOutcome::NotFound));
                 }
+                StopTarget::Call(_) | StopTarget::Message(_) => StopOutcome::NotFound,
                 StopTarget::Session if self.ended.get().is_none() => {
                     return match self.close_asleep(&cause) {
                         Some(closed) => closed,
@@ -90,8 +93,10 @@ impl Shared {
                 Stopping::one(stop, running.map(|slot| Arc::clone(&slot.state)))
             }
             StopTarget::Background(id) => match work(&awake, id) {
-                Some(work) => Stopping::one(work.stop(cause), None),
-                None => nothing(StopOutcome::NotFound),
+                Some(work) if !work.is_let_go() => Stopping::one(work.stop(cause), None),
+                _ => self
+                    .stop_left(id, &cause, &awake.scope)
+                    .unwrap_or_else(|| nothing(StopOutcome::NotFound)),
             },
         }
     }
@@ -148,16 +153,23 @@ impl Shared {
         };
         drop(inner);
         let running = scopes.iter().flat_map(Scope::running);
-        let receipt = Receipt::of_preview(self.request(target, cause), running.collect());
+        let left = self.preview_left(target);
+        let items = running.chain(left).collect();
+        let receipt = Receipt::of_preview(self.request(target, cause), items);
         let outside = bystander.map(|scope| scope.running()).unwrap_or_default();
         receipt.with_bystanders(outside)
     }
 
-    fn nothing(&self, target: &StopTarget, cause: Cause, outcome: StopOutcome) -> Stopping {
+    pub(crate) fn nothing(
+        &self,
+        target: &StopTarget,
+        cause: Cause,
+        outcome: StopOutcome,
+    ) -> Stopping {
         Stopping::answered(Receipt::of_nothing(self.request(target, cause), outcome))
     }
 
-    fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {
+    pub(crate) fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {
         // The host's scope has the clock and makes the ids.
         let preview = self.host.scope.preview(target.extent(), cause);
         let label = self.label();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::StopRequest;
-use allstop_core::{CallId, Extent, MessageId, Receipt};
+use allstop_core::{CallId, Extent, MessageId, Receipt, StopId};
 use allstop_scope::Stop;
 use tokio::time::{Duration, timeout};
 
@@ -85,6 +85,15 @@ impl Stopping {
     /// Who asked for what.
     pub fn request(&self) -> &StopRequest {
         &self.request
+    }
+
+    /// Whether a receipt with this id is of this stop, or of a part of it.
+    pub fn covers(&self, stop: &StopId) -> bool {
+        let parts = match &self.what {
+            What::Parts(parts) => parts.as_slice(),
+            What::Answered(_) | What::One(..) => &[],
+        };
+        self.request.stop_id == *stop || parts.iter().any(|part| part.covers(stop))
     }
 
     /// Forces now what is being asked.

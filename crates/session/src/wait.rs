@@ -7,7 +7,7 @@ use allstop_core::record::Attachment;
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 use tokio::time::timeout;
 
-use crate::events::BackgroundItem;
+use crate::events::{BackgroundItem, OpenQuestion};
 use crate::message::{MessageOutcome, Sent};
 use crate::shared::Shared;
 
@@ -23,6 +23,8 @@ pub struct Waited {
     pub timed_out: bool,
     /// What still runs in the background: attached work only if the limit fired, else what was let go on purpose.
     pub running: Vec<BackgroundItem>,
+    /// The permission questions that the turn waits for.
+    pub questions: Vec<OpenQuestion>,
 }
 
 impl Shared {
@@ -32,6 +34,22 @@ impl Shared {
         background
             .map(|background| background.running())
             .unwrap_or_default()
+    }
+
+    /// The background work that runs: what the session watches, and what was let go on purpose.
+    pub(crate) fn background_items(&self) -> Vec<BackgroundItem> {
+        let watched = self.running_background();
+        let mut items: Vec<_> = watched
+            .iter()
+            .map(|work| BackgroundItem::of(work))
+            .collect();
+        items.extend(
+            self.left()
+                .iter()
+                .filter(|left| left.alive)
+                .map(BackgroundItem::left),
+        );
+        items
     }
 
     pub(crate) fn background(&self) -> Option<Arc<allstop_agent::Background>> {
@@ -45,14 +63,11 @@ impl Shared {
             self.background_idle().await;
         };
         let timed_out = timeout(limit, both).await.is_err();
-        let running = self.running_background();
         Waited {
             outcome: sent.try_outcome(),
             timed_out,
-            running: running
-                .iter()
-                .map(|work| BackgroundItem::of(work))
-                .collect(),
+            running: self.background_items(),
+            questions: self.questions.open(),
             sent,
         }
     }

@@ -32,6 +32,12 @@
 //! 4. No descendant delays the end of the command's output.
 
 mod driver;
+#[cfg(target_os = "linux")]
+mod found;
+#[cfg(not(target_os = "linux"))]
+#[path = "found_portable.rs"]
+mod found;
+mod found_error;
 mod handle;
 mod identity;
 pub mod keeper;
@@ -61,6 +67,8 @@ mod sweep;
 mod tree;
 
 pub use driver::ProcessDriver;
+pub use found::find_again;
+pub use found_error::FindError;
 pub use handle::{DetachError, ProcessHandle};
 pub use identity::{identity_of, is_alive, signal};
 pub use output::OutputReader;

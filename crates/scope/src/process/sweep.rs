@@ -78,12 +78,22 @@ struct History {
 impl Sweep {
     /// For a main process that the caller has yet to reap.
     pub(super) fn of_child(marker: Arc<str>, main: ProcessIdentity) -> Self {
-        Self::new(marker, main, None, true)
+        Self::new(marker, main, None, true, true)
     }
 
     /// For the tree of a keeper that has just been killed.
     pub(super) fn of_orphans(marker: Arc<str>, main: ProcessIdentity, keeper: u32) -> Self {
-        Self::new(marker, main, Some(keeper), false)
+        Self::new(marker, main, Some(keeper), false, true)
+    }
+
+    /// For a tree that another process left. The number of a main process that has ended may be anybody's by now.
+    pub(super) fn of_found(
+        marker: Arc<str>,
+        main: ProcessIdentity,
+        keeper: Option<u32>,
+        main_lives: bool,
+    ) -> Self {
+        Self::new(marker, main, keeper, false, main_lives)
     }
 
     fn new(
@@ -91,10 +101,11 @@ impl Sweep {
         main: ProcessIdentity,
         keeper: Option<u32>,
         pinned_by_main: bool,
+        is_first: bool,
     ) -> Self {
         let history = Mutex::new(History {
             pinned_by_main,
-            is_first: true,
+            is_first,
             seen: HashSet::new(),
         });
         Self {

@@ -15,6 +15,7 @@ use super::turn::bug;
 use crate::command::{Command, DetachError, UndoError};
 use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
+use crate::found::FoundWork;
 use crate::slot::Slot;
 
 /// How long a keeper may take to let go: it answers within a millisecond.
@@ -107,6 +108,7 @@ impl Driver {
             Ok(Ok(())) => {
                 // Until nothing of ours reads its output any more: a stop that comes next has nothing of it to account for.
                 let _it_runs_on = work.ended().await;
+                self.remember_let_go(id);
                 Ok(())
             }
             Ok(Err(error)) => Err(DetachError::NotPossible(error.to_string())),
@@ -114,6 +116,13 @@ impl Driver {
                 "its keeper does not answer".to_owned(),
             )),
         }
+    }
+
+    fn remember_let_go(&mut self, id: &BackgroundId) {
+        let Some(stream) = self.stream() else { return };
+        let mut works = stream.state().background().iter();
+        let found = works.find(|work| work.id == *id).map(FoundWork::of);
+        self.shared.remember_left(found);
     }
 
     pub(super) fn stream(&mut self) -> Option<&mut allstop_log::SessionStream> {

@@ -9,7 +9,7 @@ use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
 
 use super::Driver;
-use crate::events::{BackgroundItem, SessionEventKind};
+use crate::events::SessionEventKind;
 use crate::shared::Shared;
 
 /// How long the last records may take to be written: what is missing the next start finds out by itself.
@@ -18,15 +18,10 @@ const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
 impl Shared {
     /// Says what runs in the background now.
     pub(crate) fn tell_background(&self) {
-        let running = self.running_background();
-        self.hub.send(|| SessionEventKind::BackgroundChanged {
-            running: items(&running),
-        });
+        let running = self.background_items();
+        self.hub
+            .send(|| SessionEventKind::BackgroundChanged { running });
     }
-}
-
-fn items(works: &[Arc<allstop_tools::BackgroundWork>]) -> Vec<BackgroundItem> {
-    works.iter().map(|work| BackgroundItem::of(work)).collect()
 }
 
 impl Driver {
@@ -39,12 +34,12 @@ impl Driver {
         };
         if !self.told_idle && !running.iter().any(attached) {
             self.told_idle = true;
-            let stopped = self.stopped;
-            self.shared.hub.send(|| SessionEventKind::SessionIdle {
-                stopped,
-                detached: items(&running),
-            });
+            let (stopped, detached) = (self.stopped, self.shared.background_items());
+            self.shared
+                .hub
+                .send(|| SessionEventKind::SessionIdle { stopped, detached });
         }
+        self.record_left().await;
         let may_sleep = running.is_empty() && self.opening.is_none();
         let sleep_after = self.shared.host.options.sleep_after;
         let sleepy = async {
@@ -125,6 +120,22 @@ impl Driver {
                 tracing::warn!("the store has not answered: background work may not be recorded");
             }
         }
+        self.publish();
+    }
+
+    /// Writes how work ended that ran without this process, and was stopped here.
+    async fn record_left(&mut self) {
+        if self.open.as_ref().is_none_or(|open| open.stream.is_none()) {
+            return;
+        }
+        let records = self.shared.take_left_ends();
+        if records.is_empty() {
+            return;
+        }
+        if let Err(error) = self.append(records).await {
+            tracing::warn!(%error, "the end of background work is not recorded");
+        }
+        self.shared.tell_background();
         self.publish();
     }
 

@@ -81,7 +81,8 @@ impl Driver {
                 Box::new(SessionStream::resume(log, id, at).await?)
             };
             if !is_ours {
-                found::take_stock(&mut stream).await?;
+                let found = found::take_stock(&mut stream).await?;
+                shared.remember_left(found);
             }
             Ok(stream)
         })

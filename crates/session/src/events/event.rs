@@ -9,6 +9,8 @@ use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_log::Version;
 use allstop_tools::{BackgroundWork, Question};
 
+use crate::found::FoundWork;
+
 /// One event of a session.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
@@ -34,7 +36,7 @@ pub enum SessionEventKind {
     Live(AgentEvent),
     /// Somebody is asked whether a call may run. Whoever answers first decides.
     PermissionAsked(OpenQuestion),
-    /// The question is no more: it was answered, or a stop took it away.
+    /// The question is no more: it was answered, a stop took it away, or nobody was left who could answer.
     PermissionAnswered {
         /// Which.
         id: QuestionId,
@@ -96,13 +98,24 @@ impl BackgroundItem {
             attachment: work.attachment(),
         }
     }
+
+    pub(crate) fn left(work: &FoundWork) -> Self {
+        Self {
+            id: work.id.clone(),
+            name: Arc::clone(&work.name),
+            kind: work.kind,
+            attachment: Attachment::Detached,
+        }
+    }
 }
 
-/// A question that waits for its answer.
+/// A question that waits for its answer. While it does, its turn waits, and a new subscriber is asked first of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenQuestion {
     /// Its id.
     pub id: QuestionId,
+    /// The calls of `agent` on the way to the sub-agent that asks; empty: the session's own agent does.
+    pub agents: Vec<CallId>,
     /// What is asked.
     pub question: Question,
 }

@@ -1,6 +1,7 @@
 //! Where events go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_agent::{AgentEvent, EventSink};
 use allstop_core::record::SessionRecord;
@@ -27,6 +28,18 @@ struct HubState {
     turn: Option<TurnNumber>,
     message: Option<MessageId>,
     closed: bool,
+    /// How many have ever come.
+    subscribers: u64,
+}
+
+impl HubState {
+    fn event(&self, kind: SessionEventKind) -> SessionEvent {
+        SessionEvent {
+            turn: self.turn,
+            message: self.message.clone(),
+            kind,
+        }
+    }
 }
 
 impl Hub {
@@ -36,6 +49,7 @@ impl Hub {
             .tx
             .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
         let rx = tx.subscribe();
+        state.subscribers += 1;
         if state.closed {
             // What is in the log is all that follows.
             state.tx = None;
@@ -57,20 +71,45 @@ impl Hub {
         state.tx.is_some()
     }
 
+    /// Waits until nobody has watched for so long without a break.
+    ///
+    /// Cancel safe.
+    pub(crate) async fn deserted(&self, for_long: Duration) {
+        loop {
+            let (tx, before) = {
+                let state = self.state.lock();
+                (state.tx.clone(), state.subscribers)
+            };
+            if let Some(tx) = tx {
+                tx.closed().await;
+            }
+            tokio::time::sleep(for_long).await;
+            let has_come = self.state.lock().subscribers != before;
+            if !has_come && !self.is_watched() {
+                return;
+            }
+        }
+    }
+
     /// What comes from now on belongs to the turn of this message.
     pub(crate) fn begin(&self, message: Option<MessageId>) {
         let mut state = self.state.lock();
         (state.turn, state.message) = (None, message);
     }
 
+    /// What happened earlier in the turn that runs.
+    pub(crate) fn events(
+        &self,
+        kinds: impl Iterator<Item = SessionEventKind>,
+    ) -> Vec<SessionEvent> {
+        let state = self.state.lock();
+        kinds.map(|kind| state.event(kind)).collect()
+    }
+
     pub(crate) fn send(&self, kind: impl FnOnce() -> SessionEventKind) {
         let state = self.state.lock();
         let Some(tx) = &state.tx else { return };
-        let event = SessionEvent {
-            turn: state.turn,
-            message: state.message.clone(),
-            kind: kind(),
-        };
+        let event = state.event(kind());
         // No subscriber is no error: they come and go.
         drop(tx.send(event));
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::TurnEvent;
 use allstop_core::{MessageId, SessionId, TurnNumber};
@@ -27,18 +28,22 @@ pub struct Subscription {
     /// Up to where the log is to be read before anything live is given out.
     catch_up: Option<Version>,
     ready: VecDeque<SessionEvent>,
+    /// Questions that were open when this began: they were given out first.
+    asked: Vec<QuestionId>,
     /// The message of the turn that replayed records belong to.
     replayed: Option<MessageId>,
 }
 
 impl Subscription {
-    /// `after`: the last record that is not wanted. `until`: where the log was when `live` began.
+    /// `after`: the last record that is not wanted. `until`: where the log was when `live` began. `open`: what was asked
+    /// before that and has no answer.
     pub(crate) fn new(
         id: SessionId,
         log: Arc<dyn Log>,
         live: broadcast::Receiver<SessionEvent>,
         after: Version,
         until: Version,
+        open: Vec<SessionEvent>,
     ) -> Self {
         Self {
             id,
@@ -46,7 +51,8 @@ impl Subscription {
             live,
             last: after,
             catch_up: (after < until).then_some(until),
-            ready: VecDeque::new(),
+            asked: open.iter().filter_map(question_of).cloned().collect(),
+            ready: open.into(),
             replayed: None,
         }
     }
@@ -68,6 +74,8 @@ impl Subscription {
                 continue;
             }
             match self.live.recv().await {
+                // Asked while this began: it was given out.
+                Ok(event) if question_of(&event).is_some_and(|id| self.asked.contains(id)) => {}
                 Ok(event) => {
                     let version = match &event.kind {
                         SessionEventKind::Recorded { version, .. } => *version,
@@ -134,5 +142,12 @@ impl Subscription {
                 record: Arc::new(record),
             },
         }
+    }
+}
+
+fn question_of(event: &SessionEvent) -> Option<&QuestionId> {
+    match &event.kind {
+        SessionEventKind::PermissionAsked(question) => Some(&question.id),
+        _ => None,
     }
 }

@@ -159,6 +159,7 @@ impl<'a> Call<'a> {
             ),
         };
         Question {
+            session_id: invocation.session_id.clone(),
             call_id: invocation.call_id.clone(),
             tool,
             text,

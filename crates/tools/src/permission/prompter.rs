@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_core::CallId;
+use allstop_core::{CallId, SessionId};
 use futures::future::BoxFuture;
 
 /// May this call run?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
+    /// The session of the agent that wants it; a sub-agent's is called `PARENT/CALL`.
+    pub session_id: SessionId,
     /// The call.
     pub call_id: CallId,
     /// The tool.
@@ -31,6 +33,16 @@ pub enum Answer {
     AllowForSession,
     /// No. The model is told, and the turn goes on.
     Deny,
+    /// Nobody is there who could say. The call does not run, and the model is told why.
+    Unanswered,
+}
+
+impl Answer {
+    /// Whether the call may run.
+    #[must_use]
+    pub fn allows(self) -> bool {
+        matches!(self, Self::AllowOnce | Self::AllowForSession)
+    }
 }
 
 /// Asks a person.

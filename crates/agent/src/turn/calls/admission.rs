@@ -151,7 +151,7 @@ impl Turn<'_> {
         };
         self.cx.events.send(|| AgentEvent::PermissionAnswered {
             call_id: question.call_id.clone(),
-            allowed: answer != Answer::Deny,
+            allowed: answer.allows(),
         });
         match answer {
             Answer::AllowOnce => Ok(None),
@@ -160,6 +160,9 @@ impl Turn<'_> {
                 Ok(None)
             }
             Answer::Deny => Ok(Some("permission was denied".to_owned())),
+            Answer::Unanswered => Ok(Some(
+                "permission was denied: nobody was there to answer".to_owned(),
+            )),
         }
     }
 

@@ -1,0 +1,138 @@
+//! A tree that an earlier process started and left, taken up again by what the log knows of it: so that it can be
+//! stopped, with a receipt that says what was seen.
+//!
+//! Nobody here is its parent, and its keeper has no socket to us. So its members are signalled one by one, its end is
+//! found by sweep, and `ProcessGroupEmpty` is what is claimed.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{Containment, Verified};
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use super::driver::ProcessDriver;
+use super::found_error::FindError;
+use super::handle::{Lever, ProcessHandle, Shared, detach_channel};
+use super::identity::is_alive;
+use super::procfs::Stat;
+use super::spec::MARKER_VARIABLE;
+use super::status::Member;
+use super::status_channel::{StatusSender, status_channel};
+use super::sweep::{Emptiness, Found, Sweep};
+use super::tree::{as_members, descendants, signal_each};
+
+/// How often it is looked at: a sweep takes some two milliseconds.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Takes a tree up again that another process left. The driver only watches: dropping it ends nothing of the tree.
+///
+/// # Errors
+/// If it has ended, or its processes cannot be told from others for certain.
+pub fn find_again(
+    main: &ProcessIdentity,
+    keeper: Option<&ProcessIdentity>,
+) -> Result<(ProcessHandle, ProcessDriver), FindError> {
+    let keeper = keeper.filter(|keeper| is_alive(keeper));
+    let main_lives = is_alive(main);
+    let known = keeper.or(main_lives.then_some(main));
+    let marker = marker_of(known.ok_or(FindError::Gone)?.pid).ok_or(FindError::NoMarker)?;
+    let marker: Arc<str> = marker.into();
+    let sweep = Sweep::of_found(
+        Arc::clone(&marker),
+        main.clone(),
+        keeper.map(|keeper| keeper.pid),
+        main_lives,
+    );
+    let tree = Arc::new(Tree {
+        sweep,
+        keeper: keeper.cloned(),
+    });
+    let (status, receiver) = status_channel();
+    status.send_modify(|now| now.main = Some(main.clone()));
+    // Whoever asked to let it go has done so: nobody answers.
+    let (detach_tx, _) = detach_channel();
+    let lever = Box::new(TreeLever(Arc::clone(&tree)));
+    let shared = Shared::new(marker, Containment::GroupAndMarker, None, lever, detach_tx);
+    let driver = ProcessDriver::new(watch(tree, Arc::clone(&shared), status));
+    Ok((ProcessHandle::new(shared, receiver), driver))
+}
+
+struct Tree {
+    sweep: Sweep,
+    /// It lives as long as one of its descendants does.
+    keeper: Option<ProcessIdentity>,
+}
+
+impl Tree {
+    /// Whom a sweep finds, and who falls to the keeper.
+    fn find(&self) -> Found {
+        let mut found = self.sweep.find();
+        if let Some(keeper) = self.living_keeper() {
+            let known: Vec<u32> = found.members.iter().map(|stat| stat.pid).collect();
+            let below = descendants(keeper.pid).into_iter();
+            let more = below.filter(|stat| !stat.is_dead() && !known.contains(&stat.pid));
+            found.members.extend(more);
+        }
+        found
+    }
+
+    fn living_keeper(&self) -> Option<&ProcessIdentity> {
+        self.keeper.as_ref().filter(|keeper| is_alive(keeper))
+    }
+
+    fn members(&self) -> Vec<Stat> {
+        self.find().members
+    }
+}
+
+struct TreeLever(Arc<Tree>);
+
+impl Lever for TreeLever {
+    // Not through the keeper, which would force by itself after a grace of its own.
+    fn ask(&self) {
+        signal_each(&self.0.members(), Signal::TERM);
+    }
+
+    fn force(&self) {
+        signal_each(&self.0.members(), Signal::KILL);
+    }
+
+    fn members(&self) -> Vec<Member> {
+        as_members(&self.0.members())
+    }
+}
+
+async fn watch(tree: Arc<Tree>, shared: Arc<Shared>, status: StatusSender) {
+    let mut emptiness = Emptiness::default();
+    let mut is_forced = false;
+    loop {
+        // The keeper first: while it lives somebody does.
+        let is_kept = tree.living_keeper().is_some();
+        let found = tree.find();
+        if !is_kept && emptiness.is_proved_by(&found) {
+            status.send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
+            return;
+        }
+        if is_forced {
+            signal_each(&found.members, Signal::KILL);
+        }
+        tokio::select! {
+            () = shared.forced.notified(), if !is_forced => is_forced = true,
+            () = sleep(LOOK_AGAIN) => {}
+        }
+    }
+}
+
+/// What its launch has put into its environment, and into that of its keeper.
+fn marker_of(pid: u32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry
+            .strip_prefix(MARKER_VARIABLE.as_bytes())?
+            .strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    })
+}

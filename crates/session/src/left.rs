@@ -1,0 +1,214 @@
+//! Background work that runs without this process: named, and stopped on request.
+//!
+//! It is below no scope, because nothing of this session may end it unasked. A stop puts it into one: from there on it
+//! climbs the ladder as all work does.
+
+use std::sync::Arc;
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::{
+    How, ItemKind, ItemState, ReceiptItem, StopFindings, StopOutcome, Why,
+};
+use allstop_core::record::SessionRecord;
+use allstop_core::{Cause, Extent, Receipt};
+use allstop_scope::process::{FindError, find_again};
+use allstop_scope::{NotStarted, Scope, ScopeOptions, StopOrder, WorkSpec};
+
+use crate::found::FoundWork;
+use crate::shared::Shared;
+use crate::stopping::{StopTarget, Stopping};
+
+/// Background work that runs without this process.
+#[derive(Debug)]
+pub(crate) struct LeftWork {
+    work: FoundWork,
+    /// Where it is stopped, once somebody has asked for that.
+    scope: Option<Scope>,
+    /// How the stop has ended it, until that is written.
+    ended: Option<ItemState>,
+}
+
+impl Shared {
+    /// Work that this process does not watch, or does not watch any more.
+    pub(crate) fn remember_left(&self, found: impl IntoIterator<Item = FoundWork>) {
+        let mut inner = self.inner.lock();
+        for work in found.into_iter().filter(|work| work.alive) {
+            inner.left.retain(|left| left.work.id != work.id);
+            inner.left.push(LeftWork {
+                work,
+                scope: None,
+                ended: None,
+            });
+        }
+    }
+
+    /// What runs without this process, looked at now.
+    pub(crate) fn left(&self) -> Vec<FoundWork> {
+        let inner = self.inner.lock();
+        let mut left: Vec<_> = inner.left.iter().map(|left| left.work.clone()).collect();
+        drop(inner);
+        left.iter_mut().for_each(FoundWork::look);
+        left
+    }
+
+    /// Records of what has ended since the last call.
+    pub(crate) fn take_left_ends(&self) -> Vec<SessionRecord> {
+        let mut inner = self.inner.lock();
+        let ended = inner.left.iter_mut().filter_map(|left| {
+            Some(SessionRecord::BackgroundEnded {
+                id: left.work.id.clone(),
+                state: left.ended.take()?,
+                exit_code: None,
+                usage: None,
+            })
+        });
+        ended.collect()
+    }
+
+    /// What a stop of it would find.
+    pub(crate) fn preview_left(&self, target: &StopTarget) -> Option<ReceiptItem> {
+        let StopTarget::Background(id) = target else {
+            return None;
+        };
+        let left = self.left().into_iter();
+        let mut left = left.filter(|left| left.id == *id && left.alive);
+        Some(running_item(&left.next()?, Why::ProcessesLeft))
+    }
+
+    /// Stops it, below `parent`. `None`: there is none of this id.
+    pub(crate) fn stop_left(
+        self: &Arc<Self>,
+        id: &BackgroundId,
+        cause: &Cause,
+        parent: &Scope,
+    ) -> Option<Stopping> {
+        let order = StopOrder::new(Extent::Subtree, cause.clone());
+        let mut inner = self.inner.lock();
+        let left = inner.left.iter_mut().find(|left| left.work.id == *id)?;
+        if let Some(scope) = &left.scope {
+            return Some(Stopping::one(scope.stop(order), None));
+        }
+        let target = StopTarget::Background(id.clone());
+        let work = left.work.clone();
+        // Taken up under the lock: of two stops at once the second joins the first.
+        let scope = match take_up(&work, parent) {
+            Ok((scope, ended)) => {
+                self.watch_end(id.clone(), &scope, ended);
+                scope
+            }
+            Err(NotTakenUp::Gone) => {
+                drop(inner);
+                return Some(self.nothing(&target, cause.clone(), StopOutcome::AlreadyEnded));
+            }
+            Err(NotTakenUp::Cannot(why)) => {
+                drop(inner);
+                return Some(self.cannot_stop(&work, cause, &why));
+            }
+        };
+        left.scope = Some(scope.clone());
+        drop(inner);
+        Some(Stopping::one(scope.stop(order), None))
+    }
+
+    /// Keeps how it ended, for the log.
+    fn watch_end(
+        self: &Arc<Self>,
+        id: BackgroundId,
+        scope: &Scope,
+        ended: impl Future<Output = ItemState> + Send + 'static,
+    ) {
+        let shared = Arc::clone(self);
+        let closing = scope.clone();
+        drop(scope.spawn_engine(async move {
+            let state = ended.await;
+            closing.close();
+            let mut inner = shared.inner.lock();
+            if let Some(left) = inner.left.iter_mut().find(|left| left.work.id == id) {
+                left.ended = Some(state);
+            }
+            drop(inner);
+            shared.changed.notify_one();
+        }));
+    }
+
+    /// The answer where it runs, and nothing can be verified of it.
+    fn cannot_stop(&self, work: &FoundWork, cause: &Cause, why: &str) -> Stopping {
+        let request = self.request(&StopTarget::Background(work.id.clone()), cause.clone());
+        let mut item = running_item(work, Why::WatcherGone);
+        let pid = work.stop_pid();
+        let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
+        item.note = Some(format!("{why}{end}").into());
+        let findings = StopFindings {
+            items: vec![item],
+            ..StopFindings::default()
+        };
+        Stopping::answered(Receipt::of_stop(request, findings))
+    }
+}
+
+fn running_item(work: &FoundWork, why: Why) -> ReceiptItem {
+    let state = ItemState::StillRunning { why };
+    ReceiptItem::new(
+        ItemKind::Background,
+        work.id.as_str(),
+        Arc::clone(&work.name),
+        state,
+    )
+}
+
+/// Why it was not put into a scope.
+enum NotTakenUp {
+    /// It has ended.
+    Gone,
+    /// It runs, and is left alone.
+    Cannot(String),
+}
+
+impl From<FindError> for NotTakenUp {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Gone => Self::Gone,
+            other => Self::Cannot(other.to_string()),
+        }
+    }
+}
+
+impl From<NotStarted> for NotTakenUp {
+    fn from(refused: NotStarted) -> Self {
+        Self::Cannot(refused.to_string())
+    }
+}
+
+/// Puts it into a scope, as one item of a receipt. With the scope comes how it will have ended.
+fn take_up(
+    work: &FoundWork,
+    parent: &Scope,
+) -> Result<(Scope, impl Future<Output = ItemState> + Send + use<>), NotTakenUp> {
+    let main = work.process.as_ref();
+    let main = main.ok_or_else(|| NotTakenUp::Cannot("the log names no process".to_owned()))?;
+    let found = find_again(main, work.keeper.as_ref())?;
+    let unit = WorkSpec::new(ItemKind::Background, Arc::clone(&work.name)).id(work.id.as_str());
+    let options = ScopeOptions {
+        unit: Some(unit),
+        ..ScopeOptions::default()
+    };
+    let scope = parent.child(work.id.as_str(), options)?;
+    let spec = WorkSpec::new(ItemKind::Process, Arc::clone(&work.name));
+    let process = scope.take_up_process(spec, found)?;
+    let ended = async move {
+        let handle = process.handle();
+        let verified = handle.wait_empty().await.ok();
+        match (handle.strongest_signal(), verified, handle.stopped_after()) {
+            (Some(how), Some(verified), Some(after)) => ItemState::Stopped {
+                how,
+                evidence: allstop_core::receipt::Evidence::verified(verified),
+                after_ms: after.into(),
+            },
+            _ => ItemState::Unknown {
+                how: How::Dropped,
+                after_ms: None,
+            },
+        }
+    };
+    Ok((scope, ended))
+}
