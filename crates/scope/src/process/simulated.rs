@@ -43,6 +43,14 @@ pub trait SimulatedTree: Send + Sync {
     /// Lives, and says what can be seen of it: the future ends when, and only when, no member is left. Dropped before
     /// that it must deliver [`Signal::Kill`], for nothing runs unwatched.
     fn live(self: Arc<Self>, seen: SimulatedLife) -> BoxFuture<'static, ()>;
+
+    /// Its keeper. Without one it cannot be let go.
+    fn keeper(&self) -> Option<ProcessIdentity> {
+        None
+    }
+
+    /// It is left to its keeper: from now on dropping [`live`](Self::live) ends nothing of it.
+    fn let_go(&self) {}
 }
 
 /// Where a [`SimulatedTree`] shows what happens in it.
@@ -88,23 +96,32 @@ pub(super) fn launch(
 ) -> Result<(Arc<Shared>, ProcessDriver), LaunchError> {
     let tree = system.begin(spec)?;
     status.send_modify(|now| now.main = Some(tree.main()));
-    // Nobody reads requests to detach: the handle refuses them without a keeper.
-    let (detach_tx, _) = detach_channel();
+    let (detach_tx, mut detach_rx) = detach_channel();
     let shared = Shared::new(
         Arc::clone(&spec.marker),
         Containment::GroupAndMarker,
-        None,
+        tree.keeper(),
         Box::new(SimulatedLever(Arc::clone(&tree))),
         detach_tx,
     );
     let status = Arc::new(status);
-    let life = tree.live(SimulatedLife {
+    let life = Arc::clone(&tree).live(SimulatedLife {
         status: Arc::clone(&status),
         output,
     });
     let drive = async move {
-        life.await;
-        status.send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
+        let mut life = life;
+        tokio::select! {
+            biased;
+            () = &mut life => status.send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty)),
+            // The handle asks only where there is a keeper.
+            Some(request) = detach_rx.recv() => {
+                tree.let_go();
+                status.send_modify(|now| now.detached = true);
+                // Whoever asked may have stopped waiting.
+                let _unheard = request.reply.send(Ok(()));
+            }
+        }
     };
     Ok((shared, ProcessDriver::new(drive)))
 }

@@ -1,11 +1,7 @@
 //! The long form of the exploration, with a table at the end: `cargo xtask explore` runs it, and `--help` says how.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program for people at a terminal"
-)]
 
 mod options;
+mod said;
 mod table;
 
 use std::process::{Command, ExitCode};
@@ -18,38 +14,56 @@ use allstop_testkit::scenarios;
 use allstop_testkit::soak::{Soak, SoakLength};
 
 use options::{Asked, HELP, Options};
+use said::{Said, complain};
 use table::Table;
 
+/// The arguments make no sense, or what was found cannot be told.
+const NOT_DONE: u8 = 2;
+
 fn main() -> ExitCode {
-    match options::read(std::env::args().skip(1)) {
+    let said = Said::default();
+    let code = match options::read(std::env::args().skip(1)) {
         Ok(Asked::Help) => {
-            print!("{HELP}");
+            said.say(HELP);
             ExitCode::SUCCESS
         }
         Ok(Asked::List) => {
             for scenario in scenarios::everything() {
-                println!("{}", scenario.name());
+                said.say(format_args!("{}\n", scenario.name()));
             }
             ExitCode::SUCCESS
         }
-        Ok(Asked::Explore(options)) => explore(&options),
+        Ok(Asked::Explore(options)) => explore(&options, &said),
         Err(wrong) => {
-            eprintln!("error: {wrong}; --help shows what there is");
-            ExitCode::from(2)
+            complain(format_args!("{wrong}; --help shows what there is"));
+            return NOT_DONE.into();
         }
+    };
+    let Some(lost) = said.why_lost() else {
+        return code;
+    };
+    complain(format_args!("cannot write to standard output: {lost}"));
+    // What is broken is broken, whoever hears of it.
+    if code == ExitCode::FAILURE {
+        code
+    } else {
+        NOT_DONE.into()
     }
 }
 
-/// Explores what was asked for, a scenario a core, and prints what was found.
-fn explore(options: &Options) -> ExitCode {
+/// Explores what was asked for, a scenario a core, and says what was found. Nothing more is begun when nobody can be
+/// told.
+fn explore(options: &Options, said: &Said) -> ExitCode {
     let began = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let table = Mutex::new(Table::default());
     let todo = Mutex::new(options.scenarios.iter());
     let next = || todo.lock().expect("nothing panics in here").next();
     let work = || {
-        while let Some(scenario) = next() {
-            explore_one(scenario, options, &table);
+        while !said.is_lost()
+            && let Some(scenario) = next()
+        {
+            explore_one(scenario, options, &table, said);
         }
     };
     let panicked = std::thread::scope(|threads| {
@@ -61,35 +75,34 @@ fn explore(options: &Options) -> ExitCode {
     let mut table = table
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    if options.real > 0 {
+    if options.real > 0 && !said.is_lost() {
         let report = RandomStops::from_environment().run(options.real);
-        print!("{report}");
+        said.say(&report);
         table.stopped_at_random(&report);
     }
-    let mut grew = false;
-    if options.soak > 0 {
+    let mut is_soaked = true;
+    if options.soak > 0 && !said.is_lost() {
         let length = SoakLength::Wall(Duration::from_mins(options.soak));
         let report = Soak::from_environment().run(length);
-        print!("{report}");
-        grew = !report.is_clean();
+        said.say(&report);
+        is_soaked = report.is_clean();
     }
-    print!("{table}");
-    println!(
-        "\n{} cases in {:.1} s, {} broken",
+    said.say(format_args!(
+        "{table}\n{} cases in {:.1} s, {} broken\n",
         table.cases(),
         began.elapsed().as_secs_f64(),
         table.broken()
-    );
-    if panicked == 0 && table.broken() == 0 && !grew {
+    ));
+    if panicked == 0 && table.broken() == 0 && is_soaked {
         return ExitCode::SUCCESS;
     }
-    println!(
-        "see one of them again, alone: {VARIABLE}='…' cargo xtask explore, as printed with it"
-    );
+    said.say(format_args!(
+        "see one of them again, alone: {VARIABLE}='…' cargo xtask explore, as printed with it\n"
+    ));
     ExitCode::FAILURE
 }
 
-fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>) {
+fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, said: &Said) {
     let lock = || table.lock().expect("nothing panics in here");
     if options.stops {
         let exploration = Exploration::of(scenario);
@@ -98,23 +111,23 @@ fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>) {
         } else {
             exploration.dense()
         };
-        let report = timed("stops", || exploration.run());
+        let report = timed("stops", said, || exploration.run());
         lock().explored(&report);
     }
-    if options.kill {
+    if options.kill && !said.is_lost() {
         let again = || {
             let program = std::env::current_exe().expect("a program knows its own path");
             let mut command = Command::new(program);
             command.args(["--scenario", scenario.name()]);
             command
         };
-        let report = timed("kills", || explore_kills(scenario, usize::MAX, again));
+        let report = timed("kills", said, || explore_kills(scenario, usize::MAX, again));
         lock().killed(&report);
     }
 }
 
 /// Explores, and says what came of it in a line; in more where something was broken.
-fn timed(what: &str, explore: impl FnOnce() -> Report) -> Report {
+fn timed(what: &str, said: &Said, explore: impl FnOnce() -> Report) -> Report {
     let began = Instant::now();
     let report = explore();
     let Report {
@@ -125,12 +138,12 @@ fn timed(what: &str, explore: impl FnOnce() -> Report) -> Report {
         ..
     } = &report;
     let rate = *cases as f64 / began.elapsed().as_secs_f64();
-    println!(
-        "{scenario:<28} {what}: {points:>4} points {cases:>7} cases {:>4} broken {rate:>7.0} cases/s",
+    said.say(format_args!(
+        "{scenario:<28} {what}: {points:>4} points {cases:>7} cases {:>4} broken {rate:>7.0} cases/s\n",
         failures.len()
-    );
+    ));
     if !failures.is_empty() {
-        println!("\n{report}");
+        said.say(format_args!("\n{report}\n"));
     }
     report
 }

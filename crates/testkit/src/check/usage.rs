@@ -28,11 +28,14 @@ pub(super) const OVERSPENT: Checker = Checker {
     check: calls_are_within_the_budget,
 };
 
-/// What the calls of these records used: the metered ledger.
+/// What the calls and the background work of these records used: the metered ledger.
 pub fn metered(records: &[R]) -> Usage {
     let mut sum = Usage::default();
     for record in records {
         if let R::CallFinished {
+            usage: Some(usage), ..
+        }
+        | R::BackgroundEnded {
             usage: Some(usage), ..
         }
         | R::Compacted { usage, .. }

@@ -74,6 +74,8 @@ pub struct Aftermath {
     pub over_at: Duration,
     /// It did not come to an end.
     pub hung: bool,
+    /// How many records there were before the first point.
+    pub records_before: usize,
     /// The records of the session when the run was over.
     pub records: Vec<SessionRecord>,
     /// What the subject's own session held then.

@@ -135,6 +135,7 @@ impl<'a> Exploration<'a> {
             scenario: self.scenario,
             log: Arc::new(MemoryLog::new()),
             stop: Some((point, way)),
+            told: None,
         });
         let Some(aftermath) = played else {
             return; // Nothing there could be stopped in that way.
@@ -263,6 +264,7 @@ pub(crate) fn undisturbed(scenario: &Scenario) -> Aftermath {
             scenario,
             log,
             stop: None,
+            told: None,
         })
         .expect("without a stop there is nothing that could not be done")
     };
@@ -296,6 +298,7 @@ pub(crate) fn disturbed(scenario: &Scenario, point: u32, way: Way) -> Aftermath 
         scenario,
         log: Arc::new(MemoryLog::new()),
         stop: Some((point, way)),
+        told: None,
     });
     played.expect("it can be done there")
 }

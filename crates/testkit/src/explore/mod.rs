@@ -28,7 +28,7 @@ pub(crate) use replay::is_asked_for;
 
 pub use aftermath::{Aftermath, Answered, Asked, Disturbance, Gone};
 pub use exploration::{Exploration, explore};
-pub use kill::{KILL_CHECKERS, KillChecker, Killed, explore_kills};
+pub use kill::{KILL_CHECKERS, KillChecker, Killed, Told, ToldOutcome, explore_kills};
 pub use point::{Moment, POLL, Point, Points};
 pub use replay::{CaseName, UnknownCase, VARIABLE};
 pub use report::{Failure, Report};

@@ -4,6 +4,8 @@
 //! Each run has two turns with commands side by side, one that does not listen to SIGTERM, and one in the background.
 //! An undisturbed run is measured first, so that the moments lie over all of it.
 
+mod after;
+mod answer;
 mod checks;
 mod place;
 pub(crate) mod random;

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use allstop_agent::{Agent, Background, Deadlines, Settings};
 use allstop_core::turn::StopPolicy;
+use allstop_core::{SessionId, Timestamp};
 use allstop_model::{ProviderModel, ProviderOptions};
 use allstop_scope::process::ContainmentChoice;
+use allstop_scope::{RootOptions, Scope, ScopeOptions};
 use allstop_tools::{OutputFolder, ShellConfig, ShellTool, ToolRegistry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,6 +17,9 @@ use tempfile::TempDir;
 use super::system::MARK;
 use crate::explore::NEXT_MESSAGE;
 use crate::openai_server::{Answer, OpenAiServer, Received};
+
+/// How long an ask may take: long enough for a command that listens, shorter than one that does not.
+pub(super) const GRACE: Duration = Duration::from_millis(60);
 
 /// Between two pieces of an answer.
 const PIECE: Duration = Duration::from_millis(4);
@@ -139,4 +144,21 @@ fn answer(request: &Received) -> Answer {
         1 if number == 0 => shell(Answer::stream(), 1, BACKGROUND, true),
         _ => Answer::text("That is all of it.").every(PIECE),
     }
+}
+
+/// A process with one session in it.
+pub(super) fn scopes() -> (Scope, Scope) {
+    let mut options = RootOptions::current();
+    options.grace = GRACE;
+    let root = Scope::root("process", options);
+    let session = root.child("session/random", ScopeOptions::default());
+    (root, session.expect("nothing is stopped yet"))
+}
+
+pub(super) fn session_id() -> SessionId {
+    "random".into()
+}
+
+pub(super) fn now() -> Timestamp {
+    SystemTime::now().into()
 }

@@ -52,6 +52,7 @@ struct World {
 
 struct State {
     programs: BTreeMap<String, Behaviour>,
+    has_keepers: bool,
     next_pid: u32,
     trees: Vec<TreeState>,
     history: Vec<SystemEvent>,
@@ -83,6 +84,7 @@ impl SimulatedSystem {
             made_at: Instant::now(),
             state: Mutex::new(State {
                 programs: BTreeMap::new(),
+                has_keepers: false,
                 next_pid: FIRST_PID,
                 trees: Vec::new(),
                 history: Vec::new(),
@@ -96,6 +98,11 @@ impl SimulatedSystem {
     pub fn program(&self, command: &str, behaviour: Behaviour) {
         let mut state = self.0.state.lock();
         state.programs.insert(command.to_owned(), behaviour);
+    }
+
+    /// From now on each tree has a keeper, so that it can be let go. Its own end is not simulated.
+    pub fn keep(&self) {
+        self.0.state.lock().has_keepers = true;
     }
 
     /// How to start processes here.
@@ -125,7 +132,8 @@ impl SimulatedSystem {
         trees
     }
 
-    /// All that has happened so far, signals included. Of a tree whose driver was dropped the end is not in it.
+    /// All that has happened so far, signals included. Of a tree whose driver was dropped, or that was let go,
+    /// the end is not in it.
     pub fn history(&self) -> Vec<SystemEvent> {
         self.0.state.lock().history.clone()
     }
@@ -166,7 +174,8 @@ impl SimulatedProcesses for SimulatedSystem {
         let (tree, pid) = {
             let mut state = self.0.state.lock();
             let behaviour = state.programs.get(command_of(spec).as_str()).cloned();
-            let tree = TreeState::start(spec, &behaviour.unwrap_or_default(), || {
+            let has_keeper = state.has_keepers;
+            let tree = TreeState::start(spec, &behaviour.unwrap_or_default(), has_keeper, || {
                 state.next_pid += 1;
                 state.next_pid - 1
             });

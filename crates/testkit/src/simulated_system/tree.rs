@@ -27,6 +27,8 @@ pub(super) struct TreeState {
     processes: Vec<Process>,
     /// Wakes the driver: whatever it waits for may come sooner.
     signalled: Arc<Notify>,
+    keeper: Option<u32>,
+    is_let_go: bool,
 }
 
 struct Process {
@@ -54,6 +56,7 @@ impl TreeState {
     pub(super) fn start(
         spec: &ProcessSpec,
         behaviour: &Behaviour,
+        has_keeper: bool,
         mut next_pid: impl FnMut() -> u32,
     ) -> Self {
         let now = Instant::now();
@@ -73,6 +76,8 @@ impl TreeState {
             started_at: now,
             processes,
             signalled: Arc::default(),
+            keeper: has_keeper.then(next_pid),
+            is_let_go: false,
         }
     }
 
@@ -271,13 +276,23 @@ impl SimulatedTree for Tree {
             self.show_all(&seen).await;
         })
     }
+
+    fn keeper(&self) -> Option<ProcessIdentity> {
+        self.with(|tree| tree.keeper).map(identity)
+    }
+
+    fn let_go(&self) {
+        self.with(|tree| tree.is_let_go = true);
+    }
 }
 
-/// Nothing runs unwatched. Once nothing is left, its end changes nothing.
+/// Nothing runs unwatched that was not let go. Once nothing is left, its end changes nothing.
 struct Watch(Arc<Tree>);
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.signal(Signal::Kill);
+        if !self.0.with(|tree| tree.is_let_go) {
+            self.0.signal(Signal::Kill);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::ReceiptItem;
 use allstop_core::{CallId, Cause, CauseKind};
 use allstop_session::{FollowUp, NewMessage, Session, StopTarget};
 use allstop_tools::Answer;
@@ -21,11 +22,13 @@ impl State {
         let session = opened.session.clone();
         let what = match self.random.below(100) {
             0..45 => self.send(number, opened),
-            45..62 => self.stop(&session).await,
+            45..58 => self.stop(&session).await,
+            58..62 => self.cancel_one_of_several(&session).await,
             62..66 => self.undo(&session).await,
             66..69 => self.compact(&session).await,
-            69..74 => promote(&session),
-            74..84 => self.answer(&session),
+            69..74 => self.promote(&session),
+            74..77 => self.detach(&session).await,
+            77..86 => self.answer(&session),
             _ => "wait".to_owned(),
         };
         self.did(format!("{number}: {what}"));
@@ -48,6 +51,7 @@ impl State {
         match opened.session.send(message) {
             Ok(sent) => {
                 self.report.messages += 1;
+                self.report.divided += u64::from(matches!(kind, "divide" | "delegate"));
                 if let Some(kept) = self.sessions.get_mut(number) {
                     kept.messages += 1;
                 }
@@ -84,6 +88,72 @@ impl State {
             Err(_) => self.broken(format!("the stop of {target:?} has no answer")),
         }
         format!("stop {target:?} and wait")
+    }
+
+    /// Cancels one call: those beside it run on, and its receipt is of nothing else.
+    async fn cancel_one_of_several(&mut self, session: &Session) -> String {
+        let calls = session.running_calls();
+        if calls.len() < 2 {
+            return "no calls side by side".to_owned();
+        }
+        let Some(call) = self.one_of(calls.clone()) else {
+            return "no calls".to_owned();
+        };
+        let stopping = session.cancel_call(&call, Cause::new(CauseKind::User));
+        let left = session.running_calls();
+        let mut others = calls.iter().filter(|other| **other != call);
+        if let Some(gone) = others.find(|other| !left.contains(other)) {
+            self.broken(format!("{call} was cancelled, and {gone} is gone"));
+        }
+        match timeout(PATIENCE, stopping.receipt()).await {
+            Ok(receipt) => {
+                let of_others = |item: &&ReceiptItem| {
+                    calls
+                        .iter()
+                        .any(|other| *other != call && *item.id == *other.as_str())
+                };
+                if let Some(item) = receipt.items().iter().find(of_others) {
+                    self.broken(format!(
+                        "{call} was cancelled, and its receipt has {item:?}"
+                    ));
+                }
+            }
+            Err(_) => self.broken(format!("the stop of {call} has no answer")),
+        }
+        self.report.cancelled_alone += 1;
+        format!("cancel {call} of {}", calls.len())
+    }
+
+    fn promote(&mut self, session: &Session) -> String {
+        let calls = session.running_calls();
+        for call in &calls {
+            // Not all can be.
+            self.report.promoted += u64::from(session.promote(call).is_ok());
+        }
+        format!("promote {calls:?}")
+    }
+
+    /// Lets background work go, which no stop covers any more.
+    async fn detach(&mut self, session: &Session) -> String {
+        let Some(work) = self.one_of(running_commands(session)) else {
+            return "nothing to let go".to_owned();
+        };
+        // It waits for the running turn, which may wait for a person.
+        match timeout(Duration::from_mins(1), session.detach(&work)).await {
+            Ok(Ok(())) => {
+                self.report.let_go += 1;
+                let works = session.background();
+                if works
+                    .iter()
+                    .any(|other| other.id == work && other.is_running())
+                {
+                    self.broken(format!("{work} was let go, and is said to run here"));
+                }
+                format!("let {work} go")
+            }
+            Ok(Err(error)) => format!("let {work} go: {error}"),
+            Err(_) => format!("let {work} go, and gone away"),
+        }
     }
 
     async fn undo(&mut self, session: &Session) -> String {
@@ -150,11 +220,10 @@ fn background(session: &Session) -> Vec<BackgroundId> {
     works.iter().map(|work| work.id.clone()).collect()
 }
 
-fn promote(session: &Session) -> String {
-    let calls = session.running_calls();
-    for call in &calls {
-        // Not all can be.
-        let _ = session.promote(call);
-    }
-    format!("promote {calls:?}")
+fn running_commands(session: &Session) -> Vec<BackgroundId> {
+    let works = session.background();
+    let commands = works
+        .iter()
+        .filter(|work| work.is_running() && work.process().is_some());
+    commands.map(|work| work.id.clone()).collect()
 }

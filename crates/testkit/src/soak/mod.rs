@@ -10,7 +10,9 @@ mod checks;
 mod life;
 mod memory;
 mod model;
+mod parts;
 mod report;
+mod retire;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -9,15 +9,17 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 /// What a message asks for, with how often it is asked.
-pub(super) const KINDS: [(&str, u64); 8] = [
+pub(super) const KINDS: [(&str, u64); 10] = [
     ("talk", 8),
     ("work", 6),
     ("deaf", 2),
-    ("make", 2),
+    ("make", 3),
     ("build", 2),
-    ("serve", 1),
+    ("serve", 2),
     ("both", 3),
     ("fail", 1),
+    ("divide", 3),
+    ("delegate", 2),
 ];
 
 /// Answers `work 250` by calling the tool `work`, 250 ms after its first words.
@@ -71,6 +73,16 @@ fn answer(messages: &[Arc<Message>]) -> Reply {
         "build" => shell("make", true),
         "serve" => shell("npm run dev", true),
         "both" => return said.call("work", json!({})).call("deaf", json!({})),
+        // Agents of its own: two side by side, of which one starts a command in the background, or one that goes on.
+        "divide" => {
+            let first = json!({"prompt": format!("both {ms}")});
+            let second = json!({"prompt": format!("build {ms}")});
+            return said.call("agent", first).call("agent", second);
+        }
+        "delegate" => {
+            let prompt = format!("work {ms}");
+            ("agent", json!({"prompt": prompt, "background": true}))
+        }
         "fail" => return said.disconnect(),
         _ => return said,
     };

@@ -7,12 +7,12 @@ use allstop_testkit::explore::explore_kills;
 use allstop_testkit::scenarios;
 use libtest_mimic::{Arguments, Trial};
 
-/// How many processes of each scenario are killed: a process takes about 50 ms, and there are over twenty scenarios.
+/// How many processes of each scenario are killed: a process takes about 50 ms, and there are some forty scenarios.
 /// `cargo xtask explore --kill` kills one at every point.
 const KILLS_MAX: usize = 8;
 
 fn main() {
-    let trials = scenarios::all().into_iter().map(|scenario| {
+    let trials = scenarios::everything().into_iter().map(|scenario| {
         let name = scenario.name().to_string();
         Trial::test(name.clone(), move || {
             let again = || {

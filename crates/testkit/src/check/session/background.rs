@@ -1,6 +1,6 @@
 //! Background work starts once and ends once, and a closed session knows the end of all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use allstop_core::record::SessionRecord as R;
 
@@ -15,12 +15,12 @@ pub(super) const CHECKER: Checker = Checker {
 };
 
 /// Checks that each piece of background work is started once and ended at most once, in this order. Those without an
-/// end are returned.
+/// end are returned, but for what was let go: that outlives its session on purpose.
 ///
 /// # Errors
 /// The first violation, in words.
 pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
-    let mut works = BTreeMap::new();
+    let (mut works, mut let_go) = (BTreeMap::new(), BTreeSet::new());
     for record in records {
         match record {
             R::BackgroundStarted { id, .. } if works.insert(id.to_string(), false).is_some() => {
@@ -31,10 +31,16 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
                 Some(true) => return Err(format!("{id} ends twice")),
                 Some(false) => {}
             },
+            R::BackgroundDetached { id } => match works.get(id.as_str()) {
+                None => return Err(format!("{id} is let go and never started")),
+                Some(true) => return Err(format!("{id} is let go after its end")),
+                Some(false) => drop(let_go.insert(id.to_string())),
+            },
             _ => {}
         }
     }
-    let open = works.into_iter().filter(|(_, ended)| !ended);
+    let open = works.into_iter();
+    let open = open.filter(|(id, ended)| !ended && !let_go.contains(id));
     Ok(open.map(|(id, _)| id).collect())
 }
 

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::aftermath::Aftermath;
 use super::clockwork::{self, Tick};
+use super::kill::Notebook;
 use super::live::{Ended, Live};
 use super::point::{Moment, Point};
 use super::scenario::{Played, Scenario, Setup};
@@ -38,6 +39,8 @@ pub(crate) struct Case<'a> {
     pub(crate) log: Arc<dyn Log>,
     /// Where and how it is stopped.
     pub(crate) stop: Option<(&'a Point, Way)>,
+    /// Where what a session's user is told is written down for those who look after a kill.
+    pub(crate) told: Option<Arc<Notebook>>,
 }
 
 /// Plays a case. `None`: there was nothing at that point that could be stopped in that way.
@@ -144,6 +147,8 @@ async fn look(
         over: ended.over,
         over_at: ended.over_at,
         hung: ended.hung,
+        // The session's own.
+        records_before: 1,
         records: after::read_all(&*case.log).await,
         state: folded,
         world: stage.world().clone(),

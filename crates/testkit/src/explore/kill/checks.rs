@@ -6,6 +6,8 @@ use allstop_core::StopReason;
 use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::SessionState;
 
+use super::sessions;
+use super::told::Told;
 use crate::check::{self, FailureClass, Invariant, Undisturbed, Violation};
 use crate::explore::point::{Moment, Point};
 
@@ -16,6 +18,8 @@ pub struct Killed {
     pub point: u32,
     /// What the same run leaves undisturbed.
     pub undisturbed: Undisturbed,
+    /// What its user was told, where it is a session.
+    pub told: Told,
     /// The records in its store.
     pub records: Vec<R>,
     /// The records that resuming the session added.
@@ -41,7 +45,7 @@ pub struct KillChecker {
 }
 
 /// Every one of them.
-pub const KILL_CHECKERS: [KillChecker; 7] = [
+pub const KILL_CHECKERS: [KillChecker; 10] = [
     KillChecker {
         name: "kill_durable",
         invariant: Invariant::NoHalfTurn,
@@ -65,6 +69,24 @@ pub const KILL_CHECKERS: [KillChecker; 7] = [
         invariant: Invariant::NoLostBill,
         class: FailureClass::LostBill,
         check: no_bill_is_lost,
+    },
+    KillChecker {
+        name: "kill_told",
+        invariant: Invariant::NoHalfTurn,
+        class: FailureClass::LostBill,
+        check: sessions::what_was_told_is_there,
+    },
+    KillChecker {
+        name: "kill_background",
+        invariant: Invariant::NoSecondEnding,
+        class: FailureClass::OrphanWork,
+        check: sessions::background_is_accounted_for,
+    },
+    KillChecker {
+        name: "kill_messages",
+        invariant: Invariant::NoSecondEnding,
+        class: FailureClass::StaleReply,
+        check: sessions::no_message_comes_twice,
     },
     KillChecker {
         name: "kill_endings",
@@ -138,10 +160,10 @@ fn what_was_appended_is_there(killed: &Killed) -> Result<(), String> {
         .passed()
         .iter()
         .filter(|point| point.what == "log_append" && point.moment == Moment::Inside);
-    // The session's own first record is there before the first point.
-    let expected = 1 + durable
-        .map(|point| point.of.split('+').count())
-        .sum::<usize>();
+    let expected = killed.undisturbed.records_before
+        + durable
+            .map(|point| point.of.split('+').count())
+            .sum::<usize>();
     if killed.records.len() != expected {
         return Err(format!(
             "{} records are in the store, {expected} were appended",

@@ -4,7 +4,9 @@
 //! A killed run is the undisturbed one up to its point, so it is known to the record what must be in the store then.
 
 mod checks;
+mod sessions;
 mod store;
+mod told;
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -27,6 +29,8 @@ use crate::check::{FailureClass, Invariant, Undisturbed, Violation};
 use store::Answered;
 
 pub use checks::{KILL_CHECKERS, KillChecker, Killed};
+pub(crate) use told::Notebook;
+pub use told::{Told, ToldOutcome};
 
 /// The environment variable that names the folder of the store for a process that is to kill itself.
 const STORE_VARIABLE: &str = "ALLSTOP_EXPLORE_STORE";
@@ -145,6 +149,7 @@ fn killed(
     Ok(Killed {
         point,
         undisturbed: undisturbed.clone(),
+        told: Told::read(folder)?,
         records,
         recovered,
         state,
@@ -164,6 +169,7 @@ fn play_in_this_process(scenario: &Scenario, point: &Point) -> ! {
         scenario,
         log: Arc::new(Answered(log)),
         stop: Some((point, Way::Kill)),
+        told: Some(Arc::new(Notebook::begin(&folder))),
     }));
     panic!("the scenario was over before point {}", point.number);
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Context;
 
 use allstop_agent::Settings;
@@ -29,7 +30,7 @@ pub(crate) async fn run(
     next_must: Option<StopReason>,
 ) -> Option<Aftermath> {
     prepare(&case.log, &play).await;
-    let live = SessionLive::new(&stage, &play);
+    let live = SessionLive::new(&stage, &play, case.told.clone());
     if let Some((point, way)) = case.stop {
         live.plan(point, way);
     }
@@ -60,6 +61,7 @@ pub(crate) async fn run(
         settle().await;
     }
     let mut aftermath = look(&stage, &*case.log, &live).await;
+    aftermath.records_before = 1 + play.left_behind.len();
     (aftermath.hung, aftermath.next_must) = (hung, next_must);
     (aftermath.over, aftermath.over_at) = (over, over_at);
     if let (Some(session), Some(seen)) = (&session, &mut aftermath.session) {
@@ -92,6 +94,9 @@ pub(crate) async fn run(
     applied.then_some(aftermath)
 }
 
+/// More messages than any scenario sends.
+const MESSAGES_BEFORE: u64 = 1_000;
+
 /// Sends the next message to the session that a store holds.
 pub(crate) async fn play_next(
     stage: &Stage,
@@ -99,6 +104,8 @@ pub(crate) async fn play_next(
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
     let (root, log) = (stage.root().clone(), Arc::clone(log));
+    // Those of the process before have the first ids.
+    play.messages.store(MESSAGES_BEFORE, Ordering::Relaxed);
     next_message(None, || Sessions::new(log, root, play.source, play.options)).await
 }
 
@@ -166,6 +173,7 @@ async fn look(stage: &Stage, log: &dyn Log, live: &SessionLive) -> Aftermath {
         over: 0,
         over_at: std::time::Duration::ZERO,
         hung: false,
+        records_before: 0,
         records: read_all(log).await,
         state: None,
         world: stage.world().clone(),

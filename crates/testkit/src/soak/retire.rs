@@ -1,0 +1,54 @@
+//! Sessions that have become long: checked, removed, and followed by others.
+
+use std::sync::Arc;
+
+use allstop_core::record::SessionRecord;
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, MemoryLog, Version, remove_session};
+use allstop_session::Sessions;
+
+use super::State;
+use super::checks::Kept;
+use crate::check::background;
+
+/// Checks a session that is closed, removes it, and puts a new one in its place.
+pub(super) async fn retire(state: &mut State, number: usize, sessions: &Sessions) {
+    let new = state.new_session();
+    let Some(place) = state.sessions.get_mut(number) else {
+        return;
+    };
+    let old = std::mem::replace(place, new);
+    let log = Arc::clone(&state.log);
+    let mut records = records_of(&log, &old).await;
+    if background(&records).is_ok_and(|open| !open.is_empty()) {
+        // Of a life that crashed. A session accounts for such work when it is first used, and nobody has used it since.
+        match sessions.resume(old.id.clone()).await {
+            Ok(session) => {
+                let _too_short_or_not = session.compact().await;
+                session.close().await;
+            }
+            Err(error) => state.broken(format!("{} is not resumed: {error}", old.id)),
+        }
+        records = records_of(&log, &old).await;
+    }
+    if let Err(wrong) = old.check(&records) {
+        state.broken(format!("{}: {wrong}", old.id));
+    }
+    state.report.sessions += 1;
+    state.report.records += records.len() as u64;
+    state.report.messages_of_records += old.messages;
+    if let Err(error) = remove_session(&*log, &old.id).await {
+        state.broken(format!("{} is not removed: {error}", old.id));
+    }
+}
+
+async fn records_of(log: &MemoryLog, session: &Kept) -> Vec<SessionRecord> {
+    let read = log
+        .read(&stream_of(&session.id), Version(1), usize::MAX)
+        .await;
+    let read = read.expect("memory can be read");
+    let records = read.iter();
+    records
+        .filter_map(|(_, bytes)| decode(bytes).expect("a record can be read"))
+        .collect()
+}
