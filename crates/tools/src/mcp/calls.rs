@@ -18,14 +18,17 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::sync::oneshot;
 
-use super::cancel::{Cancel, Unsent};
+use super::cancel::{Cancel, Leaving, Unsent};
 use super::ended::Ended;
 use super::limits::{CALLS_MAX, PROGRESS_CHARS_MAX};
 use crate::call_link::CallLink;
 
 /// The open calls of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<Table>);
+pub(super) struct Calls {
+    table: Mutex<Table>,
+    pub(super) leaving: Arc<Leaving>,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -98,7 +101,7 @@ impl Calls {
         link: CallLink,
         registration: Registration,
     ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<Answered>), NotBegun> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let refused = if let Some(why) = &table.ending {
             NotBegun::Ending(Arc::clone(why))
         } else if table.open.len() >= CALLS_MAX {
@@ -128,7 +131,7 @@ impl Calls {
 
     /// Takes an answer. `Err`: it is not that of a call.
     pub(super) fn answer(&self, id: &RequestId, answer: Answer) -> Result<(), Answer> {
-        let open = self.0.lock().open.remove(&exact(id));
+        let open = self.table.lock().open.remove(&exact(id));
         let Some(open) = open else {
             return Err(answer);
         };
@@ -139,12 +142,12 @@ impl Calls {
 
     /// Whether the id is that of an open call.
     pub(super) fn is_open(&self, id: &RequestId) -> bool {
-        self.0.lock().open.contains_key(&exact(id))
+        self.table.lock().open.contains_key(&exact(id))
     }
 
     /// Shows a sign of life to whoever watches the call.
     pub(super) fn progress(&self, progress: &ProgressNotificationParam) {
-        let table = self.0.lock();
+        let table = self.table.lock();
         let open = table
             .open
             .values()
@@ -160,13 +163,13 @@ impl Calls {
 
     /// Takes a call out whose end nobody will see.
     pub(super) fn take(&self, id: &RequestId) -> Option<Registration> {
-        let open = self.0.lock().open.remove(id);
+        let open = self.table.lock().open.remove(id);
         open.map(|open| open.registration)
     }
 
     /// Ends the table if every open call was cancelled. Returns whether it is ending now.
     pub(super) fn end_if_unused(&self, why: &str) -> bool {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let unused = table.open.values().all(|open| open.cancel.is_cancelled());
         if unused {
             table.ending.get_or_insert_with(|| why.into());
@@ -176,13 +179,27 @@ impl Calls {
 
     /// From now on nothing begins.
     pub(super) fn refuse(&self, why: &Arc<str>) {
-        self.0.lock().ending.get_or_insert_with(|| Arc::clone(why));
+        self.table
+            .lock()
+            .ending
+            .get_or_insert_with(|| Arc::clone(why));
+    }
+
+    /// Tells the server that nobody waits for any open call, and waits until it was told all that it is to be told.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves what was not written to the connection.
+    pub(super) async fn cancel_all(&self, reason: &str) {
+        let cancels = |open: &Open| Arc::clone(&open.cancel);
+        let open: Vec<_> = self.table.lock().open.values().map(cancels).collect();
+        open.iter().for_each(|cancel| cancel.request(reason));
+        self.leaving.gone().await;
     }
 
     /// Answers every open call: the connection has ended.
     pub(super) fn close(&self, ended: &Arc<Ended>) {
         self.refuse(&ended.why);
-        let open = std::mem::take(&mut self.0.lock().open);
+        let open = std::mem::take(&mut self.table.lock().open);
         for open in open.into_values() {
             open.answer(Answer::Ended(Arc::clone(ended)));
         }

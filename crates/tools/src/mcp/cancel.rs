@@ -1,10 +1,15 @@
-//! The one cancellation of a call.
+//! The one cancellation of a call, and its way out.
 //!
 //! Invariants:
 //! 1. `notifications/cancelled` goes out at most once for a request, and never for one that was answered or never sent.
-//! 2. Asking takes no lock of anybody else and never waits: it is called from the ladder and from destructors.
+//! 2. Asking never waits: it is called from the ladder and from destructors. That it was written is waited for by whoever
+//!    closes the connection.
+
+use std::fmt;
+use std::sync::Arc;
 
 use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
@@ -14,7 +19,40 @@ use tokio::task::coop::unconstrained;
 #[derive(Debug)]
 pub(super) struct Cancel {
     peer: Peer<RoleClient>,
+    leaving: Arc<Leaving>,
     state: Mutex<State>,
+}
+
+/// The cancellations of a connection that were not written yet.
+#[derive(Default)]
+pub(super) struct Leaving(Mutex<Vec<BoxFuture<'static, ()>>>);
+
+impl Leaving {
+    fn add(&self, mut sending: BoxFuture<'static, ()>) {
+        let mut leaving = self.0.lock();
+        leaving.retain_mut(|other| unconstrained(other).now_or_never().is_none());
+        // One poll puts it into the queue behind its request.
+        if unconstrained(&mut sending).now_or_never().is_none() {
+            leaving.push(sending);
+        }
+    }
+
+    /// Waits until all of them are written, or cannot be.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves them to the connection.
+    pub(super) async fn gone(&self) {
+        let leaving = std::mem::take(&mut *self.0.lock());
+        drop(join_all(leaving).await);
+    }
+}
+
+impl fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Leaving")
+            .field(&self.0.lock().len())
+            .finish()
+    }
 }
 
 #[derive(Debug)]
@@ -35,9 +73,10 @@ pub(super) enum Unsent {
 }
 
 impl Cancel {
-    pub(super) fn new(peer: Peer<RoleClient>) -> Self {
+    pub(super) fn new(peer: Peer<RoleClient>, leaving: Arc<Leaving>) -> Self {
         Self {
             peer,
+            leaving,
             state: Mutex::new(State::Unsent),
         }
     }
@@ -73,9 +112,12 @@ impl Cancel {
         let Some(id) = id else { return };
         let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
         let notification = CancelledNotification::new(params);
-        // One poll puts it into the queue behind its request; that it was written is waited for by nobody.
-        let sending = self.peer.send_notification(notification.into());
-        drop(unconstrained(sending).now_or_never());
+        let peer = self.peer.clone();
+        let sending = async move {
+            // Where it cannot be written there is no connection.
+            drop(peer.send_notification(notification.into()).await);
+        };
+        self.leaving.add(sending.boxed());
     }
 
     /// The server has answered: there is nothing to cancel any more.

@@ -56,6 +56,10 @@ impl Lost {
         drop(self.0.set(Reason { why, by_itself }));
     }
 
+    pub(super) fn reason(&self) -> Option<&Reason> {
+        self.0.get()
+    }
+
     pub(super) async fn wait(&self) -> Reason {
         self.0.wait().await.clone()
     }
@@ -84,7 +88,10 @@ impl Connection {
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
         let scope = &invocation.scope;
-        let cancel = Arc::new(Cancel::new(self.peer.clone()));
+        let cancel = Arc::new(Cancel::new(
+            self.peer.clone(),
+            Arc::clone(&self.calls.leaving),
+        ));
         let registration = register(scope, tool, &cancel)?;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(
             CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments),
@@ -176,6 +183,8 @@ impl Call<'_> {
                     // An answer is in the table already, and so is the end of the connection, soon.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
                         let why = format!("it cannot be reached: {}", error.error);
+                        // It may have the call all the same, and may be reached again.
+                        self.cancel.request(&why);
                         self.connection.lost.by_itself(&why);
                         return Err(self.failed(&why));
                     }
@@ -200,23 +209,31 @@ impl Call<'_> {
         self.abandon();
         Err(ToolError {
             message: format!(
-                "stopped: {}; the server `{}` was told, and may work on",
+                "stopped: {}; {}, and may work on",
                 reason(scope),
-                self.connection.server
+                self.unconfirmed()
             ),
         })
+    }
+
+    /// What is known of a call whose end is not.
+    fn unconfirmed(&self) -> String {
+        let server = &self.connection.server;
+        match self.connection.lost.reason() {
+            Some(lost) => format!(
+                "the server `{server}` was lost, since {}, before it had answered",
+                lost.why
+            ),
+            None => format!(
+                "the server `{server}` was told by notifications/cancelled and has not answered"
+            ),
+        }
     }
 
     /// Takes the call out of the table, with its end unknown.
     fn abandon(&self) {
         if let Some(mut registration) = self.connection.calls.take(&self.handle.id) {
-            let server = &self.connection.server;
-            registration.details_mut().note = Some(
-                format!(
-                    "the server `{server}` was told by notifications/cancelled and has not answered"
-                )
-                .into(),
-            );
+            registration.details_mut().note = Some(self.unconfirmed().into());
             registration.finish(Ending::NotConfirmed);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use futures::FutureExt as _;
 use rmcp::model::{PaginatedRequestParams, Tool};
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use tokio::sync::Notify;
@@ -32,6 +33,8 @@ pub(super) async fn follow(
             changed.notified().await;
         }
         sleep(pause).await;
+        // What was said meanwhile is of the same change.
+        drop(changed.notified().now_or_never());
         pause = LIST_PAUSE_MAX.min(pause * 2);
         let limit = server.config.handshake_timeout;
         let listed = timeout(limit, list(server, peer)).await;

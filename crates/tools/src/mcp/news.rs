@@ -20,15 +20,18 @@ pub struct McpNews(Vec<Followed>);
 struct Followed {
     server: Arc<McpServer>,
     known: watch::Receiver<Known>,
-    /// What people know is wrong with it.
-    told: Option<Told>,
+    told: Told,
 }
 
-#[derive(Debug, PartialEq)]
-struct Told {
-    why: Arc<str>,
-    /// Only a call tries it again.
-    rests: bool,
+/// What people know of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Nothing is wrong with it.
+    Well,
+    /// It is not available, and is tried again by itself.
+    Retried,
+    /// It is tried again at the next call only.
+    Rests,
 }
 
 /// A server is not available, or is there again.
@@ -47,13 +50,13 @@ impl McpNews {
         let follow = |server: &Arc<McpServer>| Followed {
             known: server.known.subscribe(),
             server: Arc::clone(server),
-            told: None,
+            told: Told::Well,
         };
         Self(servers.iter().map(follow).collect())
     }
 
-    /// The next change that was not told yet; at first what is wrong already. Further attempts that fail for the same
-    /// reason are none. Waits for ever where there are no servers.
+    /// The next change that was not told yet; at first what is wrong already. A further attempt that fails is none, but
+    /// for the last one that is made without being asked for. Waits for ever where there are no servers.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -75,21 +78,14 @@ impl McpNews {
 impl Followed {
     fn look(&mut self) -> Option<McpChange> {
         let known = self.known.borrow_and_update().clone();
-        match &known {
-            Known::Degraded { why, next_try } => {
-                let told = Some(Told {
-                    why: Arc::clone(why),
-                    rests: next_try.is_none(),
-                });
-                if self.told == told {
-                    return None;
-                }
-                self.told = told;
-            }
-            Known::Ready(_) => {
-                self.told.take()?;
-            }
+        let now = match &known {
+            Known::Ready(_) => Told::Well,
+            Known::Degraded { next_try, .. } if next_try.is_some() => Told::Retried,
+            Known::Degraded { .. } => Told::Rests,
             Known::Starting | Known::Stopped => return None,
+        };
+        if std::mem::replace(&mut self.told, now) == now {
+            return None;
         }
         let tools = self.server.definitions();
         Some(McpChange {

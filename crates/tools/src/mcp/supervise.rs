@@ -195,6 +195,10 @@ async fn end(
             ended.why = format!("{} ({words})", ended.why).into();
         }
     }
+    if process.is_none() {
+        // The server lives on, and with it what it was asked for.
+        drop(timeout(CLOSE_WAIT, calls.cancel_all(&ended.why)).await);
+    }
     if let Some(mut service) = service {
         // Its drop ends what is still open of it.
         drop(service.close_with_timeout(CLOSE_WAIT).await);

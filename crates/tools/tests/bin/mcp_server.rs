@@ -1,7 +1,7 @@
 //! An MCP server for tests, over standard input and output, written without any library of the protocol: what it gets
 //! is in its log, line by line, and it can be as bad as is asked of it.
 //!
-//! `allstop-tools-mcp-server LOG [hang|refuse|die|endless|stubborn]`
+//! `allstop-tools-mcp-server LOG [hang|hang_later|refuse|die|endless|stubborn|deaf]`
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -24,7 +24,13 @@ fn main() -> ExitCode {
     let Ok(mut log) = OpenOptions::new().create(true).append(true).open(log) else {
         return ExitCode::FAILURE;
     };
+    let is_first = log.metadata().is_ok_and(|log| log.len() == 0);
     write(&mut log, &format!("started {}", std::process::id()));
+    let mode = match mode.as_str() {
+        "hang_later" if is_first => String::new(),
+        "hang_later" => "hang".to_owned(),
+        _ => mode,
+    };
     match mode.as_str() {
         "die" => {
             say_error("no such database");
@@ -43,6 +49,11 @@ fn main() -> ExitCode {
             continue;
         };
         handle(&message, &mode, &waiting);
+        if mode == "deaf" && message["method"] == "tools/list" {
+            // It reads nothing more.
+            let (_nobody, never) = channel::<()>();
+            let _never = never.recv_timeout(Duration::from_secs(60));
+        }
     }
     write(&mut log, "end of input");
     if mode == "stubborn" {
@@ -70,7 +81,7 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
                 "serverInfo": {"name": "test", "version": "1"},
             }),
         ),
-        "tools/list" => answer(id, &json!({"tools": tools()})),
+        "tools/list" => list(id),
         "tools/call" => call(id, &message["params"], waiting),
         "notifications/cancelled" => {
             let key = message["params"]["requestId"].to_string();
@@ -81,6 +92,55 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
             }
         }
         _ => {}
+    }
+}
+
+/// What a call of `change` makes of the list of tools.
+#[derive(Default)]
+struct Change {
+    added: Option<Value>,
+    removed: Value,
+    /// What the next request for the list gets instead of one.
+    instead: Option<String>,
+}
+
+static CHANGE: Mutex<Change> = Mutex::new(Change {
+    added: None,
+    removed: Value::Null,
+    instead: None,
+});
+
+/// Adds and takes away a tool, and says so as often as it is told to.
+fn change(arguments: &Value) {
+    let mut change = CHANGE.lock().expect("no panic");
+    change.added = arguments.get("add").cloned();
+    change.removed = arguments["remove"].clone();
+    change.instead = arguments["instead"].as_str().map(str::to_owned);
+    drop(change);
+    for _ in 0..arguments["times"].as_u64().unwrap_or(1) {
+        send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    }
+}
+
+fn list(id: &Value) {
+    let mut change = CHANGE.lock().expect("no panic");
+    match change.instead.take().as_deref() {
+        Some("hang") => {}
+        Some(_) => send(
+            &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "not now"}}),
+        ),
+        None => {
+            let mut tools = tools();
+            let list = tools.as_array_mut().expect("it is a list");
+            list.retain(|tool| tool["name"] != change.removed);
+            let added = change.added.iter();
+            list.extend(added.map(|name| json!({"name": name, "inputSchema": {"type": "object"}})));
+            // With a time to keep it, which is over when it changes.
+            answer(
+                id,
+                &json!({"tools": tools, "ttlMs": 600_000, "cacheScope": "public"}),
+            );
+        }
     }
 }
 
@@ -98,6 +158,7 @@ fn tools() -> Value {
         {"name": "dotted.name/x", "inputSchema": any},
         {"name": "fail", "inputSchema": any},
         {"name": "large", "inputSchema": any},
+        {"name": "change", "inputSchema": any},
     ])
 }
 
@@ -124,6 +185,10 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
             return answer(id, &json!({"content": content, "isError": true}));
         }
         "large" => "large ".repeat(20_000),
+        "change" => {
+            change(arguments);
+            "changed".to_owned()
+        }
         _ => "done".to_owned(),
     };
     answer_text(id, &text);

@@ -29,6 +29,7 @@ async fn tools_are_named_after_their_server_and_have_its_hints() {
             ("t__dotted_name_x", Effect::Irreversible),
             ("t__fail", Effect::Irreversible),
             ("t__large", Effect::Irreversible),
+            ("t__change", Effect::Irreversible),
         ]
     );
     assert_eq!(tools[0].spec().input_schema["required"], json!(["text"]));

@@ -4,34 +4,66 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_scope::{Scope, WorkSpec};
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{Scope, StopOrder, WorkSpec};
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::support::{Place, cancellations, only_item, wait_until, within};
 
-/// What the server got, and the header that it was sent.
+/// What the server got.
 type Got = Arc<Mutex<Vec<String>>>;
+
+/// A server in one scope with all that it does.
+#[derive(Clone)]
+struct Theirs {
+    got: Got,
+    /// It has one more tool, and says so to whoever listens.
+    grown: watch::Sender<bool>,
+}
 
 async fn serve(scope: &Scope) -> (String, Got) {
     let got = Got::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let theirs = Theirs {
+        got: Arc::clone(&got),
+        grown: watch::Sender::new(false),
+    };
     let app = Router::new()
-        .route("/mcp", post(take))
-        .with_state(Arc::clone(&got));
+        .route("/mcp", post(take).get(tell))
+        .with_state(theirs);
     let work = WorkSpec::new(ItemKind::Future, "server");
     let serving = scope.spawn(work, |_| async move { axum::serve(listener, app).await });
     drop(serving.unwrap());
     (format!("http://{address}/mcp"), got)
 }
 
-async fn take(State(got): State<Got>, headers: HeaderMap, body: String) -> Response {
-    got.lock().unwrap().push(body.clone());
+/// The stream on which the server speaks by itself.
+async fn tell(State(theirs): State<Theirs>) -> impl IntoResponse {
+    let mut grown = theirs.grown.subscribe();
+    let says = async move {
+        drop(grown.wait_for(|grown| *grown).await);
+        let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        Ok::<_, std::io::Error>(format!("event: message\ndata: {changed}\n\n"))
+    };
+    // It stays open when that is said.
+    let says = futures::stream::once(says).chain(futures::stream::pending());
+    (
+        [(header::CONTENT_TYPE, "text/event-stream")],
+        Body::from_stream(says),
+    )
+}
+
+async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) -> Response {
+    theirs.got.lock().unwrap().push(body.clone());
     if headers.get("x-key").is_none_or(|key| key != "secret") {
         return StatusCode::UNAUTHORIZED.into_response();
     }
@@ -46,16 +78,21 @@ async fn take(State(got): State<Got>, headers: HeaderMap, body: String) -> Respo
     };
     let text = |text: &str| answer(json!({"content": [{"type": "text", "text": text}]}));
     match message["method"].as_str().unwrap_or_default() {
-        "initialize" => answer(json!({
-            "protocolVersion": message["params"]["protocolVersion"],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "test", "version": "1"},
-        })),
-        "tools/list" => answer(json!({"tools": [
-            {"name": "echo", "inputSchema": {"type": "object"}},
-            {"name": "wait", "inputSchema": {"type": "object"}},
-            {"name": "stream", "inputSchema": {"type": "object"}},
-        ]})),
+        "initialize" => {
+            let result = answer(json!({
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {"listChanged": true}},
+                "serverInfo": {"name": "test", "version": "1"},
+            }));
+            ([("mcp-session-id", "s1")], result).into_response()
+        }
+        "tools/list" => {
+            let mut names = vec!["echo", "wait", "stream", "grow"];
+            names.extend(theirs.grown.borrow().then_some("new"));
+            let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
+            let tools: Vec<_> = names.into_iter().map(tool).collect();
+            answer(json!({"tools": tools}))
+        }
         "tools/call" => match message["params"]["name"].as_str().unwrap_or_default() {
             "wait" => {
                 let ms = message["params"]["arguments"]["ms"]
@@ -63,6 +100,10 @@ async fn take(State(got): State<Got>, headers: HeaderMap, body: String) -> Respo
                     .unwrap_or(60_000);
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 text("waited")
+            }
+            "grow" => {
+                theirs.grown.send_replace(true);
+                text("grown")
             }
             "stream" => {
                 let answer = json!({"jsonrpc": "2.0", "id": message["id"],
@@ -143,10 +184,7 @@ async fn a_server_that_is_gone_is_degraded_and_its_tools_say_so() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, _got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
-    let order = allstop_scope::StopOrder::new(
-        allstop_core::Extent::Process,
-        allstop_core::Cause::new(allstop_core::CauseKind::User),
-    );
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::User));
     let _receipt = within(theirs.stop(order.grace(Duration::ZERO)).receipt()).await;
     let error = place
         .call("t__echo", json!({"text": "x"}))
@@ -162,7 +200,50 @@ async fn a_server_that_is_gone_is_degraded_and_its_tools_say_so() {
         .await
         .unwrap_err();
     assert!(error.contains("it is tried again"), "{error}");
-    assert_eq!(place.tools().len(), 3);
+    assert_eq!(place.tools().len(), 4);
+}
+
+#[tokio::test]
+async fn a_list_that_changes_is_heard_over_http() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let (url, got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    assert!(!place.has_tool("t__new"));
+    assert_eq!(place.call("t__grow", json!({})).await.unwrap(), "grown");
+    wait_until("it is there", || place.has_tool("t__new")).await;
+    assert_eq!(log(&got).matches("\"tools/list\"").count(), 2);
+}
+
+#[tokio::test]
+async fn a_stop_of_everything_tells_a_server_that_lives_on() {
+    for grace in [None, Some(Duration::ZERO)] {
+        let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+        let (url, got) = serve(&theirs).await;
+        let place = Place::over_http(&url).await;
+        let running: Vec<_> = (0..8).map(|_| place.start("t__wait", json!({}))).collect();
+        wait_until("the server has the calls", || calls(&got) == 8).await;
+        let mut order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+        order.grace = grace;
+        let _receipt = within(place.root.stop(order).receipt()).await;
+        wait_until("it was told of each", || {
+            cancellations(&log(&got)).len() == 8
+        })
+        .await;
+        drop(running);
+    }
+}
+
+#[tokio::test]
+async fn closing_tells_a_server_that_lives_on() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let (url, got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    let call = place.start("t__wait", json!({}));
+    wait_until("the server has the call", || calls(&got) == 1).await;
+    within(place.servers.close()).await;
+    let error = call.answer().await.unwrap_err();
+    assert!(error.contains("it is being stopped"), "{error}");
+    assert_eq!(cancellations(&log(&got)).len(), 1);
 }
 
 #[tokio::test]

@@ -5,8 +5,11 @@
     reason = "the lint does not know the helpers of tests for tests"
 )]
 
+mod abandoned;
 mod bad_servers;
 mod calls;
 mod http;
+mod lists;
+mod news;
 mod stops;
 mod support;

@@ -8,9 +8,12 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Extent, Receipt, SessionId};
 use allstop_scope::process::ContainmentChoice;
 use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
-use allstop_tools::mcp::{McpOptions, McpServerConfig, McpServers, McpState, McpTransport};
+use allstop_tools::mcp::{
+    McpOptions, McpServerConfig, McpServers, McpState, McpTools, McpTransport,
+};
 use allstop_tools::{
     CallLink, OutputFolder, Tool, ToolError, ToolInvocation, ToolOutput, ToolRegistry,
+    ToolSource as _,
 };
 use serde_json::Value;
 
@@ -102,8 +105,21 @@ impl Place {
     }
 
     pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.source().tools()
+    }
+
+    pub(crate) fn source(&self) -> McpTools {
         self.servers
             .tools(&Arc::new(OutputFolder::new(self.path("spill"))))
+    }
+
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.tools().iter().any(|tool| &*tool.spec().name == name)
+    }
+
+    /// How many messages of this method the server got.
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.log().matches(&format!("\"{method}\"")).count()
     }
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {

@@ -1,0 +1,113 @@
+//! Calls that are given up at odd moments: before they were sent, while nobody reads, as the server is started anew.
+
+use std::time::Duration;
+
+use allstop_core::{CallId, Cause, CauseKind, Extent};
+use allstop_scope::StopOrder;
+use allstop_tools::mcp::OnIgnoredCancel;
+use allstop_tools::{CallLink, CallObserver, NotPromotable};
+use serde_json::json;
+
+use crate::support::{Place, only_item, wait_until, within};
+
+#[tokio::test]
+async fn one_that_waits_for_the_server_was_never_sent() {
+    let place = Place::new("hang_later").await;
+    place.call("t__exit", json!({})).await.unwrap_err();
+    wait_until("it is started again", || place.count("initialize") == 2).await;
+    let call = place.start("t__wait", json!({}));
+    tokio::task::yield_now().await;
+    let receipt = call.stop().await;
+    assert!(receipt.quiet(), "{receipt:#?}");
+    let error = call.answer().await.unwrap_err();
+    assert!(error.starts_with("stopped: user"), "{error}");
+    assert_eq!(place.count("tools/call"), 1, "{}", place.log());
+    assert_eq!(place.cancellations(), []);
+}
+
+#[tokio::test]
+async fn one_that_nobody_reads_is_out_of_reach_and_holds_up_nobody() {
+    let place = Place::new("deaf").await;
+    // More than a pipe takes: half of it is written.
+    let call = place.start("t__echo", json!({"text": "x".repeat(500_000)}));
+    tokio::task::yield_now().await;
+    let receipt = call.stop().await;
+    assert_eq!(only_item(&receipt)["state"], "unreachable");
+    let next = place.start("t__echo", json!({"text": "x"}));
+    tokio::task::yield_now().await;
+    assert_eq!(only_item(&*next.stop().await)["state"], "unreachable");
+    within(place.servers.close()).await;
+    wait_until("nothing runs", || place.root.is_quiet()).await;
+}
+
+#[tokio::test]
+async fn one_that_nobody_reads_ends_with_its_server_where_that_is_configured() {
+    let place = Place::with("deaf", |config| {
+        config.on_ignored_cancel = OnIgnoredCancel::EndServer;
+    })
+    .await;
+    let call = place.start("t__echo", json!({"text": "x".repeat(500_000)}));
+    tokio::task::yield_now().await;
+    let item = only_item(&*call.stop().await);
+    assert_eq!(item["state"], "stopped", "{item}");
+    assert_eq!(item["verified"], "process_group_empty", "{item}");
+}
+
+#[tokio::test]
+async fn a_stop_while_the_server_is_ended_does_not_reach_the_next_one() {
+    let place = Place::with("stubborn", |config| {
+        config.on_ignored_cancel = OnIgnoredCancel::EndServer;
+    })
+    .await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    // The first stop ends the server; the next one comes before that has ended.
+    let order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User));
+    let first = call.scope.stop(order.clone());
+    wait_until("it is being ended", || place.log().contains("end of input")).await;
+    let _second = within(call.scope.stop(order).receipt()).await;
+    let item = only_item(&*within(first.receipt()).await);
+    assert_eq!(item["state"], "stopped", "{item}");
+    wait_until("it is there again", || place.state().to_string() == "ready").await;
+    let next = place.start_and_reach("t__wait", json!({"ms": 300})).await;
+    assert_eq!(next.answer().await.unwrap(), "waited");
+    assert_eq!(place.cancellations().len(), 1, "{}", place.log());
+}
+
+struct Nobody;
+
+impl CallObserver for Nobody {
+    fn output(&self, _call: &CallId, _text: &str) {}
+
+    fn alive(&self) {}
+}
+
+#[tokio::test]
+async fn one_cannot_go_on_in_the_background_and_asking_for_it_cancels_nothing() {
+    let place = Place::new("").await;
+    let link = CallLink::new(CallId::new("call_1"), std::sync::Arc::new(Nobody));
+    let call = place.start_with("t__wait", json!({"ms": 500}), link.clone());
+    wait_until("the server has the call", || place.count("tools/call") == 1).await;
+    assert_eq!(link.promote(), Err(NotPromotable));
+    assert_eq!(call.answer().await.unwrap(), "waited");
+    assert_eq!(place.cancellations(), []);
+}
+
+#[tokio::test]
+async fn dropping_many_at_once_cancels_each_once() {
+    let place = Place::new("").await;
+    let calls: Vec<_> = (0..20).map(|_| place.start("t__wait", json!({}))).collect();
+    wait_until("the server has them", || place.count("tools/call") == 20).await;
+    let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)).grace(Duration::ZERO);
+    let receipt = within(place.turn.stop(order).receipt()).await;
+    assert_eq!(receipt.items().len(), 20);
+    wait_until("they came", || place.cancellations().len() == 20).await;
+    let mut ids: Vec<_> = place
+        .cancellations()
+        .iter()
+        .map(|(id, _)| id.to_string())
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 20);
+    drop(calls);
+}

@@ -1,0 +1,60 @@
+//! What people are told of servers: each thing once.
+
+use allstop_tools::mcp::McpState;
+use futures::FutureExt as _;
+use serde_json::json;
+
+use crate::support::{Place, wait_until, within};
+
+#[tokio::test]
+async fn what_is_wrong_already_is_told_and_only_once() {
+    let place = Place::new("die").await;
+    let mut news = place.servers.news();
+    let told = within(news.next()).await;
+    assert_eq!(&*told.server, "t");
+    let line = told.to_string();
+    assert!(
+        line.starts_with("the MCP server `t` is not available: it "),
+        "{line}"
+    );
+    assert!(
+        line.contains("(exit code 3: no such database); it is tried again in 1 s"),
+        "{line}"
+    );
+    assert!(line.ends_with("; until then it has no tools"), "{line}");
+    wait_until("it was tried again", || {
+        place.log().matches("started").count() == 3
+    })
+    .await;
+    let again = news.next().now_or_never();
+    assert!(again.is_none(), "{again:?}");
+}
+
+#[tokio::test]
+async fn one_that_dies_and_comes_back_is_told_with_its_tools() {
+    let place = Place::new("").await;
+    let mut news = place.servers.news();
+    assert!(news.next().now_or_never().is_none(), "all is well");
+    place.call("t__exit", json!({})).await.unwrap_err();
+    let told = within(news.next()).await;
+    assert!(matches!(told.state, McpState::Degraded { .. }), "{told:?}");
+    let line = told.to_string();
+    assert!(line.contains("exit code 3: the disk is full"), "{line}");
+    assert!(
+        line.ends_with(
+            "; until then these fail: t__echo, t__wait, t__add, t__put, t__exit, t__mutter, \
+            t__dotted_name_x, t__fail and 2 more"
+        ),
+        "{line}"
+    );
+    let told = within(news.next()).await;
+    assert_eq!(told.to_string(), "the MCP server `t` is ready again");
+    within(place.servers.close()).await;
+    assert!(news.next().now_or_never().is_none(), "an end is no news");
+}
+
+#[tokio::test]
+async fn without_servers_there_is_none() {
+    let mut news = allstop_tools::mcp::McpServers::default().news();
+    assert!(news.next().now_or_never().is_none());
+}
