@@ -40,7 +40,7 @@ What a developer runs on this repository.
     cargo xtask help             this text
 
 `test` and `gates` fetch by themselves what they need, into the build folder (target/parts).
-Needed on the machine: Rust, and Python 3 with pip.
+Needed on the machine: Rust, and Python 3 with pip. With Node and npm, MCP is tested with its reference server too.
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.

@@ -10,6 +10,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     // Before anything long, so that a missing part is told at once.
     let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");
     parts::LLAMA.fetch()?;
+    parts::fetch_everything()?;
     let nextest = || {
         let mut command = Command::new(&nextest);
         command

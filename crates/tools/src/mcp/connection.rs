@@ -224,9 +224,7 @@ impl Call<'_> {
                 "the server `{server}` was lost, since {}, before it had answered",
                 lost.why
             ),
-            None => format!(
-                "the server `{server}` was told by notifications/cancelled and has not answered"
-            ),
+            None => format!("the server `{server}` has not answered to notifications/cancelled"),
         }
     }
 

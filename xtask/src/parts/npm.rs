@@ -1,0 +1,67 @@
+//! Parts that npm installs, where it is there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+use crate::exec;
+
+/// The oldest Node that all of the packages name.
+const NODE_MIN: u32 = 20;
+
+/// Why nothing can be installed, if nothing can.
+pub(super) fn missing() -> Option<String> {
+    let Some(node) = version("node") else {
+        return Some("there is no `node`".to_owned());
+    };
+    let major = node.trim_start_matches('v').split('.').next();
+    if major.and_then(|major| major.parse().ok()) < Some(NODE_MIN) {
+        return Some(format!("`node` is {node}, and {NODE_MIN} is needed"));
+    }
+    match version("npm") {
+        Some(_) => None,
+        None => Some("there is no `npm`".to_owned()),
+    }
+}
+
+/// Installs what the lock file names, with the hashes that it names, from wherever npm gets packages. Nothing of what
+/// is fetched is run.
+pub(super) fn install(
+    name: &str,
+    sources: &[PathBuf],
+    into: &Path,
+    program: &str,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+    for source in sources {
+        let copy = into.join(source.file_name().unwrap_or_default());
+        fs::copy(source, copy).with_context(|| format!("cannot copy {}", source.display()))?;
+    }
+    let options = [
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--no-update-notifier",
+    ];
+    let mut npm = Command::new("npm");
+    npm.current_dir(into)
+        .args(["ci", "--silent"])
+        .args(options)
+        // A personal configuration must not change where things go.
+        .env_remove("npm_config_prefix")
+        .env("npm_config_global", "false");
+    exec::step(&format!("fetch {name}"), &mut npm).with_context(|| {
+        format!("cannot fetch `{name}`: it needs a package index that npm can reach")
+    })?;
+    let program = into.join(program);
+    ensure!(program.is_file(), "there is no {}", program.display());
+    Ok(())
+}
+
+fn version(program: &str) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let version = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| version.trim().to_owned())
+}

@@ -1,0 +1,53 @@
+//! Parts that pip installs.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use crate::exec;
+
+pub(super) fn install(
+    name: &str,
+    requirements: &Path,
+    into: &Path,
+    usable: &str,
+) -> anyhow::Result<()> {
+    exec::step(
+        &format!("fetch {name}"),
+        python()
+            .args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"])
+            .args(["--no-deps", "--only-binary=:all:", "--require-hashes"])
+            .arg("--requirement")
+            .arg(requirements)
+            .arg("--target")
+            .arg(into),
+    )
+    .with_context(|| {
+        format!(
+            "cannot fetch `{name}`: it needs Python 3 with pip (`python3 -m pip --version`), a package index \
+             that pip can reach, and a platform named in {}",
+            requirements.display()
+        )
+    })?;
+    exec::output(
+        python()
+            .env("PYTHONPATH", into)
+            .args(["-c", usable])
+            .arg(into),
+    )
+    .with_context(|| format!("`{name}` was fetched but cannot be used on this machine"))?;
+    Ok(())
+}
+
+fn python() -> Command {
+    let mut python = Command::new("python3");
+    // An activated environment or a personal configuration must not change where things go.
+    python
+        .env_remove("PIP_TARGET")
+        .env_remove("PIP_USER")
+        .env_remove("PIP_PREFIX")
+        // Said as root about the system's packages, which stay untouched. Older versions of pip lack the flag.
+        .env("PIP_ROOT_USER_ACTION", "ignore");
+    python
+}
