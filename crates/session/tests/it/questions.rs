@@ -1,8 +1,9 @@
 //! Permission questions as events: answered once, by whoever is first; taken away by a stop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use allstop_agent::TurnError;
+use allstop_agent::{SubAgents, TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_model::{Reply, ScriptedModel};
 use allstop_session::{
@@ -12,8 +13,9 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::{Answer, PermissionPolicy};
 use serde_json::json;
+use tokio::time::{Instant, sleep};
 
-use crate::support::{agent, fixture, in_order, tools, until, user};
+use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
 
 #[derive(Debug)]
 struct Asks(Arc<ScriptedModel>);
@@ -26,6 +28,12 @@ impl AgentSource for Asks {
             .tools(tools(vec![write]))
             .permissions(policy, request.prompter)
             .build();
+        let agent = agent.with_sub_agents(SubAgents::default());
+        let agent = agent.map_err(|error| TurnError {
+            kind: TurnErrorKind::Bug,
+            message: error.to_string(),
+            hint: None,
+        })?;
         Ok(SessionAgent { agent, kept: None })
     }
 }
@@ -98,5 +106,100 @@ async fn where_nobody_watches_the_call_is_denied_and_not_waited_for() {
     let outcome = fixture.session.send("go").unwrap().outcome().await;
     assert_eq!(outcome.denials.len(), 1);
     assert_eq!(&*outcome.output, "done");
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_the_last_subscriber_leaves_behind_is_denied_as_unanswered() {
+    let options = SessionOptions {
+        unanswered_after: Some(Duration::from_secs(40)),
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(asks(), options).await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("go").unwrap();
+    let asked = question(&mut events).await;
+    // Somebody is there: it waits.
+    sleep(LONG).await;
+    assert_eq!(fixture.session.questions().len(), 1);
+    let left_at = Instant::now();
+    drop(events);
+    let outcome = sent.outcome().await;
+    assert_eq!(left_at.elapsed().as_secs(), 40);
+    assert_eq!(&*outcome.output, "done");
+    let reason = &outcome.denials[0].reason;
+    assert!(reason.contains("nobody was there"), "{reason}");
+    let late = fixture.session.answer(&asked.id, Answer::AllowOnce);
+    assert_eq!(late, Answered::TooLate);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_back_is_asked_first_of_all_and_once() {
+    let fixture = fixture(asks(), SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("go").unwrap();
+    let asked = question(&mut events).await;
+    drop(events);
+    // Each absence counts by itself.
+    for _ in 0..3 {
+        sleep(Duration::from_secs(40)).await;
+        drop(fixture.session.subscribe(None));
+    }
+    let mut events = fixture.session.subscribe(None);
+    let first = events.next().await.unwrap().unwrap();
+    assert!(
+        matches!(&first.kind, SessionEventKind::PermissionAsked(again) if *again == asked),
+        "{first:?}"
+    );
+    assert_eq!(first.message.as_ref(), Some(&sent.id));
+    sleep(LONG).await;
+    let answer = fixture.session.answer(&asked.id, Answer::AllowOnce);
+    assert_eq!(answer, Answered::Taken);
+    assert!(sent.outcome().await.denials.is_empty());
+    fixture.session.close().await;
+    while let Some(event) = events.next().await.unwrap() {
+        let again = matches!(event.kind, SessionEventKind::PermissionAsked(_));
+        assert!(!again, "{event:?}");
+    }
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_may_stay_open_is_named_by_whoever_waits() {
+    let options = SessionOptions {
+        unanswered_after: None,
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(asks(), options).await;
+    let mut events = fixture.session.subscribe(None);
+    let waiting = fixture.session.send_and_wait("go", LONG);
+    let leaving = async {
+        let asked = question(&mut events).await;
+        drop(events);
+        asked
+    };
+    let (waited, asked) = tokio::join!(waiting, leaving);
+    let waited = waited.unwrap();
+    assert!(waited.timed_out);
+    assert_eq!(waited.questions, [asked]);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_names_the_sub_agent_that_asks() {
+    let task = json!({"prompt": "write to them"});
+    let model = in_order(vec![
+        Reply::text("").call("agent", task.clone()),
+        Reply::text("").call("agent", task),
+        Reply::text("").call("send_mail", json!({})),
+        Reply::text("done"),
+    ]);
+    let fixture = fixture(Asks(model), SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let _sent = fixture.session.send("go").unwrap();
+    let asked = question(&mut events).await;
+    assert_eq!(asked.agents.len(), 2, "{asked:?}");
+    assert_eq!(fixture.session.running_calls(), asked.agents[..1]);
     fixture.close().await;
 }
