@@ -56,12 +56,29 @@ pub(super) fn begin(env: &ScopeEnv, shared: &Arc<StopInProgress>, bystanders: Ve
         // Nothing ran: the answer needs no task.
         account(shared, &bystanders);
     } else {
-        spawn_driver(env, climb(Arc::clone(shared), bystanders));
+        let shared = Arc::clone(shared);
+        spawn_driver(env, climb(Unanswered { shared, bystanders }));
+    }
+}
+
+/// A stop on its ladder. If the runtime goes away before it is climbed, the answer is what is known by then: whoever
+/// waits elsewhere has one, and the nodes, which hold their stops, are let go.
+struct Unanswered {
+    shared: Arc<StopInProgress>,
+    bystanders: Vec<Scope>,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if !self.shared.is_done() {
+            account(&self.shared, &self.bystanders);
+        }
     }
 }
 
 /// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`](crate::FORCE_MAX).
-async fn climb(shared: Arc<StopInProgress>, bystanders: Vec<Scope>) {
+async fn climb(stop: Unanswered) {
+    let shared = &stop.shared;
     let rungs = shared.rungs();
     let asked_in_time = tokio::select! {
         biased;
@@ -71,10 +88,10 @@ async fn climb(shared: Arc<StopInProgress>, bystanders: Vec<Scope>) {
     };
     // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what it
     // knows, as soon as its tree is gone. Then whatever is left.
-    if !asked_in_time && !force_and_wait(&shared, FuturesOf::NodesWithoutProcess).await {
-        force_and_wait(&shared, FuturesOf::AllNodes).await;
+    if !asked_in_time && !force_and_wait(shared, FuturesOf::NodesWithoutProcess).await {
+        force_and_wait(shared, FuturesOf::AllNodes).await;
     }
-    account(&shared, &bystanders);
+    account(shared, &stop.bystanders);
 }
 
 /// One round of force. Returns whether all is quiet.

@@ -4,6 +4,7 @@ mod ladder;
 mod launches;
 mod nested;
 mod receipts;
+mod runtime_gone;
 mod simulated;
 mod tree;
 

@@ -1,0 +1,74 @@
+//! A runtime that goes away while a stop climbs its ladder: the stop is answered, and nothing of the tree stays.
+
+use std::sync::Arc;
+
+use allstop_core::Timestamp;
+use allstop_scope::{RootOptions, Scope, Stop};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{by_user, future};
+
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    builder.build().expect("a thread is all it needs")
+}
+
+/// A stop that waits for work which hears nothing, and whoever holds the tree beside us.
+fn stop_under_way(runtime: &Runtime) -> (Scope, Stop, Arc<()>) {
+    let held = Arc::new(());
+    let holds = Arc::clone(&held);
+    runtime.block_on(async move {
+        let options = RootOptions {
+            now: Arc::new(move || {
+                let _held_by_the_tree = &holds;
+                Timestamp::from_unix_ms(0)
+            }),
+            ..RootOptions::current()
+        };
+        let root = Scope::root("test", options);
+        let deaf = root.spawn(future("deaf"), |_| std::future::pending::<()>());
+        drop(deaf.expect("nothing is stopped yet"));
+        tokio::task::yield_now().await;
+        let stop = root.stop(by_user());
+        tokio::task::yield_now().await;
+        (root, stop, held)
+    })
+}
+
+#[test]
+fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
+    let runtime = runtime();
+    let (root, stop, _held) = stop_under_way(&runtime);
+    assert!(stop.try_receipt().is_none());
+    drop(runtime);
+    let receipt = stop
+        .try_receipt()
+        .expect("it is answered with the end of its ladder");
+    assert_eq!(receipt.items().len(), 1, "{receipt:?}");
+    assert_eq!(root.running().len(), 0);
+}
+
+#[test]
+fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
+    let runtime = runtime();
+    let root = runtime.block_on(async { Scope::root("test", RootOptions::current()) });
+    // The stop would wait for it.
+    let engine = root.attach_engine();
+    drop(runtime);
+    let stop = root.stop(by_user());
+    let receipt = stop
+        .try_receipt()
+        .expect("nobody is there to climb its ladder");
+    assert!(!receipt.cancel_observed(), "{receipt:?}");
+    drop(engine);
+}
+
+#[test]
+fn nothing_of_a_tree_stays_when_its_runtime_goes_away_in_the_middle_of_a_stop() {
+    let runtime = runtime();
+    let (root, stop, held) = stop_under_way(&runtime);
+    drop((root, stop));
+    drop(runtime);
+    assert_eq!(Arc::strong_count(&held), 1);
+}
