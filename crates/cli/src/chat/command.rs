@@ -21,6 +21,7 @@ Commands:
   //…                 a message that begins with a slash
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
+  Ctrl-R looks for it: again for an older one, Ctrl-G gives up · Tab completes a command
   Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
   empty line it leaves
   Ctrl-D on an empty line leaves";
@@ -77,7 +78,7 @@ pub(super) enum Background {
     Wait(String),
 }
 
-const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 10] = [
     "help",
     "stop",
     "background",

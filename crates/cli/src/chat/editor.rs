@@ -25,6 +25,8 @@ pub(super) enum Pressed {
     /// Up or down, past the text.
     Back,
     Forward,
+    /// A line typed before is to be looked for.
+    Search,
     /// There is no room for so much.
     TooLong,
 }
@@ -140,7 +142,8 @@ impl Editor {
                     Pressed::Forward
                 };
             }
-            Key::Redraw => {}
+            Key::Search => return Pressed::Search,
+            Key::Redraw | Key::Cancel | Key::Complete => {}
         }
         Pressed::Edited
     }

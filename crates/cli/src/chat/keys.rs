@@ -37,6 +37,12 @@ pub(super) enum Key {
     EndOfInput,
     /// Ctrl-L.
     Redraw,
+    /// Ctrl-R.
+    Search,
+    /// Ctrl-G.
+    Cancel,
+    /// Tab.
+    Complete,
 }
 
 /// Reads keys. A sequence may come in pieces.
@@ -109,10 +115,13 @@ impl Perform for Read {
             0x04 => Key::EndOfInput,
             0x05 => Key::End,
             0x06 => Key::Right,
+            0x07 => Key::Cancel,
+            b'\t' => Key::Complete,
             0x0b => Key::KillToEnd,
             0x0c => Key::Redraw,
             0x0e => Key::Down,
             0x10 => Key::Up,
+            0x12 => Key::Search,
             0x15 => Key::KillToStart,
             0x17 => Key::KillWordBack,
             0x19 => Key::Yank,
@@ -171,7 +180,8 @@ mod tests {
     #[test]
     fn letters_keys_and_pastes_are_told_apart_in_whatever_pieces_they_come() {
         let bytes =
-            "hé\x7f\x1b[D\x1b[1;5C\x1b[200~a\r\nb\x1b[201~\x1b\r\x1bb\x1b[3~\x04\r".as_bytes();
+            "hé\x7f\x1b[D\x1b[1;5C\x1b[200~a\r\nb\x1b[201~\x1b\r\x1bb\x1b[3~\x04\t\x12\x07\r"
+                .as_bytes();
         let whole = Keys::default().read(bytes);
         let paste = Key::Paste("a\n\nb".to_owned());
         assert_eq!(
@@ -187,6 +197,9 @@ mod tests {
                 Key::WordLeft,
                 Key::Delete,
                 Key::EndOfInput,
+                Key::Complete,
+                Key::Search,
+                Key::Cancel,
                 Key::Enter,
             ]
         );

@@ -4,6 +4,7 @@
 //! standard input is none, `piped` sends it line by line.
 
 mod command;
+mod complete;
 mod desk;
 mod editor;
 mod input;
@@ -12,6 +13,7 @@ mod leave;
 mod past;
 mod piped;
 mod screen;
+mod search;
 mod talk;
 mod transcript;
 
@@ -23,17 +25,18 @@ use std::time::Duration;
 use allstop_core::StopReason;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_runtime::config::OnStop;
-use allstop_runtime::{Asks, Config, FoundWork, StoreChoice, System, SystemOptions, TalkedSession};
+use allstop_runtime::{Asks, Config, StoreChoice, System, SystemOptions, TalkedSession};
 use allstop_scope::GRACE_DEFAULT;
 use allstop_session::FollowUp;
 use allstop_tools::Answer;
+use allstop_tools::mcp::McpNews;
 use allstop_tools::permission::FixedAnswer;
 
 use crate::Exit;
 use crate::args::{ChatArgs, ChatWith, OnStopArg, PolicyArg, ResumeArgs, StoreArgs};
 use crate::commands::sessions::resolve;
 use crate::control::Control;
-use crate::display::call_label;
+use crate::display::{call_label, found_in_words};
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::Tty;
@@ -137,6 +140,7 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
     greet(&screen, &talked, start.session.is_some()).await;
     let chat = Chat {
         host,
+        news: system.mcp().news(),
         system,
         events: talked.session.subscribe(None),
         session: talked.session,
@@ -156,6 +160,8 @@ struct Chat<'a> {
     system: System,
     session: allstop_session::Session,
     events: allstop_session::Subscription,
+    /// Of servers of tools.
+    news: McpNews,
     screen: Screen,
     signals: Signals,
     keeps_background: bool,
@@ -228,7 +234,7 @@ async fn greet(screen: &Screen, talked: &TalkedSession, is_resumed: bool) {
         }
     }
     for found in &talked.found {
-        screen.note(&found_line(found));
+        screen.note(&found_in_words(found));
     }
 }
 
@@ -243,22 +249,6 @@ fn unknown_line(call: &StartedCall) -> String {
     } else {
         format!("  ? {label}: may have completed; check before repeating it")
     }
-}
-
-fn found_line(found: &FoundWork) -> String {
-    let runs = if found.alive {
-        "still runs"
-    } else {
-        "has ended"
-    };
-    let end = match found.keeper.as_ref().or(found.process.as_ref()) {
-        Some(process) if found.alive => format!(" · end it: kill {}", process.pid),
-        _ => String::new(),
-    };
-    format!(
-        "{} of an earlier process {runs}: {}{end}",
-        found.id, found.name
-    )
 }
 
 /// The exit code of what was not completed.

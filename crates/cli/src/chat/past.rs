@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use rustyline::config::Config;
 use rustyline::history::{FileHistory, History as _, SearchDirection};
 
+use super::search::Found;
+
 /// Lines that are kept: some weeks of work, in a file that loads at once.
 const LINES_MAX: usize = 1_000;
 /// A line that is longer is not kept: nobody goes back to a pasted file.
@@ -85,6 +87,19 @@ impl Past {
         }
         self.at = None;
         Some(std::mem::take(&mut self.draft))
+    }
+
+    /// The newest line up to this one that contains the query.
+    pub(super) fn find(&self, query: &str, from: Option<usize>) -> Option<Found> {
+        let last = self.lines.len().checked_sub(1)?;
+        let from = from.unwrap_or(last);
+        let found = self.lines.search(query, from, SearchDirection::Reverse);
+        let found = found.ok()??;
+        Some(Found {
+            index: found.idx,
+            line: found.entry.into_owned(),
+            at: found.pos,
+        })
     }
 
     fn line(&self, at: usize) -> Option<String> {

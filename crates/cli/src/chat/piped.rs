@@ -75,6 +75,7 @@ async fn answer(
                 }
             }
             Ok(Some(event)) = chat.events.next() => show(chat, &event.kind),
+            change = chat.news.next() => chat.screen.note(&change.to_string()),
             outcome = sent.outcome() => break outcome,
         }
     };

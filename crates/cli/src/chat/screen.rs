@@ -117,13 +117,15 @@ impl Screen {
         self.lines(&escape::text(text));
     }
 
-    /// A question; its answer is typed below.
-    pub(super) fn question(&self, text: &str) {
+    /// A question; its answer is typed below. `asker`: the sub-agent that it is for.
+    pub(super) fn question(&self, text: &str, asker: Option<&str>) {
         let asks = self.style.paint(Role::Warning, "? Allow");
-        self.lines(&format!(
-            "{asks} {}",
-            self.style.paint(Role::Strong, &escape::line(text))
-        ));
+        let text = self.style.paint(Role::Strong, &escape::line(text));
+        let asker = asker.map_or(String::new(), |asker| {
+            let said = format!("\n  asked by {}", escape::line(asker));
+            self.style.paint(Role::Dim, &said)
+        });
+        self.lines(&format!("{asks} {text}{asker}"));
     }
 
     fn lines(&self, lines: &str) {

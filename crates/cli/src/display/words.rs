@@ -5,6 +5,7 @@ use std::time::Duration;
 use allstop_core::Timestamp;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{How, ItemKind, Verified, Why};
+use allstop_runtime::FoundWork;
 
 /// A word of the vocabulary without its underscores.
 pub(crate) fn plain(word: &str) -> String {
@@ -116,6 +117,22 @@ pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
             }
         }
     }
+}
+
+/// Background work that runs without this process, or has ended without it.
+pub(crate) fn found(work: &FoundWork) -> String {
+    let runs = if work.alive {
+        "still runs"
+    } else {
+        "has ended"
+    };
+    let end = work
+        .stop_pid()
+        .map_or(String::new(), |pid| format!(" · end it: kill {pid}"));
+    format!(
+        "{} of an earlier process {runs}: {}{end}",
+        work.id, work.name
+    )
 }
 
 #[cfg(test)]

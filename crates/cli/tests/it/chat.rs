@@ -39,6 +39,10 @@ turns:
     replies:
       - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
       - {text: "It is done."}
+  - when: delegate
+    replies:
+      - calls: [{tool: agent, arguments: {prompt: "touch the file"}}]
+      - {text: "Done by another."}
 replies: []
 "#;
 
@@ -281,8 +285,60 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let person = Person::at(&place, resumed);
     person.sees("bg_1 of an earlier process still runs: echo up; sleep 600");
+    person.says("/background").sees(" · output in ");
+    person.presses("/stop b\t").sees("› /stop bg_1").presses("\r");
+    person.sees("process group empty");
+    place.assert_nothing_runs();
+    person.sees("bg_1 has ended: stopped");
+    person.says("/stop bg_1").sees("already ended");
     person.presses(CTRL_D);
-    assert_eq!(person.chat.end(FACT_MAX).code, 0);
+    person.left();
+    let shown = place.sessions().args("show --json").arg(&id).end().ok();
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let ended = &shown["background"][0]["ended"];
+    assert_eq!(ended["state"], "stopped", "{shown:#}");
+    assert_eq!(ended["how"], "sigterm", "{shown:#}");
+}
+
+#[test]
+fn a_stop_of_all_has_one_receipt() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes");
+    person.says("server").sees("It is up.");
+    person.says("hang").sees("This sentence");
+    person.says("/stop all").sees("process tree empty");
+    person.says("short").sees("A short answer.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert_eq!(screen.matches("Stopped session/").count(), 1, "{screen}");
+    assert_in_order(&screen, &["Stopped session/", "model", "background"]);
+}
+
+#[test]
+fn what_was_typed_is_found_by_what_it_contains() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("short, please").sees("A short answer.");
+    person.says("/policy enqueue").sees("policy enqueue from");
+    person.presses("\x12ple").sees("search: ple › short, please");
+    person.presses("\r");
+    let twice = within(FACT_MAX, || {
+        (person.screen().matches("A short answer.").count() == 2).then_some(())
+    });
+    assert!(twice.is_some(), "{}", person.screen());
+    person.presses(CTRL_D);
+    person.left();
+}
+
+#[test]
+fn a_question_says_which_sub_agent_asks() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("delegate").sees("[y]es, once").says("y");
+    person.sees("[y]es, once").sees("asked by agent");
+    person.sees("? Allow shell: echo x > touched").presses(CTRL_C);
+    person.sees("cancelled: user").presses(CTRL_D);
+    let (_, screen) = person.left();
+    assert_in_order(&screen, &["? Allow agent", "? Allow shell", "asked by agent"]);
 }
 
 #[test]

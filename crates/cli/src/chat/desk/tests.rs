@@ -1,7 +1,11 @@
 //! Decisions, without a runtime and without a terminal.
 
+use allstop_tools::Answer;
+
 use super::*;
 use crate::chat::command::Target;
+use crate::chat::complete::Names;
+use crate::chat::keys::Key;
 
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -299,6 +303,54 @@ fn what_was_typed_comes_back() {
     chat.hears(Event::Key(Key::Down));
     chat.hears(Event::Key(Key::Down));
     assert_eq!(chat.line(), "> draft");
+}
+
+#[test]
+fn what_was_typed_is_found_by_what_it_contains() {
+    let mut chat = Chat::new();
+    chat.sends("one apple");
+    chat.sends("two pears");
+    chat.types("draft");
+    chat.hears(Event::Key(Key::Search));
+    chat.types("apple");
+    assert_eq!(chat.line(), "  search: apple > one apple");
+    chat.hears(Event::Key(Key::Cancel));
+    assert_eq!(chat.line(), "> draft", "given up");
+    chat.hears(Event::Key(Key::Search));
+    chat.types("pear");
+    let sent = chat.hears(Event::Key(Key::Enter));
+    assert_eq!(sent, [Effect::Send(3, "two pears".to_owned())]);
+}
+
+#[test]
+fn ctrl_c_gives_a_search_up_before_it_leaves() {
+    let mut chat = Chat::new();
+    chat.sends("/nonsense");
+    chat.hears(Event::Key(Key::Search));
+    assert!(matches!(&*chat.ctrl_c(), [Effect::Note(_)]));
+    assert_eq!(chat.line(), "> ");
+    assert!(is_leave(&chat.later().ctrl_c()));
+}
+
+#[test]
+fn a_command_is_completed_also_where_a_question_stands() {
+    let mut chat = Chat::new();
+    let names = || Names {
+        background: vec!["bg_1".to_owned()],
+        calls: Vec::new(),
+    };
+    chat.types("/stop b");
+    assert_eq!(chat.hears(Event::Key(Key::Complete)), [Effect::Complete]);
+    chat.hears(Event::Names(names()));
+    assert_eq!(chat.line(), "> /stop bg_1 ");
+    chat.hears(Event::Key(Key::Home));
+    chat.asked(1);
+    chat.types("/po");
+    chat.hears(Event::Names(names()));
+    assert!(chat.line().ends_with("[n]o > /policy "), "{}", chat.line());
+    chat.hears(Event::QuestionOver(1));
+    chat.hears(Event::Names(names()));
+    assert_eq!(chat.line(), "> /stop bg_1 ", "the cursor is not at its end");
 }
 
 /// Two presses to stop and to force, of which the first was quick: the second does not leave.

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use allstop_core::{CallId, Cause, CauseKind};
+use allstop_runtime::FoundWork;
 use allstop_session::StopTarget;
 use allstop_tools::BackgroundWork;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
 
-use super::{Done, Talk};
+use super::done::Done;
+use super::{KnownCall, Talk};
 use crate::chat::command::{Background, Command, HELP, Target};
+use crate::chat::complete::Names;
 use crate::chat::desk::Event;
 use crate::chat::transcript;
-use crate::display::plain;
+use crate::display::{found_in_words, plain};
 
 /// Messages of `/history`: all that anybody scrolls through.
 const HISTORY_MESSAGES: usize = 200;
@@ -107,20 +110,47 @@ impl Talk<'_> {
         self.pending.push(said.boxed());
     }
 
+    /// What can be named in a command now.
+    pub(super) fn names(&self) -> Names {
+        let session = &self.chat.session;
+        let works = session.background().into_iter();
+        let works = works.filter(|work| work.is_running());
+        let left = session.left().into_iter().filter(|left| left.alive);
+        let background = left
+            .map(|left| left.id)
+            .chain(works.map(|work| work.id.clone()));
+        let calls = self.calls.iter().filter(|call| call.runs);
+        Names {
+            background: background.map(|id| id.to_string()).collect(),
+            calls: calls.map(|call| call.id.to_string()).collect(),
+        }
+    }
+
     fn background(&mut self, what: Background) {
         let screen = &self.chat.screen;
         let works = self.chat.session.background();
+        let left = self.chat.session.left();
         let find = |id: &str| {
-            let found = works.iter().find(|work| work.id.as_str() == id);
-            found
-                .cloned()
-                .ok_or_else(|| format!("there is no {id}: /background lists what there is"))
+            if let Some(work) = works.iter().find(|work| work.id.as_str() == id) {
+                return Ok(Arc::clone(work));
+            }
+            Err(match left.iter().find(|left| left.id.as_str() == id) {
+                Some(left) => format!(
+                    "{} · only its own process hears more of it",
+                    left_line(left)
+                ),
+                None => format!("there is no {id}: /background lists what there is"),
+            })
         };
         match what {
-            Background::List if works.is_empty() => screen.note("nothing runs in the background"),
             Background::List => {
-                let lines: Vec<String> = works.iter().map(|work| line(work)).collect();
-                screen.text(&lines.join("\n"));
+                let left = left.iter().map(left_line);
+                let lines: Vec<String> = left.chain(works.iter().map(|work| line(work))).collect();
+                if lines.is_empty() {
+                    screen.note("nothing runs in the background");
+                } else {
+                    screen.text(&lines.join("\n"));
+                }
             }
             Background::Output(id) => match find(&id) {
                 Ok(work) => {
@@ -129,15 +159,12 @@ impl Talk<'_> {
                 }
                 Err(why) => screen.note(&why),
             },
-            Background::Stop(id) => match find(&id) {
-                Ok(work) => {
-                    let cause = Cause::new(CauseKind::User)
-                        .detail("/background stop")
-                        .by("cli");
-                    self.stop(&StopTarget::Background(work.id.clone()), cause);
-                }
-                Err(why) => screen.note(&why),
-            },
+            Background::Stop(id) => {
+                let cause = Cause::new(CauseKind::User)
+                    .detail("/background stop")
+                    .by("cli");
+                self.stop(&StopTarget::Background(id.as_str().into()), cause);
+            }
             Background::Wait(id) => match find(&id) {
                 Ok(work) => self.wait_for(work),
                 Err(why) => screen.note(&why),
@@ -180,22 +207,30 @@ impl Talk<'_> {
     /// The running call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
     fn call(&self, given: Option<&str>) -> Result<CallId, String> {
         let given = given.unwrap_or_default();
-        let is_meant =
-            |(id, name): &&(CallId, Arc<str>)| id.as_str().starts_with(given) || &**name == given;
+        let is_meant = |call: &&KnownCall| {
+            call.runs && (call.id.as_str().starts_with(given) || &*call.name == given)
+        };
         let meant: Vec<_> = self.calls.iter().filter(is_meant).collect();
         match meant.as_slice() {
-            [(id, _)] => Ok(id.clone()),
+            [call] => Ok(call.id.clone()),
             [] if !given.is_empty() => Ok(CallId::new(given)),
             [] => Err("no call runs".to_owned()),
             many => {
                 let names: Vec<String> = many
                     .iter()
-                    .map(|(id, name)| format!("{id} ({name})"))
+                    .map(|call| format!("{} ({})", call.id, call.name))
                     .collect();
                 Err(format!("which one? {}", names.join(", ")))
             }
         }
     }
+}
+
+/// Background work that runs without this process, in one line.
+fn left_line(left: &FoundWork) -> String {
+    let file = left.output.as_ref();
+    let file = file.map_or(String::new(), |file| format!(" · output in {file}"));
+    format!("{}{file}", found_in_words(left))
 }
 
 /// One piece of background work, in one line.

@@ -1,0 +1,129 @@
+//! Tab: the rest of a command's name, or of what it is told.
+
+use clap::ValueEnum as _;
+
+use super::command::NAMES;
+use crate::args::PolicyArg;
+
+/// What can be named in a command now.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Background work: `bg_1`.
+    pub(super) background: Vec<String>,
+    /// The calls that run.
+    pub(super) calls: Vec<String>,
+}
+
+/// What a line can be completed to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Completed {
+    /// It is no command, or nothing fits.
+    Nothing,
+    /// This line.
+    Line(String),
+    /// One of these, which have no more in common than what is typed.
+    Choices(Vec<String>),
+}
+
+/// Completes the last word of a command.
+pub(super) fn complete(line: &str, names: &Names) -> Completed {
+    let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
+        return Completed::Nothing;
+    };
+    let (before, word) = command.rsplit_once(' ').unwrap_or(("", command));
+    let is_name = before.is_empty() && !command.starts_with(' ');
+    let mut candidates = if is_name {
+        NAMES.map(str::to_owned).to_vec()
+    } else {
+        let before: Vec<&str> = before.split_whitespace().collect();
+        arguments(&before, names)
+    };
+    candidates.retain(|candidate| candidate.starts_with(word));
+    let stem = line.strip_suffix(word).unwrap_or_default();
+    match candidates.as_slice() {
+        [] => Completed::Nothing,
+        [only] => Completed::Line(format!("{stem}{only} ")),
+        many => match common(many) {
+            common if common.len() > word.len() => Completed::Line(format!("{stem}{common}")),
+            _ => Completed::Choices(candidates),
+        },
+    }
+}
+
+/// What may come next.
+fn arguments(before: &[&str], names: &Names) -> Vec<String> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    match before {
+        ["stop" | "preview"] => {
+            let extents: Vec<String> = words(&["turn", "all", "session"]);
+            [extents, names.background.clone(), names.calls.clone()].concat()
+        }
+        ["background" | "bg"] => words(&["output", "stop", "wait"]),
+        ["background" | "bg", "output" | "stop" | "wait"] => names.background.clone(),
+        ["promote"] => names.calls.clone(),
+        ["policy"] => {
+            let policies = PolicyArg::value_variants().iter();
+            policies.map(|policy| policy.name().to_owned()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What they all begin with.
+fn common(words: &[String]) -> &str {
+    let Some((first, others)) = words.split_first() else {
+        return "";
+    };
+    let len = others.iter().fold(first.len(), |len, other| {
+        let same = first.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+        same.map(|(c, _)| c.len_utf8()).sum::<usize>().min(len)
+    });
+    first.get(..len).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(line: &str) -> Completed {
+        let names = Names {
+            background: vec!["bg_1".into(), "bg_2".into()],
+            calls: vec!["call_7".into()],
+        };
+        complete(line, &names)
+    }
+
+    #[track_caller]
+    fn check(line: &str, to: &str) {
+        assert_eq!(completed(line), Completed::Line(to.to_owned()), "{line}");
+    }
+
+    #[test]
+    fn names_and_arguments_are_completed_as_far_as_they_are_certain() {
+        check("/st", "/stop ");
+        check("/stop a", "/stop all ");
+        check("/stop b", "/stop bg_");
+        check("/stop c", "/stop call_7 ");
+        check("/preview se", "/preview session ");
+        check("/policy en", "/policy enqueue ");
+        check("/promote ", "/promote call_7 ");
+        check("/background w", "/background wait ");
+        check("/bg wait ", "/bg wait bg_");
+    }
+
+    #[test]
+    fn where_nothing_is_certain_the_choices_are_told() {
+        let choices = |words: &[&str]| {
+            Completed::Choices(words.iter().map(|word| (*word).to_owned()).collect())
+        };
+        assert_eq!(completed("/p"), choices(&["promote", "policy", "preview"]));
+        assert_eq!(completed("/stop bg_"), choices(&["bg_1", "bg_2"]));
+    }
+
+    #[test]
+    fn messages_and_what_does_not_fit_stay_as_they_are() {
+        for line in ["", "st", "//etc", "/xyz", "/undo ", "/stop all ", "/ st"] {
+            assert_eq!(completed(line), Completed::Nothing, "{line}");
+        }
+    }
+}

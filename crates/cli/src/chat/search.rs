@@ -1,0 +1,137 @@
+//! Ctrl-R: the way back to a line by what it contains.
+
+use super::keys::Key;
+use super::past::Past;
+
+/// A search through what was typed before, newest first.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    query: String,
+    found: Option<Found>,
+}
+
+/// A line that contains what is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Which one.
+    pub(super) index: usize,
+    /// The line.
+    pub(super) line: String,
+    /// Where in it, in bytes.
+    pub(super) at: usize,
+}
+
+/// What a key came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Searched {
+    /// It is still looked for.
+    GoesOn,
+    /// What was being typed before is on the line again.
+    GivenUp,
+    /// This line is to be edited, and the key is for it; without one, what was being typed before.
+    Over(Option<String>),
+}
+
+impl Search {
+    /// What is looked for.
+    pub(super) fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// The line that was found, and where the cursor is in it.
+    pub(super) fn shown(&self) -> (&str, usize) {
+        let found = self.found.as_ref();
+        found.map_or(("", 0), |found| (&found.line, found.at))
+    }
+
+    /// A key was pressed.
+    pub(super) fn press(&mut self, key: &Key, past: &Past) -> Searched {
+        match key {
+            Key::Letter(c) => {
+                self.query.push(*c);
+                // What is shown may contain more of it, too.
+                self.look(past, self.index());
+            }
+            Key::Paste(text) => {
+                self.query.push_str(text);
+                self.look(past, self.index());
+            }
+            Key::Backspace => {
+                self.query.pop();
+                self.look(past, None);
+            }
+            Key::Search => {
+                let older = self.index().map(|index| index.checked_sub(1));
+                // Where there is no older one, the last that was found stays.
+                if let Some(found) = match older {
+                    Some(None) => None,
+                    Some(Some(from)) => past.find(&self.query, Some(from)),
+                    None => past.find(&self.query, None),
+                } {
+                    self.found = Some(found);
+                }
+            }
+            Key::Cancel => return Searched::GivenUp,
+            _ => return Searched::Over(self.found.take().map(|found| found.line)),
+        }
+        Searched::GoesOn
+    }
+
+    fn index(&self) -> Option<usize> {
+        Some(self.found.as_ref()?.index)
+    }
+
+    fn look(&mut self, past: &Past, from: Option<usize>) {
+        self.found = past.find(&self.query, from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past() -> Past {
+        let mut past = Past::load(None);
+        for line in ["cargo test", "git status", "cargo build", "git log"] {
+            past.add(line);
+        }
+        past
+    }
+
+    fn pressed(keys: &[Key]) -> Search {
+        let (past, mut search) = (past(), Search::default());
+        for key in keys {
+            assert_eq!(search.press(key, &past), Searched::GoesOn);
+        }
+        search
+    }
+
+    #[test]
+    fn it_finds_the_newest_first_and_older_ones_with_the_same_key() {
+        let (c, a) = (Key::Letter('c'), Key::Letter('a'));
+        let newest = [c, a];
+        assert_eq!(pressed(&newest).shown(), ("cargo build", 0));
+        let older = [&newest[..], &[Key::Search]].concat();
+        assert_eq!(pressed(&older).shown(), ("cargo test", 0));
+        let none_older = [&older[..], &[Key::Search]].concat();
+        assert_eq!(pressed(&none_older).shown(), ("cargo test", 0));
+        let wider = [
+            &older[..],
+            &[Key::Backspace, Key::Backspace, Key::Letter('g')],
+        ]
+        .concat();
+        assert_eq!(pressed(&wider).shown(), ("git log", 0));
+        assert_eq!(pressed(&[Key::Paste("zz".into())]).shown(), ("", 0));
+    }
+
+    #[test]
+    fn any_other_key_is_for_the_line_that_was_found() {
+        let mut search = pressed(&[Key::Paste("stat".into())]);
+        let found = Searched::Over(Some("git status".into()));
+        assert_eq!(search.press(&Key::Left, &past()), found);
+        let mut given_up = pressed(&[Key::Letter('g')]);
+        assert_eq!(given_up.press(&Key::Cancel, &past()), Searched::GivenUp);
+        let mut nothing = Search::default();
+        assert_eq!(nothing.press(&Key::Enter, &past()), Searched::Over(None));
+    }
+}

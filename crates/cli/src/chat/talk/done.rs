@@ -1,0 +1,104 @@
+//! What was begun here, and is done: messages, stops, and whatever has something to say.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use allstop_core::{Cause, Extent, Receipt};
+use allstop_session::{Admission, MessageOutcome, SendError, StopTarget};
+use futures::FutureExt as _;
+
+use super::{Left, Talk};
+use crate::chat::desk::{Event, MessageNumber};
+use crate::chat::screen::is_worth_showing;
+
+/// Stops whose receipts are known to be shown: the outcome of a message that one has ended comes within a second of it,
+/// and nobody asks for so many in that time.
+const ASKED_STOPS_MAX: usize = 16;
+
+/// Something that was begun is done.
+pub(super) enum Done {
+    Outcome(MessageNumber, Arc<MessageOutcome>),
+    Stopped(Arc<Receipt>),
+    /// Something to say; a wait is over with it.
+    Said {
+        text: String,
+        was_wait: bool,
+    },
+}
+
+impl Talk<'_> {
+    pub(super) fn send(&mut self, message: MessageNumber, text: String) -> Event {
+        match self.chat.session.send(text) {
+            Ok(sent) => {
+                self.numbers.insert(sent.id.clone(), message);
+                let steers = sent.admission == Admission::Steers;
+                let outcome = async move { Done::Outcome(message, sent.outcome().await) };
+                self.pending.push(outcome.boxed());
+                Event::Taken { message, steers }
+            }
+            Err(error) => Event::Refused {
+                message,
+                why: match error {
+                    SendError::NotAdmitted(why) => {
+                        format!("{why} · policy {}", self.chat.session.policy())
+                    }
+                    other => other.to_string(),
+                },
+            },
+        }
+    }
+
+    pub(super) fn stop(&mut self, target: &StopTarget, cause: Cause) {
+        let stopping = self.chat.session.stop(target, cause);
+        self.desk.stop_begun(Instant::now());
+        self.stops.push(stopping.clone());
+        self.asked_stops.push_back(stopping.clone());
+        if self.asked_stops.len() > ASKED_STOPS_MAX {
+            self.asked_stops.pop_front();
+        }
+        self.pending
+            .push(async move { Done::Stopped(stopping.receipt().await) }.boxed());
+    }
+
+    pub(super) fn done(&mut self, done: Done) {
+        match done {
+            Done::Outcome(number, outcome) => self.outcome(number, &outcome),
+            Done::Stopped(receipt) => {
+                self.chat.screen.receipt(&receipt);
+                let id = receipt.stop_id();
+                self.stops.retain(|stop| stop.request().stop_id != *id);
+                self.apply(Event::StopEnded);
+                if receipt.request().extent == Extent::Session {
+                    // It takes no message any more.
+                    self.left = Some(Left { cause: None });
+                }
+            }
+            Done::Said { text, was_wait } => {
+                self.chat.screen.text(&text);
+                if was_wait {
+                    self.apply(Event::Waits(false));
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, number: MessageNumber, outcome: &MessageOutcome) {
+        if self.desk.shows(Some(number)) {
+            let answer = outcome.is_completed().then_some(&*outcome.output);
+            self.chat.screen.end_turn(answer);
+        }
+        self.apply(Event::Outcome(number));
+        self.chat.screen.outcome(outcome);
+        let Some(receipt) = &outcome.receipt else {
+            return;
+        };
+        // Of a stop that was asked for here there is one receipt, which may cover more.
+        let is_ours = self
+            .asked_stops
+            .iter()
+            .any(|stop| stop.covers(receipt.stop_id()));
+        if !is_ours && is_worth_showing(receipt) {
+            self.chat.screen.receipt(receipt);
+        }
+    }
+}

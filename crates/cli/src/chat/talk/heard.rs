@@ -1,0 +1,122 @@
+//! What the session tells: shown where it belongs, and told to the desk.
+
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::record::SessionRecord;
+use allstop_session::{SessionEvent, SessionEventKind};
+use futures::FutureExt as _;
+use futures::stream::StreamExt as _;
+
+use super::done::Done;
+use super::{KnownCall, Talk};
+use crate::chat::desk::{Event, MessageNumber};
+use crate::display::{call_label, plain};
+
+impl Talk<'_> {
+    pub(super) fn session_event(&mut self, event: SessionEvent) {
+        let number = match &event.message {
+            Some(id) => match self.numbers.get(id) {
+                Some(number) => Some(*number),
+                None => return,
+            },
+            None => None,
+        };
+        match event.kind {
+            SessionEventKind::Recorded { record, .. } => self.recorded(&record, number),
+            SessionEventKind::Live(event) => self.live(&event, number),
+            SessionEventKind::PermissionAsked(question) => self.asked(question),
+            SessionEventKind::PermissionAnswered { id, allowed } => {
+                let over = self.questions.iter().find(|(_, open)| **open == id);
+                if let Some(number) = over.map(|(number, _)| *number) {
+                    self.question_over(number, allowed);
+                }
+            }
+            SessionEventKind::LateAnswer { call_id, name } => {
+                let said =
+                    format!("{name} ({call_id}) answered after its end: nothing of it is used");
+                self.chat.screen.note(&said);
+            }
+            SessionEventKind::Missed { count } => self.chat.screen.missed(count),
+            SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
+                let names = running
+                    .iter()
+                    .map(|work| format!("{} ({})", work.id, work.name));
+                let names = names.collect::<Vec<_>>().join(", ");
+                self.chat
+                    .screen
+                    .note(&format!("in the background: {names}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A turn began. What the messages before came to is known by then, and is shown before; what this one comes to may
+    /// be known too, and is shown in its place.
+    fn began(&mut self, number: Option<MessageNumber>) {
+        let mut later = Vec::new();
+        while let Some(Some(done)) = self.pending.next().now_or_never() {
+            match done {
+                Done::Outcome(of, _) if number.is_some_and(|began| of >= began) => later.push(done),
+                done => self.done(done),
+            }
+        }
+        self.apply(Event::Began(number));
+        for done in later {
+            self.pending.push(std::future::ready(done).boxed());
+        }
+    }
+
+    fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
+        match record {
+            SessionRecord::TurnStarted { .. } => self.began(number),
+            SessionRecord::BackgroundEnded {
+                id,
+                state,
+                exit_code,
+                ..
+            } => {
+                let code = exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
+                let said = format!("{id} has ended: {}{code}", plain(state.as_str()));
+                self.chat.screen.note(&said);
+            }
+            _ => {}
+        }
+    }
+
+    fn live(&mut self, event: &AgentEvent, number: Option<MessageNumber>) {
+        match event {
+            AgentEvent::TurnStarted { .. } => self.began(number),
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => self.calls.push(KnownCall {
+                id: call_id.clone(),
+                name: Arc::clone(name),
+                label: call_label(name, arguments),
+                runs: false,
+            }),
+            AgentEvent::ToolStarted { call_id, .. } => {
+                let mut calls = self.calls.iter_mut();
+                if let Some(call) = calls.find(|call| call.id == *call_id) {
+                    call.runs = true;
+                }
+            }
+            AgentEvent::ToolFinished { call_id, .. } => {
+                self.calls.retain(|call| call.id != *call_id);
+            }
+            _ => {}
+        }
+        if self.desk.shows(number) {
+            self.chat.screen.agent(event);
+        }
+        if let AgentEvent::TurnEnded { .. } = event {
+            self.calls.clear();
+            if number.is_none() {
+                self.chat.screen.end_turn(None);
+            }
+            self.apply(Event::TurnEnded(number));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Permission questions: who asks, and the answer.
+
+use std::fmt::Write as _;
+
+use allstop_core::CallId;
+use allstop_session::{Answered, OpenQuestion};
+use allstop_tools::Answer;
+
+use super::Talk;
+use crate::chat::desk::{Ask, Event};
+
+impl Talk<'_> {
+    pub(super) fn asked(&mut self, question: OpenQuestion) {
+        self.asked += 1;
+        let number = self.asked;
+        let asker = self.asker(&question.agents);
+        self.questions.insert(number, question.id);
+        let screen = &self.chat.screen;
+        screen.question(&question.question.text, asker.as_deref());
+        self.apply(Event::Asked(Ask {
+            number,
+            always: question.question.session_scope,
+        }));
+    }
+
+    /// Somebody else has answered, or nobody can any more.
+    pub(super) fn question_over(&mut self, number: u64, allowed: bool) {
+        self.questions.remove(&number);
+        let said = if allowed { "  yes" } else { "  withdrawn" };
+        self.chat.screen.note(said);
+        self.apply(Event::QuestionOver(number));
+    }
+
+    /// The sub-agent that asks, by the calls that lead to it: the first of them is one of this conversation, and by now
+    /// may go on in the background.
+    fn asker(&self, agents: &[CallId]) -> Option<String> {
+        let (first, below) = agents.split_first()?;
+        let works = self.chat.session.background();
+        let mut asker = if let Some(work) = works.iter().find(|work| work.call_id == *first) {
+            format!("agent {}: {}", work.id, work.name)
+        } else {
+            let call = self.calls.iter().find(|call| call.id == *first);
+            let label = call.map_or("agent", |call| &call.label);
+            format!("{label} ({first})")
+        };
+        for call in below {
+            // Writing to a string cannot fail.
+            let _ = write!(asker, " › agent {call}");
+        }
+        Some(asker)
+    }
+
+    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+        let Some(question) = self.questions.remove(&number) else {
+            return;
+        };
+        let said = match (self.chat.session.answer(&question, answer), answer) {
+            (Answered::Taken, Answer::AllowOnce) => "  yes, once",
+            (Answered::Taken, Answer::AllowForSession) => "  yes, always",
+            (Answered::Taken, Answer::Deny | Answer::Unanswered) => "  no",
+            (Answered::TooLate | Answered::NotFound, _) => {
+                "  too late: the question was answered, or a stop took it away"
+            }
+        };
+        self.chat.screen.note(said);
+    }
+}
