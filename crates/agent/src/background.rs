@@ -145,7 +145,7 @@ mod tests {
                 call: background.scope(),
                 name: name.into(),
                 attachment: Attachment::Attached,
-                output: BoundedOutput::new(OutputLimits::default(), folder),
+                output: BoundedOutput::new(OutputLimits::default(), folder).into(),
                 link: allstop_tools::CallLink::unwatched("call".into()),
             };
             let task = move |_cx| async move {

@@ -4,6 +4,7 @@
 //! Invariants:
 //! 1. A message that was taken by [`RunControls::steer`] is either in the turn, or in [`RunControls::undelivered`]: the
 //!    box closes in the same step in which the turn sees that it is empty and commits.
+//!    One that was withdrawn is never in the turn.
 //! 2. A call can be stopped from the moment in which the model has asked for it.
 
 use std::collections::HashMap;
@@ -57,6 +58,10 @@ pub struct SteeredMessage {
 struct SteerBox {
     // Bounded by whoever lets messages in: a session counts what waits.
     messages: Vec<SteeredMessage>,
+    /// Taken back before the turn took them.
+    withdrawn: Vec<SteeredMessage>,
+    /// What the turn has taken.
+    taken: Vec<MessageId>,
     closed: bool,
 }
 
@@ -80,13 +85,22 @@ impl RunControls {
     /// Stops one call; its siblings and the turn go on, and the model is told. `None`: no such call was asked for in
     /// the running turn or the last one.
     pub fn stop_call(&self, id: &CallId, cause: Cause) -> Option<Stop> {
-        let scope = self.calls.lock().get(id)?.scope.clone();
+        let scope = self.call(id)?;
         Some(scope.stop(StopOrder::new(Extent::Call, cause)))
     }
 
-    /// The scope of a call, if it was asked for in the running turn or the last one.
+    /// The scope of a call, if it was asked for in the running turn or the last one. One of a sub-agent is named by the
+    /// calls that it lies in, `call_1/call_2`; once that has ended, whose call it was answers for it.
     pub fn call(&self, id: &CallId) -> Option<Scope> {
-        Some(self.calls.lock().get(id)?.scope.clone())
+        let calls = self.calls.lock();
+        if let Some(call) = calls.get(id) {
+            return Some(call.scope.clone());
+        }
+        let (outer, _) = id.as_str().split_once('/')?;
+        let outer = calls.get(&CallId::from(outer))?.scope.clone();
+        drop(calls);
+        let inner = outer.find_unit(id.as_str());
+        inner.or_else(|| (outer.check().is_err() && outer.is_quiet()).then_some(outer))
     }
 
     /// The calls that run.
@@ -119,11 +133,32 @@ impl RunControls {
         Ok(())
     }
 
+    /// Takes a message back, unless the turn has taken it: returns whether it could. It is undelivered then.
+    pub fn withdraw(&self, id: &MessageId) -> bool {
+        let mut steered = self.steered.lock();
+        let found = steered
+            .messages
+            .iter()
+            .position(|message| message.id == *id);
+        if let Some(at) = found {
+            let message = steered.messages.remove(at);
+            steered.withdrawn.push(message);
+        }
+        !steered.taken.contains(id)
+    }
+
+    /// Whether the turn has taken a message: it is a part of it.
+    pub fn has_taken(&self, id: &MessageId) -> bool {
+        self.steered.lock().taken.contains(id)
+    }
+
     /// Closes the box, and gives back what the turn did not take.
     pub fn undelivered(&self) -> Vec<SteeredMessage> {
         let mut steered = self.steered.lock();
         steered.closed = true;
-        std::mem::take(&mut steered.messages)
+        let mut undelivered = std::mem::take(&mut steered.withdrawn);
+        undelivered.append(&mut steered.messages);
+        undelivered
     }
 
     /// Says what a stop with the cause `superseded` leaves of the turn, whatever the agent's own policy is. The first
@@ -176,12 +211,20 @@ impl RunControls {
 
     /// The messages that wait for the turn's next step.
     pub(crate) fn take_steered(&self) -> Vec<SteeredMessage> {
-        std::mem::take(&mut self.steered.lock().messages)
+        let mut steered = self.steered.lock();
+        let messages = std::mem::take(&mut steered.messages);
+        let taken = messages.iter().map(|message| message.id.clone());
+        steered.taken.extend(taken);
+        messages
     }
 
     /// Gives back, in order, what the turn could not take: a stop was first.
     pub(crate) fn give_back(&self, messages: impl IntoIterator<Item = SteeredMessage>) {
-        self.steered.lock().messages.splice(..0, messages);
+        let mut steered = self.steered.lock();
+        let messages: Vec<_> = messages.into_iter().collect();
+        let is_back = |id: &MessageId| messages.iter().any(|message| message.id == *id);
+        steered.taken.retain(|id| !is_back(id));
+        steered.messages.splice(..0, messages);
     }
 
     /// Whether a message waits. If none does, none is taken any more: the turn is about to commit.

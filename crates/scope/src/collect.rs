@@ -130,8 +130,7 @@ impl Collector {
         };
         match self.units.entry(unit.seq) {
             std::collections::btree_map::Entry::Vacant(slot) => {
-                let id = node.item_path().unwrap_or_default();
-                let name = Arc::clone(&unit.spec.name);
+                let (id, name) = (Arc::clone(&unit.path), Arc::clone(&unit.spec.name));
                 let mut item = ReceiptItem {
                     effect: unit.spec.effect,
                     ..ReceiptItem::new(unit.spec.kind, id, name, part.state.clone())

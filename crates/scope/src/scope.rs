@@ -101,16 +101,15 @@ impl Scope {
         self.node.move_below(&to.node)
     }
 
-    /// What receipts call the item that this scope belongs to: its own id as a unit, or that of the nearest one above,
-    /// behind those of the units that it lies in: `call_1/call_2`. `None` where it lies in none.
+    /// What receipts call the item that this scope belongs to: the id of its unit, behind those of the units that it was
+    /// made in: `call_1/call_2`. `None` where it lies in none.
     pub fn item_path(&self) -> Option<Arc<str>> {
-        self.node.item_path()
+        Some(Arc::clone(&self.node.unit_above()?.path))
     }
 
-    /// The unit of this path below this scope, as receipts call it from here on. Where it is gone with one above it that
-    /// has ended, that one: whatever it was has ended too.
-    pub fn unit_below(&self, path: &str) -> Option<Self> {
-        let node = self.node.unit_below(path)?;
+    /// The unit that receipts call so, if it is here or below. While one runs it is found.
+    pub fn find_unit(&self, path: &str) -> Option<Self> {
+        let node = self.node.find_unit(path)?;
         Some(Self { node })
     }
 

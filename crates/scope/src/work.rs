@@ -19,7 +19,7 @@ pub struct WorkSpec {
     pub kind: ItemKind,
     /// For people.
     pub name: Arc<str>,
-    /// Its id in receipts; `None`: a number is made up. A unit within a unit is called by the ids of both: `call_1/call_2`.
+    /// Its id in receipts; `None`: a number is made up. A unit in another is called by the ids of both.
     pub id: Option<Arc<str>>,
     /// What repeating it would do, where an unknown outcome matters.
     pub effect: Option<Effect>,

@@ -182,6 +182,12 @@ impl<T: Clone> Desk<T> {
         self.running.as_ref().map(|running| &running.entry)
     }
 
+    /// Whether the running one was handed such an entry.
+    pub(crate) fn was_handed(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        let mut handed = self.running.iter().flat_map(|running| &running.steered);
+        handed.any(is_it)
+    }
+
     /// All that were let in and have no ending yet.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         let running = self.running.iter();

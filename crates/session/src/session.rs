@@ -83,7 +83,8 @@ impl Session {
         self.shared.stop(target, cause)
     }
 
-    /// Stops one call of the running turn. Its siblings and the turn go on, and the model gets a result that says so.
+    /// Stops one call of the running turn, or of one of its sub-agents, as receipts name it. Its siblings and the turn go
+    /// on, and the model gets a result that says so.
     pub fn cancel_call(&self, call: &CallId, cause: Cause) -> Stopping {
         self.shared.stop(&StopTarget::Call(call.clone()), cause)
     }

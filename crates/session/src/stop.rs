@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{StopFindings, StopOutcome, StopRequest};
-use allstop_core::{Cause, Extent, Receipt};
+use allstop_core::{CallId, Cause, Extent, MessageId, Receipt};
 use allstop_scope::{Scope, StopOrder};
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 
@@ -25,10 +25,7 @@ impl Shared {
         let awake = inner.awake.clone();
         let had_turns = inner.known.last_turn.0 > 0;
         let named = match target {
-            StopTarget::Message(id) => {
-                let mut all = inner.desk.all().chain(&last);
-                all.find(|slot| slot.message() == Some(id)).cloned()
-            }
+            StopTarget::Message(id) => inner.slot_of(id),
             _ => None,
         };
         drop(inner);
@@ -62,9 +59,13 @@ impl Shared {
         };
         match target {
             StopTarget::Call(id) => {
+                // First the background: one of a sub-agent may have gone on there, and its turn knows it as ended.
+                let behind = behind(&awake, id);
+                let behind =
+                    behind.map(|scope| scope.stop(StopOrder::new(target.extent(), cause.clone())));
                 let slots = running.into_iter().chain(last);
                 let mut stops = slots.filter_map(|slot| slot.controls.stop_call(id, cause.clone()));
-                match stops.next() {
+                match behind.or_else(|| stops.next()) {
                     Some(stop) => Stopping::one(stop, None),
                     None => nothing(StopOutcome::NotFound),
                 }
@@ -73,8 +74,18 @@ impl Shared {
                 Some(slot) => stop_turn(&slot, Some(&awake.background_scope)),
                 None => nothing(ended),
             },
-            StopTarget::Message(_) => match named {
-                Some(slot) => stop_turn(&slot, Some(&awake.background_scope)),
+            StopTarget::Message(id) => match named {
+                Some((own, taken_by)) => {
+                    let slot = match &taken_by {
+                        // It is a part of that turn, unless that gives it back: then it has been stopped too.
+                        Some(turn) if !turn.controls.withdraw(id) => {
+                            drop(own.stop(cause.clone(), None));
+                            turn
+                        }
+                        _ => &own,
+                    };
+                    stop_turn(slot, Some(&awake.background_scope))
+                }
                 None => nothing(StopOutcome::NotFound),
             },
             StopTarget::TurnAndBackground => {
@@ -191,6 +202,24 @@ fn work(awake: &Awake, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
     works.into_iter().find(|work| work.id == *id)
 }
 
+/// A call of a sub-agent in the background, by its path.
+fn behind(awake: &Awake, id: &CallId) -> Option<Scope> {
+    let path = id.as_str().contains('/').then(|| id.as_str())?;
+    awake.background_scope.find_unit(path)
+}
+
+impl Inner {
+    /// The slot of a message that has no ending yet, or of the last one that has; and that of the running turn, if the
+    /// message was handed to it.
+    fn slot_of(&self, id: &MessageId) -> Option<(Arc<Slot>, Option<Arc<Slot>>)> {
+        let is_it = |slot: &Arc<Slot>| slot.message() == Some(id);
+        let own = self.desk.all().chain(&self.last).find(|slot| is_it(slot))?;
+        let handed = self.desk.was_handed(is_it);
+        let taken_by = self.desk.running().filter(|_| handed).cloned();
+        Some((Arc::clone(own), taken_by))
+    }
+}
+
 fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
     let Some(awake) = &inner.awake else {
         return Vec::new();
@@ -204,12 +233,14 @@ fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
             running().into_iter().chain([background]).collect()
         }
         StopTarget::Call(id) => {
-            let call = inner.desk.running().and_then(|slot| slot.controls.call(id));
-            call.into_iter().collect()
+            let in_turn = || inner.desk.running()?.controls.call(id);
+            behind(awake, id).or_else(in_turn).into_iter().collect()
         }
         StopTarget::Message(id) => {
-            let mut all = inner.desk.all();
-            let slot = all.find(|slot| slot.message() == Some(id));
+            let slot = inner.slot_of(id).map(|(own, taken_by)| match taken_by {
+                Some(turn) if turn.controls.has_taken(id) => turn,
+                _ => own,
+            });
             slot.map(|slot| slot.scope.clone()).into_iter().collect()
         }
         StopTarget::Background(id) => {

@@ -16,7 +16,8 @@ const ENDING_MAX: Duration = Duration::from_secs(1);
 /// What a stop covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopTarget {
-    /// One call of the running turn; the turn goes on, and the model is told.
+    /// One call of the running turn; the turn goes on, and the model is told. A call of a sub-agent is named as in
+    /// receipts, by the calls that it lies in: `call_1/call_2`.
     Call(CallId),
     /// The running turn. Background work and messages that wait go on.
     Turn,
@@ -26,7 +27,9 @@ pub enum StopTarget {
     Session,
     /// One piece of background work: a shell, or a sub-agent and all that it started.
     Background(BackgroundId),
-    /// The turn of one message, whether it runs or waits.
+    /// The turn of one message, whether it runs or waits. A message that was handed to the running turn is taken back if
+    /// that has not taken it yet, and ends alone; once taken it is a part of that turn, which is stopped, and whose
+    /// number the receipt has.
     Message(MessageId),
 }
 

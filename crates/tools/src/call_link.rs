@@ -24,10 +24,17 @@ pub struct CallLink(Option<Arc<Linked>>);
 struct Linked {
     call_id: CallId,
     observer: Arc<dyn CallObserver>,
-    usage: Mutex<Usage>,
+    metered: Mutex<Metered>,
     /// Whether the tool would hear if it were asked to go on in the background.
     listens: AtomicBool,
     promoted: SetOnce<()>,
+}
+
+/// What a link counts, until another one counts in its place: under one lock, so that each token is counted once.
+#[derive(Default)]
+struct Metered {
+    usage: Usage,
+    handed_over: Option<CallLink>,
 }
 
 /// The call cannot go on in the background: its tool does not know how.
@@ -49,7 +56,7 @@ impl CallLink {
         Self(Some(Arc::new(Linked {
             call_id,
             observer,
-            usage: Mutex::default(),
+            metered: Mutex::default(),
             listens: AtomicBool::new(false),
             promoted: SetOnce::new(),
         })))
@@ -60,33 +67,52 @@ impl CallLink {
         Self::new(call_id, Arc::new(Nobody))
     }
 
+    /// From now on what is told here is told to `other`: the call has its answer, and what it had begun goes on there.
+    /// What was metered until now stays the call's.
+    pub fn hand_over_to(&self, other: &Self) {
+        if let Some(linked) = &self.0 {
+            linked.metered.lock().handed_over = Some(other.clone());
+        }
+    }
+
     /// Shows a piece of output to whoever watches, and gives a sign of life.
     pub fn output(&self, text: &str) {
-        if let Some(linked) = &self.0 {
-            linked.observer.alive();
-            linked.observer.output(&linked.call_id, text);
+        let Some(linked) = &self.0 else { return };
+        match linked.handed_over() {
+            Some(other) => other.output(text),
+            None => {
+                linked.observer.alive();
+                linked.observer.output(&linked.call_id, text);
+            }
         }
     }
 
     /// Gives a sign of life: the call waits for something that does go on.
     pub fn alive(&self) {
-        if let Some(linked) = &self.0 {
-            linked.observer.alive();
+        let Some(linked) = &self.0 else { return };
+        match linked.handed_over() {
+            Some(other) => other.alive(),
+            None => linked.observer.alive(),
         }
     }
 
     /// Counts tokens that the call has used. They count whatever becomes of the call.
     pub fn meter(&self, usage: Usage) {
-        if let Some(linked) = &self.0 {
-            *linked.usage.lock() += usage;
-        }
+        let Some(linked) = &self.0 else { return };
+        let mut metered = linked.metered.lock();
+        let Some(other) = metered.handed_over.clone() else {
+            metered.usage += usage;
+            return;
+        };
+        drop(metered);
+        other.meter(usage);
     }
 
-    /// What was metered so far.
+    /// What was metered here so far.
     pub fn metered(&self) -> Usage {
         self.0
             .as_ref()
-            .map_or_else(Usage::default, |linked| *linked.usage.lock())
+            .map_or_else(Usage::default, |linked| linked.metered.lock().usage)
     }
 
     /// Resolves when the call is asked to go on in the background. A tool that never awaits this cannot be asked.
@@ -116,6 +142,12 @@ impl CallLink {
             }
             _ => Err(NotPromotable),
         }
+    }
+}
+
+impl Linked {
+    fn handed_over(&self) -> Option<CallLink> {
+        self.metered.lock().handed_over.clone()
     }
 }
 

@@ -50,7 +50,7 @@ pub mod tool;
 
 pub use background::{
     BackgroundChanges, BackgroundEnd, BackgroundHost, BackgroundRegistry, BackgroundTool,
-    BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, start_task,
+    BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task, start_task,
 };
 pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use call_link::{CallLink, CallObserver, NotPromotable};

@@ -33,7 +33,7 @@ pub struct ToolSpec {
 pub struct ToolInvocation {
     /// The session.
     pub session_id: SessionId,
-    /// The call.
+    /// The call, as receipts name it: one of a sub-agent behind the call that runs that, `call_1/call_2`.
     pub call_id: CallId,
     /// The tool's name, as the model called it.
     pub name: Arc<str>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
-use allstop_tools::{CallLink, ToolError, ToolInvocation};
+use allstop_tools::{CallLink, ToolInvocation};
 
 use super::limits::RunningGuard;
 use super::lines::line_of;
@@ -16,7 +16,7 @@ use crate::event::EventSink;
 use crate::history::History;
 use crate::outcome::{RunOutcome, TurnOutcome};
 use crate::prompt::Prompt;
-use crate::run::RunRequest;
+use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 
 /// What it is told beside its prompt.
@@ -43,14 +43,13 @@ impl Child {
         invocation: &ToolInvocation,
         prompt: String,
         calls: Vec<CallLink>,
-    ) -> Result<Self, ToolError> {
-        let refused = |message| ToolError { message };
+    ) -> Result<Self, String> {
         let running = level.running.one_more(level.limits.running_max);
         let running = running.ok_or_else(|| {
-            refused(format!(
+            format!(
                 "{} agents run already, and no more may at once: wait for one to end, or do it yourself",
                 level.limits.running_max
-            ))
+            )
         })?;
         let own = &level.base.parts().settings;
         let budget_tokens = level.limits.budget_tokens;
@@ -66,15 +65,17 @@ impl Child {
                     .min(level.limits.steps_max),
             ),
             turns_max: None,
-            budget: budget
-                .map_err(|exceeded| refused(format!("no agent can be started: {exceeded}")))?,
+            budget: budget.map_err(|exceeded| format!("no agent can be started: {exceeded}"))?,
             stop_policy: StopPolicy::Rollback,
             ..own.clone()
         };
-        let agent = agent(level, settings, &calls).map_err(|error| refused(error.to_string()))?;
+        // The session of the agent that starts it has the ids of the calls above.
+        let path = invocation.call_id.as_str();
+        let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
+        let agent = agent(level, settings, &calls).map_err(|error| error.to_string())?;
         Ok(Self {
             agent,
-            session_id: format!("{}/{}", invocation.session_id, invocation.call_id).into(),
+            session_id: format!("{}/{id}", invocation.session_id).into(),
             prompt: Prompt {
                 trace: invocation.trace.clone(),
                 ..Prompt::from(prompt)
@@ -84,15 +85,12 @@ impl Child {
         })
     }
 
-    /// Runs it in `scope`. `show` gets what it shows, line by line.
-    ///
-    /// # Cancel safety
-    /// Dropping it stops the sub-agent.
-    pub(super) async fn run(
+    /// Starts it below `scope`. `show` gets what it shows, line by line.
+    pub(super) fn start(
         self,
-        scope: Scope,
+        scope: &Scope,
         show: impl Fn(&str) + Send + Sync + 'static,
-    ) -> Result<String, String> {
+    ) -> RunningChild {
         let pays = self.calls.clone();
         let controls = RunControls::metered_by(move |usage| {
             for call in &pays {
@@ -114,9 +112,44 @@ impl Child {
                 show(&line);
             }
         });
-        let ended = self.agent.start(&scope, request, events).finish().await;
+        RunningChild {
+            run: self.agent.start(scope, request, events),
+            running: self.running,
+        }
+    }
+}
+
+/// A sub-agent that runs. Dropping it stops the sub-agent.
+pub(super) struct RunningChild {
+    run: Run,
+    running: RunningGuard,
+}
+
+impl RunningChild {
+    /// Waits for its answer, once.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future stops nothing.
+    pub(super) async fn answer(&mut self) -> Result<String, String> {
+        answer(self.run.wait().await)
+    }
+
+    /// Waits for its answer, on behalf of what waits in `scope` and says there that it heard a stop.
+    ///
+    /// # Cancel safety
+    /// Dropping it stops the sub-agent.
+    pub(super) async fn finish(mut self, scope: &Scope) -> Result<String, String> {
+        let answer = self.answer().await;
+        self.ended(answer, scope).await
+    }
+
+    /// The same, once it has answered.
+    pub(super) async fn ended(
+        self,
+        answer: Result<String, String>,
+        scope: &Scope,
+    ) -> Result<String, String> {
         drop(self.running);
-        let answer = answer(ended);
         if answer.is_err() && scope.is_stopped() {
             scope.stopped_at(CHECKPOINT).await;
         }

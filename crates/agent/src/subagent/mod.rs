@@ -10,15 +10,20 @@
 //!    Each of its calls is an item of the receipt by itself.
 //! 2. What it may spend is set aside from the budget of whoever starts it; see [`Budget`](allstop_core::turn::Budget).
 //! 3. What its model calls use is metered with its call, and with every call above, when each ends: no bill is lost if
-//!    the call is dropped. In the background, where no call waits for it, it is metered with the end of the work.
+//!    the call is dropped. In the background, where no call waits for it, it is metered with the end of the work; see
+//!    [`promotion`] for one that goes there later.
 //! 4. No more than [`SubAgentLimits::running_max`] run at any moment, at all depths together.
 //!
-//! Only the outermost agent starts agents in the background: what ends there is told to it. A sub-agent's own commands in
-//! the background are the session's, like any.
+//! Only the outermost agent starts agents in the background, and only calls of its own go on there when they are asked
+//! to: what ends there is told to it. A sub-agent's own commands in the background are the session's, like any.
+//!
+//! Ids of calls are unique in one agent. What names a call of a sub-agent in receipts, events and records, and to stop it
+//! alone, is the path of calls that it lies in: `call_1/call_2`. The models see their own ids.
 
 mod child;
 mod limits;
 mod lines;
+mod promotion;
 mod tool;
 
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use allstop_core::Effect;
 use allstop_core::record::Attachment;
 use allstop_tools::schema::schema_of;
 use allstop_tools::{
-    BoundedOutput, CallLink, OutputLimits, TaskCx, TaskSpec, Tool, ToolError, ToolInvocation,
-    ToolOutput, ToolSpec, start_task,
+    BackgroundWork, BoundedOutput, CallLink, OutputLimits, TaskCx, TaskSpec, Tool, ToolError,
+    ToolInvocation, ToolOutput, ToolSpec, start_task,
 };
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::child::Child;
 use super::limits::{Running, SubAgentLimits};
 use super::lines::one_line;
-use super::{AGENT_TOOL, SubAgentBackground};
+use super::{AGENT_TOOL, SubAgentBackground, promotion};
 use crate::agent::Agent;
 
 const DESCRIPTION: &str = "Gives a task to an agent of its own, with tools like yours, and answers with its last \
@@ -99,13 +99,22 @@ impl AgentTool {
             Some(place) if arguments.background == Some(true) => {
                 self.in_background(place, &invocation, arguments.prompt)
             }
-            _ => {
-                let mut calls = self.level.above.clone();
-                calls.push(invocation.link.clone());
-                let child = Child::make(&self.level, &invocation, arguments.prompt, calls)?;
+            _ => self.in_front(invocation, arguments.prompt).await,
+        }
+        .map_err(|message| ToolError { message })
+    }
+
+    async fn in_front(&self, invocation: ToolInvocation, prompt: String) -> Result<String, String> {
+        let name = one_line(&prompt);
+        let mut calls = self.level.above.clone();
+        calls.push(invocation.link.clone());
+        let child = Child::make(&self.level, &invocation, prompt, calls)?;
+        match &self.background {
+            Some(place) => promotion::run(place, invocation, name, child).await,
+            None => {
                 let link = invocation.link;
-                let answer = child.run(invocation.scope, move |line| link.output(line));
-                answer.await.map_err(|message| ToolError { message })
+                let running = child.start(&invocation.scope, move |line| link.output(line));
+                running.finish(&invocation.scope).await
             }
         }
     }
@@ -115,31 +124,50 @@ impl AgentTool {
         place: &SubAgentBackground,
         invocation: &ToolInvocation,
         prompt: String,
-    ) -> Result<String, ToolError> {
-        let name = one_line(&prompt);
+    ) -> Result<String, String> {
         let link = CallLink::unwatched(invocation.call_id.clone());
-        let child = Child::make(&self.level, invocation, prompt, vec![link.clone()])?;
-        let folder = std::sync::Arc::clone(&place.output_folder);
-        let spec = TaskSpec {
+        let spec = place.task(invocation, one_line(&prompt), link.clone());
+        spec.output.open_file();
+        let child = Child::make(&self.level, invocation, prompt, vec![link])?;
+        let task = async move |cx: TaskCx| {
+            let running = child.start(&cx.scope, move |line| cx.output.push(line));
+            running.finish(&cx.scope).await
+        };
+        let work = start_task(&*place.host, spec, task)
+            .map_err(|refused| format!("the agent did not start: {refused}"))?;
+        Ok(runs_in_background(&work))
+    }
+}
+
+impl SubAgentBackground {
+    /// What a sub-agent is as background work.
+    pub(super) fn task(
+        &self,
+        invocation: &ToolInvocation,
+        name: String,
+        link: CallLink,
+    ) -> TaskSpec {
+        let folder = std::sync::Arc::clone(&self.output_folder);
+        TaskSpec {
             call_id: invocation.call_id.clone(),
             call: invocation.scope.clone(),
             name: name.into(),
             attachment: Attachment::Attached,
-            output: BoundedOutput::with_file_now(OutputLimits::default(), folder),
+            output: BoundedOutput::new(OutputLimits::default(), folder).into(),
             link,
-        };
-        let task = move |cx: TaskCx| child.run(cx.scope, move |line| cx.output.push(line));
-        let work = start_task(&*place.host, spec, task).map_err(|refused| ToolError {
-            message: format!("the agent did not start: {refused}"),
-        })?;
-        let file = work.output_file.as_ref();
-        let file = file.map(|file| format!("; what it does is written to {}", file.display()));
-        Ok(format!(
-            "{} runs in the background{}",
-            work.id,
-            file.unwrap_or_default()
-        ))
+        }
     }
+}
+
+/// What the model is told of one that goes on.
+pub(super) fn runs_in_background(work: &BackgroundWork) -> String {
+    let file = work.output_file.as_ref();
+    let file = file.map(|file| format!("; what it does is written to {}", file.display()));
+    format!(
+        "{} runs in the background{}",
+        work.id,
+        file.unwrap_or_default()
+    )
 }
 
 impl Tool for AgentTool {

@@ -94,7 +94,7 @@ impl Node {
         label: Arc<str>,
         spec: NodeSpec,
     ) -> Result<Arc<Self>, NotStarted> {
-        let unit = spec.unit.map(|unit| Unit::new(unit, self.env.next_seq()));
+        let unit = spec.unit.map(|unit| Unit::below(self, unit));
         let mut state = self.state.lock();
         state.gate.check()?;
         let child = Arc::new_cyclic(|child| {

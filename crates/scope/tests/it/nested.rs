@@ -56,18 +56,16 @@ async fn a_unit_in_another_is_called_by_the_path_of_both_and_found_by_it() {
     assert_eq!(between.item_path().as_deref(), Some("call_1"));
     assert_eq!(inner.item_path().as_deref(), Some("call_1/call_1"));
     assert_eq!(turn.item_path(), None);
-    assert!(turn.unit_below("call_1/call_2").is_none());
-    assert!(turn.unit_below("call").is_none());
-    let found = turn.unit_below("call_1/call_1").expect("it is there");
+    assert!(turn.find_unit("call_1/call_2").is_none());
+    assert!(turn.find_unit("call").is_none());
+    let found = turn.find_unit("call_1/call_1").expect("it is there");
     let receipt = found.stop(by_user()).await;
     assert_eq!(ids(receipt.items()), ["call_1/call_1"]);
     assert!(receipt.quiet() && !outer.is_stopped());
     let receipt = turn.stop(by_user()).await;
     assert_eq!(ids(receipt.items()), ["call_1", "call_10"]);
-    // What it was is gone with the one that it was in, which has ended.
-    drop((found, inner));
-    let gone = turn.unit_below("call_1/call_1").expect("the outer one");
-    let receipt = gone.stop(by_user()).await;
+    let again = turn.find_unit("call_1/call_1").expect("it is there");
+    let receipt = again.stop(by_user()).await;
     assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
 }
 
@@ -96,12 +94,15 @@ async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
     assert!(inner.time_left().is_some());
     agent.move_below(&background).expect("nothing is stopped");
     assert!(turn.is_quiet() && inner.time_left().is_none());
-    assert_eq!(ids(&background.running()), ["bg_1/call_2", "bg_1"]);
+    assert_eq!(ids(&background.running()), ["call_1/call_2", "bg_1"]);
+    // What runs is called as before, and what begins now lies where it is.
+    let later = unit(&agent, ItemKind::ToolCall, "call_3");
+    assert_eq!(later.item_path().as_deref(), Some("bg_1/call_3"));
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(turn.is_stopped() && !agent.is_stopped() && !inner.is_stopped());
     let receipt = session.stop(by_user()).await;
     assert!(receipt.quiet() && inner.is_stopped());
-    assert_eq!(ids(receipt.items()), ["bg_1/call_2", "bg_1"]);
+    assert_eq!(ids(receipt.items()), ["call_1/call_2", "bg_1"]);
     assert_eq!(inner.cause(), Some(Cause::new(CauseKind::User)));
 }
 

@@ -59,7 +59,8 @@ fn build_tool(
                 output: BoundedOutput::new(
                     OutputLimits::default(),
                     Arc::new(OutputFolder::new("/tmp")),
-                ),
+                )
+                .into(),
                 link: allstop_tools::CallLink::unwatched("call".into()),
             };
             let host: &dyn BackgroundHost = &*host;

@@ -21,6 +21,9 @@ use tokio::time::Instant;
 
 use crate::support::{fixture, tools, until, user};
 
+mod nested;
+mod promotion;
+
 /// Agents of one script, with a tool `wait` that says that it waits, and on.
 #[derive(Debug)]
 struct Starts {
@@ -89,6 +92,11 @@ turns:
       - usage: {input_tokens: 10, output_tokens: 1}
         calls: [{tool: agent, arguments: {prompt: look up}}, {tool: agent, arguments: {prompt: research}}]
       - {COST, text: one of two}
+  - when: in front
+    replies:
+      - {COST, calls: [{tool: agent, arguments: {prompt: research}}]}
+      - {COST, text: it goes on}
+      - {COST, text: it has come}
 replies:
   - {COST, text: I see}
 ";

@@ -21,7 +21,7 @@ pub use end::BackgroundEnd;
 pub use host::{BackgroundChanges, BackgroundHost, BackgroundRegistry, ENDED_WORKS_MAX};
 pub(crate) use process::{Handover, PIPE_BYTES, hand_over};
 pub use slice::OutputSlice;
-pub use task::{TaskCx, TaskOutput, TaskSpec, start_task};
+pub use task::{TaskCx, TaskOutput, TaskSpec, promote_task, start_task};
 pub use tool::BackgroundTool;
 pub(crate) use tool::NAME;
 pub use work::BackgroundWork;

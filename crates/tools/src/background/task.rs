@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use allstop_core::receipt::{Evidence, How, ItemKind, ItemState, Verified};
 use allstop_core::record::Attachment;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
-use allstop_scope::{NotStarted, Scope, StopOrder, WorkHandle, WorkSpec};
+use allstop_scope::{NotStarted, Scope, StopOrder, WorkCx, WorkHandle, WorkSpec};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub struct TaskSpec {
     /// Whether idle waits for it.
     pub attachment: Attachment,
     /// Where what it shows is collected.
-    pub output: BoundedOutput,
+    pub output: TaskOutput,
     /// Where it counts the tokens that it uses.
     pub link: CallLink,
 }
@@ -47,7 +47,18 @@ pub struct TaskCx {
 #[derive(Debug, Clone)]
 pub struct TaskOutput(Arc<Mutex<BoundedOutput>>);
 
+impl From<BoundedOutput> for TaskOutput {
+    fn from(output: BoundedOutput) -> Self {
+        Self(Arc::new(Mutex::new(output)))
+    }
+}
+
 impl TaskOutput {
+    /// Makes its file now, if there is none: background work can be looked at any time.
+    pub fn open_file(&self) {
+        self.0.lock().open_file();
+    }
+
     /// Adds a piece.
     pub fn push(&self, text: &str) {
         self.0.lock().push(text.as_bytes());
@@ -68,14 +79,41 @@ pub fn start_task<F>(
 where
     F: Future<Output = Result<String, String>> + Send + 'static,
 {
+    start(host, spec, None, make)
+}
+
+/// The same for a task that runs already, in `running`, a scope below its call that was made to move: with all that runs
+/// in it, it goes on as background work from now on. `make` gives what waits for its end.
+///
+/// Promotion, the end of the task, a stop of the call and one of the background have one winner: behind a stop of the
+/// call nothing moves, and what has moved is in the extent of the background alone.
+///
+/// # Errors
+/// If a stop covers the call, or the host's scope takes nothing any more: then everything is still the call's, and what
+/// `make` gave, if it was called, is to end by itself.
+pub fn promote_task<F>(
+    host: &dyn BackgroundHost,
+    spec: TaskSpec,
+    running: &Scope,
+    make: impl FnOnce(TaskCx) -> F + Send + 'static,
+) -> Result<Arc<BackgroundWork>, NotStarted>
+where
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    start(host, spec, Some(running), make)
+}
+
+fn start<F>(
+    host: &dyn BackgroundHost,
+    spec: TaskSpec,
+    running: Option<&Scope>,
+    make: impl FnOnce(TaskCx) -> F + Send + 'static,
+) -> Result<Arc<BackgroundWork>, NotStarted>
+where
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
     let place = Place::below(host, &spec.name)?;
-    // In this order: a stop of the call and of all background work stops the call first, and then the scope that was
-    // the host's. So if the call is not stopped now, the place is in what that covers.
-    if let Err(refused) = spec.call.check() {
-        place.scope.close();
-        return Err(refused);
-    }
-    let output = Arc::new(Mutex::new(spec.output));
+    let output = spec.output;
     let state = Arc::new(TaskState {
         link: spec.link,
         end: OnceLock::new(),
@@ -83,24 +121,41 @@ where
     });
     let mut guard = EndGuard {
         state: Arc::clone(&state),
-        begun: false,
+        begun: running.is_some(),
     };
     let task = TaskCx {
         scope: place.scope.clone(),
-        output: TaskOutput(Arc::clone(&output)),
+        output: output.clone(),
     };
     let of_scope = WorkSpec::new(ItemKind::Future, Arc::clone(&spec.name));
-    let body = place.scope.spawn(of_scope, |cx| async move {
+    let body = |cx: WorkCx| async move {
         guard.begun = true;
         let answer = make(task).await;
         guard.returned(answer, cx.acknowledged());
-    })?;
+    };
+    // In this order: a stop of the call and of all background work stops the call first, and then the scope that was
+    // the host's. So if the call is not stopped now, the place is in what that covers.
+    let started = match running {
+        None => match spec.call.check() {
+            Ok(()) => place.scope.spawn(of_scope, body),
+            Err(refused) => Err(refused),
+        },
+        // What waits first: once the task has moved, nothing may be left to fail.
+        Some(running) => {
+            let body = place.scope.spawn_begun(of_scope, body);
+            body.and_then(|body| running.move_below(&place.scope).map(|()| body))
+        }
+    };
+    let body = started.inspect_err(|_| place.scope.close())?;
+    if running.is_some() {
+        output.open_file();
+    }
     let about = About {
         call_id: spec.call_id,
         name: spec.name,
         attachment: spec.attachment,
     };
-    let work = BackgroundWork::new(place, about, Body::Task(Arc::clone(&state)), output);
+    let work = BackgroundWork::new(place, about, Body::Task(Arc::clone(&state)), output.0);
     let watched = Arc::clone(&work);
     work.run(host, async move { watch(&watched, &state, body).await });
     Ok(work)

@@ -48,7 +48,7 @@ impl Stage {
             call: self.host.scope(),
             name: "research".into(),
             attachment: Attachment::Attached,
-            output: BoundedOutput::new(limits, folder),
+            output: BoundedOutput::new(limits, folder).into(),
             link: allstop_tools::CallLink::unwatched("call".into()),
         };
         start_task(&*self.host, spec, make).unwrap()

@@ -42,12 +42,13 @@ impl Turn<'_> {
                 return Ok(None);
             }
         };
+        let scope = self.scope_of(&call.id)?;
         let invocation = ToolInvocation {
             session_id: self.history.session_id().clone(),
-            call_id: call.id.clone(),
+            call_id: path_of(&scope, &call),
             name: Arc::clone(&call.name),
             arguments,
-            scope: self.scope_of(&call.id)?,
+            scope,
             trace: self.trace.clone(),
             link: self.cx.controls.link(&call.id),
         };
@@ -218,6 +219,13 @@ impl Turn<'_> {
         });
         Ok(())
     }
+}
+
+/// What names a call in its session: a sub-agent's lies in the call that runs it.
+fn path_of(scope: &Scope, call: &ToolCall) -> CallId {
+    scope
+        .item_path()
+        .map_or_else(|| call.id.clone(), CallId::new)
 }
 
 /// The beginning of a text, for a message.

@@ -129,8 +129,11 @@ impl Turn<'_> {
             late.push(ended);
         }
         for ended in late {
-            let id = ended.call.id.as_str();
-            let item = receipt.items().iter().find(|item| &*item.id == id);
+            let path = ended.scope.item_path();
+            let item = receipt
+                .items()
+                .iter()
+                .find(|item| Some(&item.id) == path.as_ref());
             if let (End::Overtaken(Some(said)), Some(item)) = (ended.end, item)
                 && ended::ended_by_itself(item)
             {

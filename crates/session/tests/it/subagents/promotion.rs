@@ -1,0 +1,181 @@
+//! A sub-agent that runs and is sent to the background: the turn goes on without it, and it without the turn.
+
+use allstop_core::receipt::{ItemState, StopOutcome, Why};
+use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
+use allstop_core::{CallId, StopReason};
+use allstop_session::{
+    OnBackgroundEnd, SessionEventKind, SessionOptions, StopTarget, Subscription,
+};
+use allstop_tools::NotPromotable;
+
+use super::{COST, Stage, stage};
+use crate::support::{Fixture, fixture, until, user};
+
+/// One that runs, three calls deep, and the message of its turn.
+async fn running(options: SessionOptions) -> (Fixture, allstop_session::Sent, Running) {
+    let Stage {
+        source,
+        mut waiting,
+        go_on,
+    } = stage();
+    let fixture = fixture(source, options).await;
+    let events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("in front").unwrap();
+    waiting.recv().await.expect("it waits");
+    let running = Running { go_on, events };
+    (fixture, sent, running)
+}
+
+struct Running {
+    go_on: std::sync::Arc<tokio::sync::Semaphore>,
+    events: Subscription,
+}
+
+fn agent_call() -> CallId {
+    "call_1_1".into()
+}
+
+/// Starts and ends of background work in the log.
+async fn background_records(fixture: &Fixture) -> (Vec<SessionRecord>, Vec<SessionRecord>) {
+    let records = fixture.records().await.into_iter();
+    let background = records.filter(|record| {
+        matches!(
+            record,
+            SessionRecord::BackgroundStarted { .. } | SessionRecord::BackgroundEnded { .. }
+        )
+    });
+    background.partition(|record| matches!(record, SessionRecord::BackgroundStarted { .. }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turn_goes_on_and_its_answer_comes_later_and_each_token_is_counted_once() {
+    let (fixture, sent, mut running) = running(SessionOptions::default()).await;
+    let session = &fixture.session;
+    let nested = session.promote(&"call_1_1/call_1_1".into());
+    assert_eq!(nested, Err(NotPromotable), "only the outermost is asked");
+    session.promote(&agent_call()).expect("it listens");
+    let outcome = sent.outcome().await;
+    assert_eq!(&*outcome.output, "it goes on");
+    assert_eq!(outcome.usage.total_tokens(), 4 * COST, "two of the agents'");
+    let work = session.background().remove(0);
+    assert!(work.is_running());
+    assert_eq!(
+        (work.kind(), work.attachment(), &*work.name),
+        (BackgroundKind::Agent, Attachment::Attached, "research")
+    );
+    assert_eq!(work.call_id, agent_call());
+    assert!(
+        work.output().starts_with("I have it looked up."),
+        "from its start"
+    );
+    assert_eq!(work.metered().total_tokens(), 0, "that was the call's");
+    assert!(session.running_calls().is_empty());
+    let late = session.cancel_call(&agent_call(), user()).receipt().await;
+    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert!(work.is_running());
+
+    running.go_on.add_permits(1);
+    until(&mut running.events, |event| {
+        matches!(event.kind, SessionEventKind::SessionIdle { .. }).then_some(())
+    })
+    .await;
+    let (starts, ends) = background_records(&fixture).await;
+    assert_eq!((starts.len(), ends.len()), (1, 1), "{ends:?}");
+    let SessionRecord::BackgroundEnded { state, usage, .. } = &ends[0] else {
+        panic!("an end");
+    };
+    assert_eq!(state.as_str(), "finished");
+    assert_eq!(usage.expect("it used some").total_tokens(), 2 * COST);
+    session.send("and?").unwrap().outcome().await;
+    let said = fixture.said().await;
+    let told = said.iter().filter(|said| said.contains("it is 42")).count();
+    assert_eq!(told, 1, "{said:?}");
+    assert_eq!(fixture.state().await.metered().total_tokens(), 7 * COST);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_end_wakes_the_model() {
+    let options = SessionOptions {
+        on_background_end: OnBackgroundEnd::Wake,
+        ..SessionOptions::default()
+    };
+    let (fixture, sent, mut running) = running(options).await;
+    fixture.session.promote(&agent_call()).expect("it listens");
+    sent.outcome().await;
+    running.go_on.add_permits(1);
+    until(&mut running.events, |event| {
+        matches!(event.kind, SessionEventKind::SessionIdle { .. }).then_some(())
+    })
+    .await;
+    let said = fixture.said().await;
+    assert_eq!(said.last().unwrap(), "model: it has come", "{said:?}");
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_its_turn_does_not_reach_it_and_one_of_all_does() {
+    let (fixture, _sent, _running) = running(SessionOptions::default()).await;
+    let session = &fixture.session;
+    session.promote(&agent_call()).expect("it listens");
+    let work = loop {
+        match session.background().pop() {
+            Some(work) => break work,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    // Its turn may run still, or have just ended.
+    let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
+    for item in receipt
+        .items()
+        .iter()
+        .filter(|item| item.id.starts_with("bg_1"))
+    {
+        let outside = ItemState::StillRunning {
+            why: Why::OutsideExtent,
+        };
+        assert_eq!(item.state, outside);
+    }
+    assert!(work.is_running());
+    let inner = "call_1_1/call_1_1/call_1_1".into();
+    let receipt = session.preview(&StopTarget::Call(inner));
+    assert_eq!(
+        receipt.items().len(),
+        1,
+        "found by the name that it began with"
+    );
+    let receipt = session.stop(&StopTarget::TurnAndBackground, user());
+    let receipt = receipt.receipt().await;
+    assert!(receipt.quiet() && !work.is_running(), "{receipt:?}");
+    let mut ids: Vec<_> = receipt.items().iter().map(|item| &*item.id).collect();
+    ids.sort_unstable();
+    ids.retain(|id| *id != "call_1_1");
+    assert_eq!(
+        ids,
+        ["bg_1", "call_1_1/call_1_1", "call_1_1/call_1_1/call_1_1"]
+    );
+    let (starts, ends) = background_records(&fixture).await;
+    assert_eq!((starts.len(), ends.len()), (1, 1), "{ends:?}");
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_being_stopped_does_not_go_on() {
+    let (fixture, sent, _running) = running(SessionOptions::default()).await;
+    let session = &fixture.session;
+    session.promote(&agent_call()).expect("it listens");
+    let receipt = session.cancel_call(&agent_call(), user()).receipt().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    assert_eq!(receipt.items().len(), 3, "{receipt:?}");
+    assert!(
+        receipt
+            .items()
+            .iter()
+            .all(|item| item.state.as_str() == "stopped")
+    );
+    assert_eq!(sent.outcome().await.stop_reason, StopReason::Completed);
+    assert!(session.background().is_empty());
+    let (starts, ends) = background_records(&fixture).await;
+    assert!(starts.is_empty() && ends.is_empty());
+    fixture.close().await;
+}
