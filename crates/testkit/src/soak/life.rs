@@ -1,6 +1,7 @@
 //! One life: a process with all sessions in it, from its start to its end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Extent};
@@ -39,7 +40,7 @@ pub(super) struct Opened {
 /// Lives. Whether it ended by a crash.
 pub(super) async fn live(state: &mut State) -> bool {
     let began = Instant::now();
-    let root = Scope::root("process", RootOptions::current());
+    let root = Scope::root("process", held_by(&state.scopes));
     let sessions = sessions(state, &root);
     let mut opened = VecDeque::new();
     for kept in 0..state.sessions.len() {
@@ -71,6 +72,17 @@ pub(super) async fn live(state: &mut State) -> bool {
     }
     end(state, opened, &sessions, &root).await;
     false
+}
+
+/// Options of a tree that holds this for as long as it is there.
+fn held_by(scopes: &Arc<()>) -> RootOptions {
+    let mut options = RootOptions::current();
+    let (now, held) = (Arc::clone(&options.now), Arc::clone(scopes));
+    options.now = Arc::new(move || {
+        let _held = &held;
+        now()
+    });
+    options
 }
 
 pub(super) async fn open(

@@ -107,12 +107,15 @@ impl Soak {
             }
             // Whatever runs is gone in the middle of what it does.
             drop(runtime);
+            let how = if crashes { "crashed" } else { "ended" };
             let holders = Arc::strong_count(&state.log) - 1;
             if holders > 0 {
-                let how = if crashes { "crashed" } else { "ended" };
                 state.broken(format!(
                     "the process {how}, and {holders} parts of it still hold the store"
                 ));
+            }
+            if Arc::strong_count(&state.scopes) > 1 {
+                state.broken(format!("the process {how}, and its scopes are still there"));
             }
         }
         state.report.rss_end_kb = resident_kb();
@@ -128,6 +131,8 @@ impl Soak {
 struct State {
     random: Random,
     log: Arc<MemoryLog>,
+    /// Held by the scopes of a life, for as long as there are any.
+    scopes: Arc<()>,
     sessions: Vec<Kept>,
     /// How many sessions there ever were.
     made: u64,
@@ -141,6 +146,7 @@ impl State {
         let mut state = Self {
             random: Random::new(seed),
             log: Arc::new(MemoryLog::new()),
+            scopes: Arc::new(()),
             sessions: Vec::new(),
             made: 0,
             messages: Arc::new(AtomicU64::new(0)),

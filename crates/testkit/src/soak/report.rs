@@ -86,6 +86,10 @@ impl SoakReport {
         if self.records > self.messages_of_records * RECORDS_A_MESSAGE_MAX {
             return Some(format!("{:.1} records a message", self.records_a_message()));
         }
+        if self.rss_warm_kb == 0 {
+            // It was over before.
+            return None;
+        }
         let messages = self.messages - self.messages_warm;
         let may_grow_kb = SLACK_KB + messages * BYTES_A_MESSAGE_MAX / 1024;
         let grew_kb = self.rss_end_kb.saturating_sub(self.rss_warm_kb);

@@ -7,7 +7,13 @@ const ACTIONS: u64 = 6_000;
 
 #[test]
 fn days_of_sessions_leave_nothing_and_break_nothing() {
-    Soak::from_environment()
-        .run(SoakLength::Actions(ACTIONS))
-        .assert_clean();
+    let report = Soak::from_environment().run(SoakLength::Actions(ACTIONS));
+    report.assert_clean();
+    let rare = [
+        report.cancelled_alone,
+        report.promoted,
+        report.let_go,
+        report.divided,
+    ];
+    assert!(rare.iter().all(|often| *often > 0), "{report}");
 }
