@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
 
+use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::identity::raw_pid;
@@ -29,6 +31,12 @@ impl Stat {
     /// Whether nothing of it runs: a zombie whose main thread alone has ended still counts as running.
     pub(super) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// Whether it has given up its old program and has not begun the new one. A process whose
+    /// memory may not be looked at shows the same, and so does one that is about to end.
+    fn is_in_exec(&self) -> bool {
+        self.environment_end == 0 && !self.is_kernel && !self.is_dead()
     }
 
     /// Whether it is stopped (SIGSTOP, SIGTTIN, a debugger), so that it hears SIGTERM only after SIGCONT.
@@ -73,61 +81,61 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Every process of the machine that is visible from here, in no particular order.
-#[derive(Debug)]
-pub(super) struct Snapshot {
-    pub(super) all: Vec<Stat>,
-    /// Whether each one that was listed could be read: one that ended in between may have had a child in time.
-    pub(super) is_complete: bool,
-}
-
-pub(super) fn snapshot() -> Snapshot {
-    let mut snapshot = Snapshot {
-        all: Vec::new(),
-        is_complete: true,
+/// Every process of the machine that is visible from here, by its number; `false`: not all could be listed.
+///
+/// `/proc` is listed in the order of the numbers, and each process is visited before those after it are listed. So one that
+/// has ended before its turn comes hides no child: that has a higher number, and is listed later, unless the numbers began
+/// anew in between.
+pub(super) fn visit_processes(mut visit: impl FnMut(Stat)) -> bool {
+    // Room for the longest name in `/proc` that is none of a process, and for two that are.
+    let mut buffer = [MaybeUninit::uninit(); 64];
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = open("/proc", flags, Mode::empty()) else {
+        return false;
     };
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for entry in entries {
-        if let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
+    let mut entries = RawDir::new(folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let Ok(entry) = entry else {
+            return false;
+        };
+        let pid = entry.file_name().to_str().map(str::parse);
+        if let Ok(Ok(pid)) = pid
+            && let Some(stat) = stat(pid)
         {
-            let read = stat(pid);
-            snapshot.is_complete &= read.is_some();
-            snapshot.all.extend(read);
+            visit(stat);
         }
     }
-    snapshot
+    true
 }
 
+/// How often a process in the middle of an exec is let go on and asked again, at once: most are through it by then.
+const EXEC_YIELDS: u32 = 10;
+
 /// Whether the environment that a process was started with has this variable with this value. Another user's
-/// environment cannot be read and counts as no. `None`: not to be told now, because it ended in between or is in the
-/// middle of an exec.
+/// environment cannot be read and counts as no, and so does that of one that has ended. `None`: it is in the middle of an
+/// exec, where it has none.
 pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
-    let read = || match fs::read(format!("/proc/{pid}/environ")) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(Vec::new()),
-        Err(_) => None,
-        Ok(environment) if !environment.is_empty() => Some(environment),
-        Ok(_) => {
-            let now = stat(pid)?;
-            (now.is_kernel || now.environment_end != 0).then(Vec::new)
-        }
+    let is_it = |entry: &[u8]| {
+        let rest = entry.strip_prefix(name.as_bytes());
+        rest.and_then(|rest| rest.strip_prefix(b"=")) == Some(value.as_bytes())
     };
-    // Whoever was in an exec at the first read, and out of it when it was looked at, has one at the second.
-    let environment = read().map(|first| {
-        if first.is_empty() {
-            read()
-        } else {
-            Some(first)
+    let mut was_without = false;
+    for _ in 0..EXEC_YIELDS {
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environment) if !environment.is_empty() => {
+                return Some(environment.split(|byte| *byte == 0).any(is_it));
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(false),
+            Ok(_) | Err(_) => {}
         }
-    })??;
-    Some(environment.split(|byte| *byte == 0).any(|entry| {
-        entry
-            .strip_prefix(name.as_bytes())
-            .and_then(|rest| rest.strip_prefix(b"="))
-            == Some(value.as_bytes())
-    }))
+        match stat(pid) {
+            Some(now) if now.is_in_exec() => std::thread::yield_now(),
+            // It may have been in an exec when it was read, and through it when it was looked at.
+            Some(_) if !was_without => was_without = true,
+            Some(_) | None => return Some(false),
+        }
+    }
+    None
 }
 
 /// The arguments separated by spaces; the process's name in brackets if it has none.
@@ -211,7 +219,15 @@ mod tests {
         without.kill().expect("it is ended");
         without.wait().expect("it is reaped");
         assert_eq!(told, Some(false));
-        assert_eq!(has_variable(without.id(), &name, &value), None);
+        assert_eq!(has_variable(without.id(), &name, &value), Some(false));
+    }
+
+    #[test]
+    fn every_process_is_visited_by_its_number() {
+        let mut visited = Vec::new();
+        assert!(visit_processes(|stat| visited.push(stat.pid)));
+        assert!(visited.contains(&std::process::id()));
+        assert!(visited.is_sorted(), "{visited:?}");
     }
 
     #[test]

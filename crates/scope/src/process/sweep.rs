@@ -1,21 +1,22 @@
 //! Finding a tree without a keeper: by its group, its session, its marker, and the children of whoever was found.
 
-use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::iter::successors;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::procfs::{Snapshot, Stat, has_variable, snapshot};
+use super::procfs::{Stat, has_variable, visit_processes};
 use super::spec::MARKER_VARIABLE;
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
-/// How often in a row a sweep has to find nobody: reading `/proc` is not one step.
+/// How often in a row a sweep has to find nobody: reading `/proc` is not one step, and while the numbers of processes begin
+/// anew, one that forks and ends can be missed together with its child.
 const EMPTY_SWEEPS: u32 = 2;
 /// How many empty sweeps may be unsure in all. An exec takes about a millisecond; at two milliseconds a sweep this is long
-/// enough for a stalled one, and for a machine on which somebody ends during every second sweep.
+/// enough for one that stalls a while.
 const UNSURE_SWEEPS_MAX: u32 = 500;
 
 /// What one sweep found.
@@ -23,8 +24,7 @@ const UNSURE_SWEEPS_MAX: u32 = 500;
 pub(super) struct Found {
     /// The living members.
     pub(super) members: Vec<Stat>,
-    /// Whether somebody could have been a member and could not be told: a process in the middle of an exec has no
-    /// environment for a moment, and one that ended while it was looked at may have left a child behind it.
+    /// Whether somebody could be a member and cannot be told: a process in the middle of an exec has no environment.
     is_unsure: bool,
 }
 
@@ -130,36 +130,41 @@ impl Sweep {
     pub(super) fn find(&self) -> Found {
         let number = self.main.pid;
         let mut history = self.history.lock();
-        let Snapshot { all, is_complete } = snapshot();
-        let is_unsure = Cell::new(!is_complete);
-        let is_marked = |stat: &Stat| {
-            let told = has_variable(stat.pid, MARKER_VARIABLE, &self.marker);
-            is_unsure.set(is_unsure.get() || told.is_none());
-            told == Some(true)
-        };
+        let is_younger = |stat: &Stat| stat.start_ticks >= self.main.start_ticks; // nobody is older than its ancestor
+        let mut all = Vec::new();
+        let mut marked = HashSet::new();
+        let mut in_exec = Vec::new();
+        let is_complete = visit_processes(|stat| {
+            all.push(stat);
+            if is_younger(&stat) && !stat.is_dead() {
+                match has_variable(stat.pid, MARKER_VARIABLE, &self.marker) {
+                    Some(true) => drop(marked.insert(stat.pid)),
+                    Some(false) => {}
+                    None => in_exec.push(stat),
+                }
+            }
+        });
         let in_number = |stat: &Stat| stat.group == number || stat.session == number;
         let is_seen = |stat: &Stat| history.seen.contains(&(stat.pid, stat.start_ticks));
-        let is_stranger =
+        let has_taken_number =
             |stat: &Stat| stat.pid == number && stat.start_ticks != self.main.start_ticks;
         let number_is_ours = history.pinned_by_main
-            || history.is_first && !all.iter().any(is_stranger)
+            || history.is_first && !all.iter().any(has_taken_number)
             || all.iter().any(|stat| in_number(stat) && is_seen(stat));
         let is_root = |stat: &Stat| {
-            stat.start_ticks >= self.main.start_ticks // nobody is older than its ancestor
+            is_younger(stat)
                 && (number_is_ours && in_number(stat)
                     || is_seen(stat)
-                    || !stat.is_dead() && is_marked(stat))
+                    || marked.contains(&stat.pid))
         };
         let mut members = rooted(&all, |stat| self.is_candidate(stat) && is_root(stat));
         members.retain(|stat| self.is_candidate(stat) && !stat.is_dead());
-        history.seen = members
-            .iter()
-            .map(|stat| (stat.pid, stat.start_ticks))
-            .collect();
+        let as_seen = |stat: &Stat| (stat.pid, stat.start_ticks);
+        history.seen = members.iter().map(as_seen).collect();
         history.is_first = false;
         Found {
             members,
-            is_unsure: is_unsure.get(),
+            is_unsure: !is_complete || any_orphan(&in_exec, &all),
         }
     }
 
@@ -178,4 +183,19 @@ impl Sweep {
     fn is_candidate(&self, stat: &Stat) -> bool {
         stat.pid != std::process::id() && Some(stat.pid) != self.keeper
     }
+}
+
+/// Whether one of these can have lost its parents: a child of somebody who lives, and adopts nobody, is that one's.
+fn any_orphan(some: &[Stat], all: &[Stat]) -> bool {
+    let parents: HashMap<u32, u32> = all.iter().map(|stat| (stat.pid, stat.parent)).collect();
+    // Whose parents have ended goes to an ancestor, or to the first process.
+    let next = |pid: &u32| parents.get(pid).copied();
+    let mut may_adopt: HashSet<u32> = successors(Some(std::process::id()), next).collect();
+    may_adopt.insert(1);
+    let is_orphan = |stat: &Stat| {
+        may_adopt.contains(&stat.parent)
+            || !parents.contains_key(&stat.parent)
+            || some.iter().any(|other| other.pid == stat.parent)
+    };
+    some.iter().any(is_orphan)
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use rustix::process::{Signal, kill_process_group};
 
 use super::identity::{identity, raw_pid};
-use super::procfs::{Stat, command_line, signal_exactly, snapshot};
+use super::procfs::{Stat, command_line, signal_exactly, visit_processes};
 use super::status::Member;
 
 /// Everyone whose chain of parents leads to a process that `is_root` names, and those roots themselves. Roots first, so
@@ -29,7 +29,10 @@ pub(super) fn rooted(all: &[Stat], is_root: impl Fn(&Stat) -> bool) -> Vec<Stat>
 
 /// The descendants of a process, itself excluded, zombies included.
 pub(super) fn descendants(root: u32) -> Vec<Stat> {
-    rooted(&snapshot().all, |stat| stat.parent == root)
+    let mut all = Vec::new();
+    // Whoever asks takes nobody's absence for a proof.
+    let _is_complete = visit_processes(|stat| all.push(stat));
+    rooted(&all, |stat| stat.parent == root)
 }
 
 /// Signals each process exactly once. One that is stopped is continued, or it would not hear a SIGTERM.
