@@ -1,13 +1,14 @@
 //! Sessions elsewhere: aborts that answer success for nothing, waits that resolve too early or never, one call that
 //! cannot be cancelled, shells that are killed by the wrong stop or by none.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
 use allstop_core::receipt::{ItemKind, ItemState, StopOutcome, Why};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, StopReason};
-use allstop_model::{Pause, Reply};
+use allstop_model::{Pause, Reply, ScriptedModel};
 use allstop_session::{FollowUp, SessionEventKind, StopTarget};
 use allstop_testkit::ToolFn;
 use serde_json::json;
@@ -193,11 +194,10 @@ async fn a_wait_resolves_when_nothing_attached_runs_and_its_limit_says_what_stil
 /// next message does what its policy says.
 #[tokio::test]
 async fn a_wait_that_timed_out_leaves_a_session_that_takes_the_next_message() {
-    let replies = vec![
-        Reply::text("some").pause(Pause::Forever),
-        Reply::text("two"),
-    ];
-    let mut parts = Parts::of(in_order(replies));
+    // By what was said: how far the first turn comes within its limit is not the test's to choose.
+    let script = "{turns: [{when: two, replies: [{text: two}]}, {replies: [{text: some, stall: mid_stream}]}]}";
+    let model = ScriptedModel::parse("peers", script).expect("a script");
+    let mut parts = Parts::of(Arc::new(model));
     parts.options.follow_up = FollowUp::Interrupt;
     let disk = OnDisk::new(parts).await;
     let short = Duration::from_millis(50);
@@ -233,8 +233,8 @@ async fn one_call_is_cancelled_and_its_siblings_and_its_turn_go_on() {
         Reply::text("done"),
     ];
     let model = in_order(replies);
-    let mut parts = Parts::of(std::sync::Arc::clone(&model) as _);
-    parts.tools = vec![std::sync::Arc::new(slow), std::sync::Arc::new(quick)];
+    let mut parts = Parts::of(Arc::clone(&model) as _);
+    parts.tools = vec![Arc::new(slow), Arc::new(quick)];
     let disk = OnDisk::new(parts).await;
     let sent = disk.session.send("go").unwrap();
     let call: CallId = started.recv().await.unwrap();
