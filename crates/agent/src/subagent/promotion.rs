@@ -47,12 +47,12 @@ pub(super) async fn run(
     let (hand, handed) = oneshot::channel::<RunningChild>();
     let waiting = async move |cx: TaskCx| match handed.await {
         Ok(running) => running.finish(&cx.scope).await,
-        Err(_) => Err("it stayed with its call".to_owned()),
+        Err(_) => Err("its call was lost".to_owned()),
     };
     match promote_task(&*place.host, spec, &scope, waiting) {
         Ok(work) => {
             link.hand_over_to(&later);
-            // Refused where force was first: then it is dropped here, and ends as what it was stopped with.
+            // Refused where a stop of it was first: then it is dropped here, and has been stopped.
             drop(hand.send(running));
             Ok(runs_in_background(&work))
         }

@@ -89,8 +89,8 @@ where
 /// call nothing moves, and what has moved is in the extent of the background alone.
 ///
 /// # Errors
-/// If a stop covers the call, or the host's scope takes nothing any more: then everything is still the call's, and what
-/// `make` gave, if it was called, is to end by itself.
+/// If a stop covers the call, or the host's scope takes nothing any more: then everything is still the call's, and `make`
+/// is not called.
 pub fn promote_task<F>(
     host: &dyn BackgroundHost,
     spec: TaskSpec,
@@ -136,15 +136,15 @@ where
     // In this order: a stop of the call and of all background work stops the call first, and then the scope that was
     // the host's. So if the call is not stopped now, the place is in what that covers.
     let started = match running {
-        None => match spec.call.check() {
-            Ok(()) => place.scope.spawn(of_scope, body),
-            Err(refused) => Err(refused),
-        },
-        // What waits first: once the task has moved, nothing may be left to fail.
-        Some(running) => {
-            let body = place.scope.spawn_begun(of_scope, body);
-            body.and_then(|body| running.move_below(&place.scope).map(|()| body))
-        }
+        None => spec
+            .call
+            .check()
+            .and_then(|()| place.scope.spawn(of_scope, body).map(Some)),
+        // First the move, which decides. Where a stop of the background comes between the two, nothing waits for the task
+        // here, and it is work that was stopped.
+        Some(running) => running
+            .move_below(&place.scope)
+            .map(|()| place.scope.spawn_begun(of_scope, body).ok()),
     };
     let body = started.inspect_err(|_| place.scope.close())?;
     if running.is_some() {
@@ -162,14 +162,20 @@ where
 }
 
 /// Waits until the task and all that it started have ended.
-async fn watch(work: &BackgroundWork, state: &TaskState, mut body: WorkHandle<()>) {
+async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle<()>>) {
+    let ended = async {
+        // The guard has said how.
+        if let Some(body) = body {
+            let _ended = body.await;
+        }
+    };
+    let mut ended = std::pin::pin!(ended);
     tokio::select! {
         biased;
-        _ended = &mut body => {}
+        () = &mut ended => {}
         () = work.scope.stopped() => {
             state.stopped_at.get_or_init(Instant::now);
-            // The guard has said how.
-            let _ended = body.await;
+            ended.await;
         }
     }
     if work.end().is_some() {

@@ -179,3 +179,111 @@ async fn a_call_that_is_being_stopped_does_not_go_on() {
     assert!(starts.is_empty() && ends.is_empty());
     fixture.close().await;
 }
+
+/// How often a race is run: enough that each of the two is first at times.
+const ROUNDS: usize = 40;
+
+/// Takes a moment that is longer from round to round, so that the two meet at different points.
+fn spin(round: usize) {
+    for _ in 0..round * 400 {
+        std::hint::spin_loop();
+    }
+}
+
+/// Races a promotion against something else, on threads of their own. Returns whether it was first.
+async fn promoted_against(
+    round: usize,
+    other: impl FnOnce(&Fixture, &Running),
+) -> (Fixture, Running, bool) {
+    let (fixture, sent, running) = running(SessionOptions::default()).await;
+    let session = fixture.session.clone();
+    let asking = std::thread::scope(|threads| {
+        let asking = threads.spawn(|| {
+            spin(ROUNDS / 2);
+            session.promote(&agent_call())
+        });
+        spin(round);
+        other(&fixture, &running);
+        asking.join().expect("it does not panic")
+    });
+    sent.outcome().await;
+    let works = fixture.session.background();
+    assert!(works.len() <= 1 && (asking.is_ok() || works.is_empty()));
+    let promoted = !works.is_empty();
+    (fixture, running, promoted)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promotion_against_a_stop_of_the_turn_has_one_winner() {
+    let mut won = 0;
+    for round in 0..ROUNDS {
+        let stopping = std::sync::Mutex::new(None);
+        let raced = promoted_against(round, |fixture, _| {
+            let stop = fixture.session.stop(&StopTarget::Turn, user());
+            *stopping.lock().expect("no panic") = Some(stop);
+        });
+        let (fixture, _running, promoted) = raced.await;
+        let stop = stopping
+            .into_inner()
+            .expect("no panic")
+            .expect("it was stopped");
+        let receipt = stop.receipt().await;
+        assert!(receipt.quiet(), "{receipt:?}");
+        let inside = receipt
+            .items()
+            .iter()
+            .filter(|item| item.state.as_str() != "still_running");
+        let agents = inside.filter(|item| item.id.contains('/')).count();
+        let everything = StopTarget::TurnAndBackground;
+        let runs = fixture.session.preview(&everything).items().len();
+        // Either the stop has all of it, or the background has.
+        assert_eq!(
+            (agents, runs),
+            if promoted { (0, 3) } else { (2, 0) },
+            "{receipt:?}"
+        );
+        let receipt = fixture.session.stop(&everything, user()).receipt().await;
+        assert!(receipt.quiet(), "{receipt:?}");
+        fixture.session.close().await;
+        let (starts, ends) = background_records(&fixture).await;
+        assert_eq!(
+            (starts.len(), ends.len()),
+            (usize::from(promoted), usize::from(promoted))
+        );
+        won += usize::from(promoted);
+    }
+    assert!((1..ROUNDS).contains(&won), "{won} of {ROUNDS}: no race");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promotion_against_the_end_has_one_winner_and_each_token_is_counted_once() {
+    let mut won = 0;
+    for round in 0..ROUNDS {
+        let raced = promoted_against(round, |_, running| running.go_on.add_permits(1));
+        let (fixture, _running, promoted) = raced.await;
+        for work in fixture.session.background() {
+            let end = work.ended().await;
+            assert_eq!(end.said.as_deref(), Some("it is 42"));
+        }
+        let told = fixture
+            .said()
+            .await
+            .iter()
+            .filter(|said| said.contains("it is 42"))
+            .count();
+        assert_eq!(
+            told,
+            usize::from(!promoted),
+            "its call has the answer, or the next turn will"
+        );
+        fixture.session.close().await;
+        let (starts, ends) = background_records(&fixture).await;
+        assert_eq!(
+            (starts.len(), ends.len()),
+            (usize::from(promoted), usize::from(promoted))
+        );
+        assert_eq!(fixture.state().await.metered().total_tokens(), 6 * COST);
+        won += usize::from(promoted);
+    }
+    assert!((1..ROUNDS).contains(&won), "{won} of {ROUNDS}: no race");
+}
