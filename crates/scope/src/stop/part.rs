@@ -59,7 +59,7 @@ pub(crate) fn account_of_part(
 ) -> Option<Account> {
     let cause = part.cause()?;
     let covering = part.covering_stop()?;
-    let account = |part, wider| {
+    let account = |part, bystanders, wider| {
         Account(AccountKind::Part {
             part: Stop { shared: part },
             wider: Stop { shared: wider },
@@ -70,7 +70,7 @@ pub(crate) fn account_of_part(
     let stop = Arc::clone(covering.wider().unwrap_or(&covering));
     if covering.is_of(part) {
         return Some(if covering.is_part() {
-            account(covering, stop)
+            account(covering, bystanders, stop)
         } else {
             Account(AccountKind::Own(Stop { shared: covering }))
         });
@@ -88,5 +88,6 @@ pub(crate) fn account_of_part(
     });
     // The walk is over: what remains is what runs.
     shared.count().one_less();
-    Some(account(shared, stop))
+    stop.add_part(&shared, bystanders.clone());
+    Some(account(shared, bystanders, stop))
 }

@@ -8,8 +8,10 @@ use allstop_core::receipt::{StopFindings, StopRequest};
 use tokio::time::Instant;
 
 use super::countdown::Countdown;
+use super::ladder;
 use crate::collect;
 use crate::node::Node;
+use crate::scope::Scope;
 use crate::sync::{AtomicBool, CancellationToken, Mutex, Ordering, SetOnce};
 
 /// When the ladder goes from one rung to the next; the same for a stop and for the accounts of its parts.
@@ -33,6 +35,8 @@ pub(crate) struct StopInProgress {
     rungs: Rungs,
     /// All that it covers, until it is answered: nodes hold their stops, so this must not stay.
     nodes: Mutex<Vec<Arc<Node>>>,
+    /// The accounts of its parts, each with the bystanders that it names.
+    parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Scope>)>>,
     count: Countdown,
     done: AtomicBool,
     receipt: SetOnce<Arc<Receipt>>,
@@ -61,6 +65,7 @@ impl StopInProgress {
             wider,
             rungs,
             nodes: Mutex::default(),
+            parts: Mutex::default(),
             count: Countdown::of_walk(),
             done: AtomicBool::new(false),
             receipt: SetOnce::new(),
@@ -148,5 +153,28 @@ impl StopInProgress {
         // Last: who finds no nodes finds the answer.
         let nodes = std::mem::take(&mut *self.nodes.lock());
         drop(nodes);
+        self.answer_parts();
+    }
+
+    /// The account of this part is answered with this stop at the latest: whoever was to wait for it may be gone, and
+    /// an account without an answer holds its nodes.
+    pub(super) fn add_part(&self, part: &Arc<Self>, bystanders: Vec<Scope>) {
+        let part = (Arc::downgrade(part), bystanders);
+        self.parts.lock().push(part);
+        // Done is set before the parts are taken: one of the two sees this one.
+        if self.is_done() {
+            self.answer_parts();
+        }
+    }
+
+    fn answer_parts(&self) {
+        let parts = std::mem::take(&mut *self.parts.lock());
+        for (part, bystanders) in parts {
+            if let Some(part) = part.upgrade()
+                && !part.is_done()
+            {
+                ladder::account(&part, &bystanders);
+            }
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use allstop_core::Timestamp;
-use allstop_scope::{RootOptions, Scope, Stop};
+use allstop_core::{Extent, Timestamp};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, Stop};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{by_user, future};
@@ -15,7 +15,7 @@ fn runtime() -> Runtime {
 }
 
 /// A stop that waits for work which hears nothing, and whoever holds the tree beside us.
-fn stop_under_way(runtime: &Runtime) -> (Scope, Stop, Arc<()>) {
+fn stop_under_way(runtime: &Runtime, of_part: impl FnOnce(&Scope)) -> (Scope, Stop, Arc<()>) {
     let held = Arc::new(());
     let holds = Arc::clone(&held);
     runtime.block_on(async move {
@@ -27,11 +27,14 @@ fn stop_under_way(runtime: &Runtime) -> (Scope, Stop, Arc<()>) {
             ..RootOptions::current()
         };
         let root = Scope::root("test", options);
-        let deaf = root.spawn(future("deaf"), |_| std::future::pending::<()>());
+        let part = root.child("part", ScopeOptions::default());
+        let part = part.expect("nothing is stopped yet");
+        let deaf = part.spawn(future("deaf"), |_| std::future::pending::<()>());
         drop(deaf.expect("nothing is stopped yet"));
         tokio::task::yield_now().await;
         let stop = root.stop(by_user());
         tokio::task::yield_now().await;
+        of_part(&part);
         (root, stop, held)
     })
 }
@@ -39,7 +42,7 @@ fn stop_under_way(runtime: &Runtime) -> (Scope, Stop, Arc<()>) {
 #[test]
 fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
     let runtime = runtime();
-    let (root, stop, _held) = stop_under_way(&runtime);
+    let (root, stop, _held) = stop_under_way(&runtime, |_| ());
     assert!(stop.try_receipt().is_none());
     drop(runtime);
     let receipt = stop
@@ -47,6 +50,18 @@ fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
         .expect("it is answered with the end of its ladder");
     assert_eq!(receipt.items().len(), 1, "{receipt:?}");
     assert_eq!(root.running().len(), 0);
+}
+
+#[test]
+fn an_account_that_nobody_waits_for_keeps_nothing_of_its_tree() {
+    let runtime = runtime();
+    let (root, stop, held) = stop_under_way(&runtime, |part| {
+        drop(part.account(Extent::Turn, Vec::new()));
+    });
+    let receipt = runtime.block_on(stop.receipt());
+    assert_eq!(receipt.items().len(), 1, "{receipt:?}");
+    drop((root, stop, receipt, runtime));
+    assert_eq!(Arc::strong_count(&held), 1);
 }
 
 #[test]
@@ -67,7 +82,7 @@ fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
 #[test]
 fn nothing_of_a_tree_stays_when_its_runtime_goes_away_in_the_middle_of_a_stop() {
     let runtime = runtime();
-    let (root, stop, held) = stop_under_way(&runtime);
+    let (root, stop, held) = stop_under_way(&runtime, |_| ());
     drop((root, stop));
     drop(runtime);
     assert_eq!(Arc::strong_count(&held), 1);
