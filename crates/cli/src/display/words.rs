@@ -103,7 +103,7 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
 /// A call in a few words: the tool, and the argument that says most about it. Not escaped.
 pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
     /// In the order in which they say most.
-    const TELLING: [&str; 4] = ["command", "path", "pattern", "url"];
+    const TELLING: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
     match arguments {
         Arguments::Malformed(text) => format!("{name} {text}"),
         Arguments::Json(value) => {
