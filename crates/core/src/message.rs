@@ -56,6 +56,19 @@ pub enum Arguments {
 const ARGUMENTS_DEPTH_MAX: usize = 128;
 
 impl Arguments {
+    /// How long they are, written out.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Malformed(text) => text.len(),
+            Self::Json(value) => {
+                let mut counter = Counter(0);
+                // Counting cannot fail, and a value is always JSON.
+                drop(serde_json::to_writer(&mut counter, value));
+                counter.0
+            }
+        }
+    }
+
     /// Makes those that are nested too deep for a log malformed: they are rejected, never run.
     pub(crate) fn bound(&mut self) {
         if let Self::Json(value) = self
@@ -64,6 +77,20 @@ impl Arguments {
             let why = format!("arguments nested deeper than {ARGUMENTS_DEPTH_MAX} levels");
             *self = Self::Malformed(why.into());
         }
+    }
+}
+
+/// Counts what is written to it.
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -136,6 +163,21 @@ impl Message {
     pub fn user(text: impl Into<Arc<str>>) -> Self {
         Self::User { text: text.into() }
     }
+
+    /// How long it is: its text, and the arguments of its calls written out. What tokens are estimated from.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::User { text }
+            | Self::Note { text }
+            | Self::Summary { text }
+            | Self::StopMarker { text } => text.len(),
+            Self::Tool(result) => result.content.len(),
+            Self::Assistant { text, tool_calls } => {
+                let calls = tool_calls.iter().map(|call| call.arguments.bytes());
+                text.len() + calls.sum::<usize>()
+            }
+        }
+    }
 }
 
 /// Why a list of messages is no history that a provider would take.
@@ -183,5 +225,32 @@ pub fn check_history<'a>(
     match open.first() {
         Some(id) => Err(InvalidHistory::MissingResult((*id).clone())),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_as_long_as_what_is_written_of_it() {
+        let call = |arguments| ToolCall {
+            id: CallId::from("call_1"),
+            name: "shell".into(),
+            arguments,
+        };
+        let written = json!({"command": "echo \u{e4}"});
+        let length = written.to_string().len();
+        let message = Message::Assistant {
+            text: "\u{e4}!".into(),
+            tool_calls: vec![
+                call(Arguments::from(written)),
+                call(Arguments::Malformed("{".into())),
+            ],
+        };
+        assert_eq!(message.bytes(), 3 + length + 1);
+        assert_eq!(Message::user("four").bytes(), 4);
     }
 }

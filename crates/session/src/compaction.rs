@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::turn::Conversation;
-use allstop_core::{Cause, Message, Usage};
+use allstop_core::{Cause, Usage};
 use allstop_log::SessionError;
 
 use crate::desk::NotAdmitted;
@@ -83,22 +83,6 @@ pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, 
 
 /// The tokens of a conversation, estimated.
 pub(crate) fn tokens(conversation: &Conversation) -> u64 {
-    let bytes = conversation
-        .messages
-        .iter()
-        .map(|message| match &**message {
-            Message::User { text }
-            | Message::Note { text }
-            | Message::Summary { text }
-            | Message::StopMarker { text } => text.len(),
-            Message::Tool(result) => result.content.len(),
-            Message::Assistant { text, tool_calls } => {
-                let calls = tool_calls.iter().map(|call| match &call.arguments {
-                    allstop_core::message::Arguments::Json(value) => value.to_string().len(),
-                    allstop_core::message::Arguments::Malformed(text) => text.len(),
-                });
-                text.len() + calls.sum::<usize>()
-            }
-        });
+    let bytes = conversation.messages.iter().map(|message| message.bytes());
     Usage::estimate_tokens(bytes.sum())
 }

@@ -15,7 +15,7 @@ use allstop_scope::{Ending, Registration, Scope, WorkSpec};
 use futures::StreamExt as _;
 use tracing::Instrument as _;
 
-use super::steps::{ANSWER_TOKENS_RESERVED, argument_bytes};
+use super::steps::ANSWER_TOKENS_RESERVED;
 use super::{Interrupt, Turn};
 use crate::event::{AgentEvent, EventSink};
 
@@ -368,7 +368,7 @@ fn take(event: ModelEvent, partial: &mut Partial, events: &EventSink) {
         }
         ModelEvent::ToolCall(call) => {
             // What was counted while it came is not counted again.
-            let bytes = argument_bytes(&call.arguments);
+            let bytes = call.arguments.bytes();
             partial.bytes += bytes.saturating_sub(partial.half_call_bytes);
             partial.half_call_bytes = partial.half_call_bytes.saturating_sub(bytes);
             partial.calls.push(call);

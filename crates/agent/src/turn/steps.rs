@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::Next;
-use allstop_core::{Cause, CauseKind, Extent, Message, Usage};
+use allstop_core::{Cause, CauseKind, Extent, Usage};
 use allstop_scope::{Deadline, ScopeOptions};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -155,7 +154,7 @@ impl Turn<'_> {
             .map_or(0, |text| text.len());
         let context = self.cx.context.map_or(0, |text| text.len());
         let messages = self.draft.request_messages();
-        let messages: usize = messages.iter().map(|message| message_bytes(message)).sum();
+        let messages: usize = messages.iter().map(|message| message.bytes()).sum();
         Usage::estimate_tokens(system + context + messages)
     }
 
@@ -219,44 +218,4 @@ impl Turn<'_> {
 
 fn inactivity(limit: Duration) -> Cause {
     Cause::new(CauseKind::Inactivity).detail(format!("nothing was heard for {limit:?}"))
-}
-
-fn message_bytes(message: &Message) -> usize {
-    match message {
-        Message::User { text }
-        | Message::Note { text }
-        | Message::Summary { text }
-        | Message::StopMarker { text } => text.len(),
-        Message::Tool(result) => result.content.len(),
-        Message::Assistant { text, tool_calls } => {
-            let calls = tool_calls
-                .iter()
-                .map(|call| argument_bytes(&call.arguments));
-            text.len() + calls.sum::<usize>()
-        }
-    }
-}
-
-/// How long arguments are, written out.
-pub(super) fn argument_bytes(arguments: &Arguments) -> usize {
-    struct Counter(usize);
-    impl std::io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    match arguments {
-        Arguments::Malformed(text) => text.len(),
-        Arguments::Json(value) => {
-            let mut counter = Counter(0);
-            // Counting cannot fail, and a value is always JSON.
-            drop(serde_json::to_writer(&mut counter, value));
-            counter.0
-        }
-    }
 }

@@ -77,7 +77,8 @@ impl OpenStep {
 }
 
 /// Makes the ids of a model's calls unique: some providers send none, the same one twice in a message, or the same
-/// ones in each step. An id that is new stays as it is; another becomes `call_N`, with the first free N from `from`.
+/// ones in each step. An id that is new stays as it is; another becomes `call_N`, with the first free N from `from`. So
+/// does one with a slash, which would read as the path of a call in a call.
 pub(super) fn make_ids_unique(
     calls: &mut [ToolCall],
     from: usize,
@@ -87,7 +88,8 @@ pub(super) fn make_ids_unique(
         let (before, rest) = calls.split_at_mut(at);
         let Some(call) = rest.first_mut() else { return };
         let is_free = |id: &CallId| before.iter().all(|earlier| earlier.id != *id) && !is_taken(id);
-        if call.id.as_str().is_empty() || !is_free(&call.id) {
+        let is_name = !call.id.as_str().is_empty() && !call.id.as_str().contains('/');
+        if !is_name || !is_free(&call.id) {
             let mut numbered = (from..).map(|n| CallId::from(format!("call_{n}")));
             call.id = numbered.find(is_free).expect("some number is free");
         }

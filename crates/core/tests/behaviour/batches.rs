@@ -298,7 +298,7 @@ fn ids_of_sloppy_providers_are_made_unique() {
     for _ in 0..3 {
         let mut draft = session.begin("go");
         for _ in 0..3 {
-            let ids = ["call_0", "call_0", "", "step_7", "call_1"];
+            let ids = ["call_0", "call_0", "", "step_7", "call_1", "call_0/call_1"];
             let calls = ids.map(|id| call(id, "read", json!({}))).to_vec();
             for call in session.ask(&mut draft, calls) {
                 session.run_call(&mut draft, &call.id);
@@ -312,7 +312,9 @@ fn ids_of_sloppy_providers_are_made_unique() {
     for message in &session.conversation.messages {
         if let Message::Assistant { tool_calls, .. } = &**message {
             for call in tool_calls {
-                assert!(!call.id.as_str().is_empty() && !call.id.as_str().starts_with("step_"));
+                let id = call.id.as_str();
+                assert!(!id.is_empty() && !id.starts_with("step_"));
+                assert!(!id.contains('/'), "that is the path of a call in a call");
                 assert!(
                     seen.insert(call.id.clone()),
                     "{} comes twice in the session",
@@ -321,7 +323,7 @@ fn ids_of_sloppy_providers_are_made_unique() {
             }
         }
     }
-    assert_eq!(seen.len(), 3 * 3 * 5);
+    assert_eq!(seen.len(), 3 * 3 * 6);
 }
 
 #[test]

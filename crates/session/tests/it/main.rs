@@ -7,5 +7,6 @@ mod external;
 mod follow_ups;
 mod longer;
 mod questions;
+mod steered;
 mod subagents;
 mod support;

@@ -1,0 +1,71 @@
+//! A message that was handed to the running turn, stopped alone: it is taken back, or it is a part of that turn.
+
+use std::time::Duration;
+
+use allstop_core::{CauseKind, StopReason};
+use allstop_model::{Pause, Reply};
+use allstop_session::{Admission, FollowUp, SessionOptions, StopTarget};
+
+use crate::support::{Fixture, agent, fixture, in_order, text_delta, user};
+
+fn thinking() -> Reply {
+    Reply::text("thinking").pause(Pause::For(Duration::from_secs(5)))
+}
+
+async fn session(replies: Vec<Reply>) -> Fixture {
+    let options = SessionOptions {
+        follow_up: FollowUp::Steer,
+        ..SessionOptions::default()
+    };
+    fixture(agent(&in_order(replies)).build(), options).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_turn_has_not_taken_is_taken_back_and_ends_alone() {
+    let fixture = session(vec![thinking(), Reply::text("not asked")]).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = fixture.session.send("second").unwrap();
+    assert_eq!(second.admission, Admission::Steers);
+    let target = StopTarget::Message(second.id.clone());
+    assert!(fixture.session.preview(&target).items().is_empty());
+    let receipt = fixture.session.stop(&target, user()).receipt().await;
+    assert!(receipt.quiet() && receipt.items().is_empty(), "{receipt:?}");
+    assert!(receipt.request().target.contains(second.id.as_str()));
+    let (first, second) = (first.outcome().await, second.outcome().await);
+    assert_eq!(&*first.output, "thinking", "its turn goes on without it");
+    assert_eq!(second.stop_reason, StopReason::Cancelled);
+    assert_eq!(second.cause.as_ref().unwrap().kind, CauseKind::User);
+    assert!(second.turn > first.turn);
+    assert_eq!(fixture.said().await, ["user: first", "model: thinking"]);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_turn_has_taken_is_a_part_of_it_and_its_stop_is_the_turns() {
+    let both = Reply::text("both")
+        .pause(Pause::Forever)
+        .and_text("never shown");
+    let fixture = session(vec![thinking(), both]).await;
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = fixture.session.send("second").unwrap();
+    assert_eq!(second.admission, Admission::Steers);
+    assert_eq!(text_delta(&mut events).await, "both");
+    let target = StopTarget::Message(second.id.clone());
+    assert_eq!(fixture.session.preview(&target).items().len(), 1);
+    let receipt = fixture.session.stop(&target, user()).receipt().await;
+    assert!(receipt.quiet() && receipt.cancel_observed(), "{receipt:?}");
+    assert_eq!(&*receipt.request().target, "session/s1/turn/1");
+    assert_eq!(receipt.items().len(), 1, "the model's call");
+    let (first, second) = (first.outcome().await, second.outcome().await);
+    assert_eq!(first.stop_reason, StopReason::Cancelled);
+    assert_eq!(
+        (second.turn, second.stop_reason),
+        (first.turn, first.stop_reason)
+    );
+    assert!(fixture.said().await.is_empty());
+    fixture.close().await;
+}
