@@ -8,7 +8,7 @@ use allstop_core::{Cause, CauseKind, Extent, MessageId, StopReason};
 use allstop_scope::{Scope, WorkLost};
 
 use super::{Driver, WAKES_MAX};
-use crate::events::{BackgroundItem, SessionEventKind};
+use crate::events::SessionEventKind;
 use crate::message::MessageOutcome;
 use crate::slot::Slot;
 
@@ -46,15 +46,10 @@ impl Driver {
             }
         }
         self.record_background().await;
-        let running = self.shared.running_background();
-        let stopped = self.stopped;
-        self.shared.hub.send(|| SessionEventKind::AssistantIdle {
-            stopped,
-            running: running
-                .iter()
-                .map(|work| BackgroundItem::of(work))
-                .collect(),
-        });
+        let (stopped, running) = (self.stopped, self.shared.background_items());
+        self.shared
+            .hub
+            .send(|| SessionEventKind::AssistantIdle { stopped, running });
     }
 
     /// Finishes what the store has not answered yet, before the turn gets its number: a turn whose ending was never
