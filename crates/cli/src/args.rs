@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
-use allstop_runtime::WrittenDuration;
+use allstop_core::WrittenDuration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
@@ -197,7 +197,7 @@ pub(crate) struct StoreArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// The deadline of the whole run: 500ms, 2s, 5m
+    /// The deadline of the whole run: 500ms, 2s, 5m, 8h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) timeout: Option<WrittenDuration>,
     /// How long a stop asks before it uses force [default: 2s]

@@ -16,6 +16,7 @@ mod sync;
 pub mod time;
 pub mod turn;
 pub mod usage;
+pub mod written_duration;
 
 pub use cause::{Cause, CauseKind};
 pub use extent::Extent;
@@ -25,3 +26,4 @@ pub use receipt::Receipt;
 pub use stop_reason::StopReason;
 pub use time::Timestamp;
 pub use usage::Usage;
+pub use written_duration::WrittenDuration;

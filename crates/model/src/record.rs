@@ -17,12 +17,12 @@ use parking_lot::Mutex;
 use serde_saphyr::{Location, Spanned};
 use tokio::time::Instant;
 
-use crate::scripted::Written;
 use crate::scripted::file::{
     ErrorAt, Order, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply, ScriptUsage,
     StallAt,
 };
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
+use allstop_core::WrittenDuration;
 
 /// Pieces that follow each other faster than this become one: a script's durations have no finer grain.
 const SAME_PIECE: Duration = Duration::from_millis(1);
@@ -143,7 +143,7 @@ impl Call {
             reply.error = Some(ScriptError {
                 kind: Some(error.kind),
                 message: Some(error.message.clone()),
-                retry_after: error.retry_after.map(Written),
+                retry_after: error.retry_after.map(WrittenDuration),
                 at,
                 ..ScriptError::default()
             });
@@ -155,7 +155,7 @@ impl Call {
         if !matches!(event, ModelEvent::ToolCallProgress { .. }) {
             self.newest += after;
         }
-        let written = (after >= SAME_PIECE).then_some(Written(after));
+        let written = (after >= SAME_PIECE).then_some(WrittenDuration(after));
         self.edit(|reply| match event {
             ModelEvent::Text(text) => {
                 reply.stall = Some(StallAt::End);
@@ -200,7 +200,7 @@ impl Call {
 /// Adds a piece, or lengthens the newest one if there was no pause in between.
 fn push(
     chunks: &mut Vec<ScriptChunk>,
-    after: Option<Written>,
+    after: Option<WrittenDuration>,
     text: &str,
     field: impl Fn(&mut ScriptChunk) -> &mut Option<String>,
 ) {

@@ -15,10 +15,10 @@ mod stream;
 mod system;
 
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
-pub use config::{Config, ConfigError, WrittenDuration};
+pub use config::{Config, ConfigError};
 pub use envelope::{Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
-pub use stream::{EventLine, EventSchema, EventsMissed, StreamEvent, StreamLine};
+pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{
     Asks, FoundWork, InterruptedTurn, Kept, KeptWork, ModelChoice, NotKept, OpenSession,
     StoreChoice, System, SystemOptions, TalkedSession, found_work, open_store,

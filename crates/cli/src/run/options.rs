@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_core::WrittenDuration;
 use allstop_runtime::config::OnStop;
-use allstop_runtime::{Config, SystemOptions, WrittenDuration};
+use allstop_runtime::{Config, SystemOptions};
 use allstop_tools::Prompter;
 use tokio::io::AsyncReadExt as _;
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::duration::Written;
 use crate::{FinishReason, ModelErrorKind};
+use allstop_core::WrittenDuration;
 
 /// A script for a model.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -79,13 +79,13 @@ pub struct ScriptReply {
     pub calls: Vec<ScriptCall>,
     /// A wait before each piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Written>,
+    pub delay: Option<WrittenDuration>,
     /// Where the reply hangs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<StallAt>,
     /// How long it hangs there; without it until the call is dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stall_for: Option<Written>,
+    pub stall_for: Option<WrittenDuration>,
     /// How the call fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ScriptError>,
@@ -106,7 +106,7 @@ pub struct ScriptReply {
 pub struct ScriptChunk {
     /// A wait before this piece, in place of the reply's `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Written>,
+    pub after: Option<WrittenDuration>,
     /// A piece of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -121,7 +121,7 @@ pub struct ScriptChunk {
 pub struct ScriptCall {
     /// A wait before this call, in place of the reply's `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Written>,
+    pub after: Option<WrittenDuration>,
     /// The tool's name.
     pub tool: String,
     /// The arguments; `{}` if there are none.
@@ -164,7 +164,7 @@ pub struct ScriptError {
     pub message: Option<String>,
     /// How long the provider asks to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after: Option<Written>,
+    pub retry_after: Option<WrittenDuration>,
     /// How many requests fail before the reply is given; without it all do. Each process counts anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,

@@ -13,12 +13,10 @@
 
 mod choose;
 mod compile;
-mod duration;
 pub mod file;
 mod playback;
 mod reply;
 
-pub use duration::Written;
 pub use file::Order;
 pub use reply::{Pause, Reply};
 

@@ -6,7 +6,7 @@ use allstop_agent::Stage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::WrittenDuration;
+use allstop_core::WrittenDuration;
 
 /// How long a command may take where the configuration says nothing: a linter or a test of a small project is through
 /// in a minute, and a turn that waits longer for a hook looks hung.

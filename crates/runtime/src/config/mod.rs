@@ -6,7 +6,6 @@
 //! Relative paths in the file are relative to the folder that the file is in.
 
 mod agents;
-mod duration;
 mod error;
 mod hooks;
 mod load;
@@ -21,7 +20,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use agents::AgentsConfig;
-pub use duration::{DurationError, WrittenDuration};
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, GuardrailStage, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection, OnIgnoredCancel};

@@ -8,7 +8,8 @@ use allstop_model::RetryPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, PermissionRule, WrittenDuration};
+use super::{Config, PermissionRule};
+use allstop_core::WrittenDuration;
 
 /// Steps of one turn where nobody says otherwise: more than an honest task takes, and few enough that a model that
 /// wanders costs minutes, not hours.

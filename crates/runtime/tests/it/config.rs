@@ -36,11 +36,11 @@ fn wrong_configurations_are_named_with_line_and_column() {
         ),
         (
             "# ä\n\n[deadlines]\nrun = \"-5s\"",
-            "allstop.toml:4:7: the duration \"-5s\" is negative; write 500ms, 2s or 5m",
+            "allstop.toml:4:7: the duration \"-5s\" is negative; write 500ms, 2s, 5m or 8h",
         ),
         (
             "[deadlines]\nrun = \"5\"",
-            "allstop.toml:2:7: the duration \"5\" has no unit; write 5ms, 5s or 5m",
+            "allstop.toml:2:7: the duration \"5\" has no unit; write 5ms, 5s, 5m or 5h",
         ),
         (
             "[deadlines]\nrun = 5",

@@ -1,4 +1,4 @@
-//! Durations as people write them: `500ms`, `2s`, `5m`.
+//! Durations as people write them: `500ms`, `2s`, `5m`, `8h`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,27 +6,27 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-/// A duration, written `500ms`, `2s` or `5m`: in the configuration and in flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(into = "String")]
+/// A duration, written `500ms`, `2s`, `5m` or `8h`: in the configuration, in flags and in scripts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct WrittenDuration(pub Duration);
 
 /// A text that is no duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// Time does not go backwards.
-    #[error("the duration {0:?} is negative; write 500ms, 2s or 5m")]
+    #[error("the duration {0:?} is negative; write 500ms, 2s, 5m or 8h")]
     Negative(String),
     /// Nobody can tell seconds from minutes.
-    #[error("the duration {0:?} has no unit; write {0}ms, {0}s or {0}m")]
+    #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m or {0}h")]
     NoUnit(String),
     /// A unit that there is not.
-    #[error("the duration {0:?} has an unknown unit; write 500ms, 2s or 5m")]
+    #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m or 8h")]
     Unit(String),
     /// No whole number in front of the unit.
-    #[error("{0:?} is no duration; write 500ms, 2s or 5m")]
+    #[error("{0:?} is no duration; write 500ms, 2s, 5m or 8h")]
     Number(String),
     /// Longer than a clock can tell.
     #[error("the duration {0:?} is too long")]
@@ -57,6 +57,7 @@ impl FromStr for WrittenDuration {
             "ms" => 1,
             "s" => 1_000,
             "m" => 60_000,
+            "h" => 3_600_000,
             _ if unit.starts_with(['.', ',']) => return Err(DurationError::Number(given())),
             _ => return Err(DurationError::Unit(given())),
         };
@@ -69,9 +70,11 @@ impl FromStr for WrittenDuration {
     }
 }
 
-impl<'de> Deserialize<'de> for WrittenDuration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        super::text::deserialize(deserializer)
+impl TryFrom<String> for WrittenDuration {
+    type Error = DurationError;
+
+    fn try_from(text: String) -> Result<Self, DurationError> {
+        text.parse()
     }
 }
 
@@ -96,6 +99,7 @@ impl From<Duration> for WrittenDuration {
 impl fmt::Display for WrittenDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_millis() {
+            ms if ms > 0 && ms.is_multiple_of(3_600_000) => write!(f, "{}h", ms / 3_600_000),
             ms if ms > 0 && ms.is_multiple_of(60_000) => write!(f, "{}m", ms / 60_000),
             ms if ms > 0 && ms.is_multiple_of(1_000) => write!(f, "{}s", ms / 1_000),
             ms => write!(f, "{ms}ms"),
@@ -110,9 +114,9 @@ impl JsonSchema for WrittenDuration {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A duration: `500ms`, `2s`, `5m`.",
+            "description": "A duration: `500ms`, `2s`, `5m`, `8h`.",
             "type": "string",
-            "pattern": "^[0-9]+(ms|s|m)$",
+            "pattern": "^[0-9]+(ms|s|m|h)$",
         })
     }
 }
@@ -129,6 +133,7 @@ mod tests {
             ("1500ms", 1_500),
             ("2s", 2_000),
             ("5m", 300_000),
+            ("8h", 28_800_000),
         ] {
             let read: WrittenDuration = text.parse().unwrap();
             assert_eq!(read.0, Duration::from_millis(ms), "{text}");
@@ -147,7 +152,7 @@ mod tests {
             ("-1", Negative),
             ("-1s", Negative),
             ("5", NoUnit),
-            ("1h", Unit),
+            ("1d", Unit),
             ("1 s", Unit),
             ("2S", Unit),
             ("99999999999999999999s", TooLong),
