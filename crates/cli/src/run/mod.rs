@@ -21,7 +21,7 @@ use crate::Exit;
 use crate::args::{BackgroundArgs, PermissionArgs, RunArgs};
 use crate::commands::sessions::resolve;
 use crate::control::{Control, Effect};
-use crate::display::{Watcher, watch};
+use crate::display::{Watcher, found_in_words, watch};
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::TerminalPrompter;
@@ -203,19 +203,7 @@ async fn open(
 /// Names what an earlier process left.
 fn tell_found(show: &Show<'_>, session: &OpenSession) {
     for found in &session.found {
-        let runs = if found.alive {
-            "still runs"
-        } else {
-            "has ended"
-        };
-        let end = match found.keeper.as_ref().or(found.process.as_ref()) {
-            Some(process) if found.alive => format!(" · end it: kill {}", process.pid),
-            _ => String::new(),
-        };
-        show.note(&format!(
-            "{} of an earlier run {runs}: {}{end}",
-            found.id, found.name
-        ));
+        show.note(&found_in_words(found));
     }
     if !session.recovered.is_empty() {
         show.note(

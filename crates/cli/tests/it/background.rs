@@ -98,7 +98,7 @@ fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
     let next = run().arg("--session").arg(session).arg("hello").end().ok();
     let pid = work["stop_pid"].as_i64().expect("a pid") as i32;
     let note =
-        format!("bg_1 of an earlier run still runs: echo here; sleep 600 · end it: kill {pid}");
+        format!("bg_1 of an earlier process still runs: echo here; sleep 600 · end it: kill {pid}");
     assert!(next.stderr.contains(&note), "{next:#?}");
     assert!(is_alive(pid), "a later run stops nothing that was let go");
 

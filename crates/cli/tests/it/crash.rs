@@ -234,7 +234,7 @@ impl<'a> Victim<'a> {
         for process in left {
             let said = next
                 .stderr
-                .contains("of an earlier run still runs: sleep 600");
+                .contains("of an earlier process still runs: sleep 600");
             assert!(
                 said,
                 "round {round}: {process:?} runs on, and is not named: {}",
