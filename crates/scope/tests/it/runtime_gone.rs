@@ -1,6 +1,7 @@
 //! A runtime that goes away while a stop climbs its ladder: the stop is answered, and nothing of the tree stays.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use allstop_core::{Extent, Timestamp};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, Stop};
@@ -14,16 +15,16 @@ fn runtime() -> Runtime {
     builder.build().expect("a thread is all it needs")
 }
 
-/// A stop that waits for work which hears nothing, and whoever holds the tree beside us.
-fn stop_under_way(runtime: &Runtime, of_part: impl FnOnce(&Scope)) -> (Scope, Stop, Arc<()>) {
-    let held = Arc::new(());
-    let holds = Arc::clone(&held);
+/// A stop that waits for work which hears nothing, and the tree's clock, which it holds for as long as it is there.
+fn stop_under_way(
+    runtime: &Runtime,
+    of_part: impl FnOnce(&Scope),
+) -> (Scope, Stop, Arc<AtomicI64>) {
+    let clock = Arc::new(AtomicI64::new(0));
+    let ticks = Arc::clone(&clock);
     runtime.block_on(async move {
         let options = RootOptions {
-            now: Arc::new(move || {
-                let _held_by_the_tree = &holds;
-                Timestamp::from_unix_ms(0)
-            }),
+            now: Arc::new(move || Timestamp::from_unix_ms(ticks.fetch_add(1, Ordering::Relaxed))),
             ..RootOptions::current()
         };
         let root = Scope::root("test", options);
@@ -35,14 +36,14 @@ fn stop_under_way(runtime: &Runtime, of_part: impl FnOnce(&Scope)) -> (Scope, St
         let stop = root.stop(by_user());
         tokio::task::yield_now().await;
         of_part(&part);
-        (root, stop, held)
+        (root, stop, clock)
     })
 }
 
 #[test]
 fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
     let runtime = runtime();
-    let (root, stop, _held) = stop_under_way(&runtime, |_| ());
+    let (root, stop, _) = stop_under_way(&runtime, |_| ());
     assert!(stop.try_receipt().is_none());
     drop(runtime);
     let receipt = stop
@@ -55,13 +56,13 @@ fn a_stop_whose_runtime_goes_away_is_answered_for_those_who_wait_elsewhere() {
 #[test]
 fn an_account_that_nobody_waits_for_keeps_nothing_of_its_tree() {
     let runtime = runtime();
-    let (root, stop, held) = stop_under_way(&runtime, |part| {
+    let (root, stop, clock) = stop_under_way(&runtime, |part| {
         drop(part.account(Extent::Turn, Vec::new()));
     });
     let receipt = runtime.block_on(stop.receipt());
     assert_eq!(receipt.items().len(), 1, "{receipt:?}");
     drop((root, stop, receipt, runtime));
-    assert_eq!(Arc::strong_count(&held), 1);
+    assert_eq!(Arc::strong_count(&clock), 1);
 }
 
 #[test]
@@ -82,8 +83,8 @@ fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
 #[test]
 fn nothing_of_a_tree_stays_when_its_runtime_goes_away_in_the_middle_of_a_stop() {
     let runtime = runtime();
-    let (root, stop, held) = stop_under_way(&runtime, |_| ());
+    let (root, stop, clock) = stop_under_way(&runtime, |_| ());
     drop((root, stop));
     drop(runtime);
-    assert_eq!(Arc::strong_count(&held), 1);
+    assert_eq!(Arc::strong_count(&clock), 1);
 }

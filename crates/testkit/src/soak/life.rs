@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, Extent};
+use allstop_core::{Cause, CauseKind, Extent, Timestamp};
 use allstop_log::Version;
 use allstop_scope::{RootOptions, Scope, StopOrder};
 use allstop_session::{Sent, Session, SessionEventKind, Sessions, Subscription};
@@ -40,7 +41,7 @@ pub(super) struct Opened {
 /// Lives. Whether it ended by a crash.
 pub(super) async fn live(state: &mut State) -> bool {
     let began = Instant::now();
-    let root = Scope::root("process", held_by(&state.scopes));
+    let root = Scope::root("process", with_clock(&state.clock));
     let sessions = sessions(state, &root);
     let mut opened = VecDeque::new();
     for kept in 0..state.sessions.len() {
@@ -74,14 +75,10 @@ pub(super) async fn live(state: &mut State) -> bool {
     false
 }
 
-/// Options of a tree that holds this for as long as it is there.
-fn held_by(scopes: &Arc<()>) -> RootOptions {
+fn with_clock(clock: &Arc<AtomicI64>) -> RootOptions {
     let mut options = RootOptions::current();
-    let (now, held) = (Arc::clone(&options.now), Arc::clone(scopes));
-    options.now = Arc::new(move || {
-        let _held = &held;
-        now()
-    });
+    let clock = Arc::clone(clock);
+    options.now = Arc::new(move || Timestamp::from_unix_ms(clock.fetch_add(1, Ordering::Relaxed)));
     options
 }
 

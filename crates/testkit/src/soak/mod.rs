@@ -16,7 +16,7 @@ mod retire;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use allstop_core::ids::SessionId;
@@ -114,7 +114,7 @@ impl Soak {
                     "the process {how}, and {holders} parts of it still hold the store"
                 ));
             }
-            if Arc::strong_count(&state.scopes) > 1 {
+            if Arc::strong_count(&state.clock) > 1 {
                 state.broken(format!("the process {how}, and its scopes are still there"));
             }
         }
@@ -131,8 +131,8 @@ impl Soak {
 struct State {
     random: Random,
     log: Arc<MemoryLog>,
-    /// Held by the scopes of a life, for as long as there are any.
-    scopes: Arc<()>,
+    /// The clock of a life's scopes, which hold it for as long as there are any.
+    clock: Arc<AtomicI64>,
     sessions: Vec<Kept>,
     /// How many sessions there ever were.
     made: u64,
@@ -146,7 +146,7 @@ impl State {
         let mut state = Self {
             random: Random::new(seed),
             log: Arc::new(MemoryLog::new()),
-            scopes: Arc::new(()),
+            clock: Arc::new(AtomicI64::new(0)),
             sessions: Vec::new(),
             made: 0,
             messages: Arc::new(AtomicU64::new(0)),
