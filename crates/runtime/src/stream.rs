@@ -1,7 +1,10 @@
 //! The lines of `--stream-json`.
 
+use std::sync::Arc;
+
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
+use allstop_tools::mcp::{McpChange, McpState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -47,6 +50,8 @@ pub enum StreamEvent<'a> {
     Agent(&'a AgentEvent),
     /// Some events were missed.
     Missed(EventsMissed),
+    /// Of a server of tools.
+    McpServer(McpServerEvent),
 }
 
 /// The reader was too slow: so many events before this line are not in the stream. What counts is in the answers of
@@ -56,4 +61,38 @@ pub enum StreamEvent<'a> {
 pub struct EventsMissed {
     /// How many.
     pub count: u64,
+}
+
+/// A server of tools is not available, or is there again. Each outage is told once, and once more when only a call tries
+/// the server again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "event", rename = "mcp_server")]
+pub struct McpServerEvent {
+    /// Its name.
+    pub server: Arc<str>,
+    /// Whether its tools can be called.
+    pub available: bool,
+    /// Why not.
+    pub why: Option<Arc<str>>,
+    /// In how many milliseconds it is tried again; `null`: at the next call of one of its tools, or it is available.
+    pub next_try_ms: Option<u64>,
+    /// Its tools, as models call them. While it is not available their calls fail.
+    pub tools: Vec<Arc<str>>,
+}
+
+impl From<&McpChange> for McpServerEvent {
+    fn from(change: &McpChange) -> Self {
+        let (why, next_try) = match &change.state {
+            McpState::Degraded { why, next_try } => (Some(Arc::clone(why)), *next_try),
+            _ => (None, None),
+        };
+        let left = next_try.map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
+        Self {
+            server: Arc::clone(&change.server),
+            available: why.is_none(),
+            why,
+            next_try_ms: left.and_then(|left| left.as_millis().try_into().ok()),
+            tools: change.tools.clone(),
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod hooks;
 mod loop_limits;
 mod stops;
 mod subagents;
+mod tools;
 mod turns;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
 use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent};
+use allstop_tools::mcp::McpChange;
 use serde_json::Value;
 
 use super::watch::Watcher;
@@ -33,6 +34,11 @@ impl JsonStream {
     pub(crate) fn envelope(&mut self, envelope: &Value) {
         self.tell_missed(Keep::Last);
         self.lane.text(format!("{envelope}\n"), Keep::Last);
+    }
+
+    /// A server of tools is not available, or is there again. Whether that is said.
+    pub(crate) fn server(&self, change: &McpChange) -> bool {
+        self.line(StreamEvent::McpServer(change.into()), Keep::Must)
     }
 
     fn line(&self, event: StreamEvent<'_>, keep: Keep) -> bool {

@@ -1,6 +1,7 @@
 //! `allstop run`: opens a session, runs the prompts, ends the background work, and says what it came to.
 
 pub(crate) mod options;
+mod servers;
 mod show;
 mod supervise;
 
@@ -63,6 +64,7 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     let envelope = match started.await {
         Ok(Ok((prompts, (system, session, history)))) => {
             tell_found(&show, &session);
+            let servers = show.servers();
             let run = Running {
                 system: &system,
                 session: &session,
@@ -73,7 +75,10 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
                 deadline: limit.map(|limit| (Instant::now() + limit, limit)),
                 wait_cut: None,
             };
-            let envelope = run.drive(history, prompts).await;
+            let envelope = tokio::select! {
+                envelope = run.drive(history, prompts) => envelope,
+                never = servers.tell(system.mcp().news()) => match never {},
+            };
             close(&system, &show, &envelope, &mut supervisor).await;
             envelope
         }

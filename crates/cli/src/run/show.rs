@@ -12,6 +12,7 @@ use crate::display::{
     render_receipt,
 };
 use crate::host::Host;
+use crate::run::servers::Servers;
 
 /// What a run shows.
 pub(super) struct Show<'a> {
@@ -53,6 +54,18 @@ impl<'a> Show<'a> {
     /// Which question has been shown, for the one who asks it.
     pub(super) fn asked(&self) -> Option<tokio::sync::watch::Receiver<String>> {
         self.live.as_ref().map(Live::asked)
+    }
+
+    /// What is said of servers of tools while the run goes on: one line of JSON to a program that reads such, else one
+    /// for people.
+    pub(super) fn servers(&self) -> Servers {
+        let stderr = self.host.output.stderr().clone();
+        let is_streamed = self.mode == Mode::StreamJson;
+        Servers {
+            style: self.host.terminal.style(stderr.is_terminal()),
+            stderr,
+            stream: is_streamed.then(|| JsonStream::new(self.host.output.stdout().clone())),
+        }
     }
 
     /// A line for people, beside everything else.

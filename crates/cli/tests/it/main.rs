@@ -14,6 +14,7 @@ mod crash;
 mod endings;
 mod odd_times;
 mod real_model;
+mod servers;
 mod shell;
 mod stalls;
 mod surface;

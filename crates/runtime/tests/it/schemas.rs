@@ -6,7 +6,7 @@ use allstop_agent::EventSink;
 use allstop_core::Receipt;
 use allstop_model::Reply;
 use allstop_runtime::{
-    Config, Envelope, EventLine, EventSchema, EventsMissed, StreamEvent, StreamLine,
+    Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -121,6 +121,14 @@ async fn the_events_of_a_run_are_valid() {
     assert!(seen > 15, "{seen} events");
     let missed = EventsMissed { count: 3 };
     assert_valid("events", &line(StreamEvent::Missed(missed)));
+    let server = McpServerEvent {
+        server: "files".into(),
+        available: false,
+        why: Some("it closed the connection".into()),
+        next_try_ms: Some(500),
+        tools: vec!["files__read".into()],
+    };
+    assert_valid("events", &line(StreamEvent::McpServer(server)));
     let envelope = Envelope::of_run(open.id.clone(), &outcome.turns);
     assert_valid("events", &StreamLine::End(Box::new(envelope)));
 }

@@ -192,7 +192,9 @@ impl Calls {
     pub(super) async fn cancel_all(&self, reason: &str) {
         let cancels = |open: &Open| Arc::clone(&open.cancel);
         let open: Vec<_> = self.table.lock().open.values().map(cancels).collect();
-        open.iter().for_each(|cancel| cancel.request(reason));
+        for cancel in open {
+            cancel.request(reason);
+        }
         self.leaving.gone().await;
     }
 

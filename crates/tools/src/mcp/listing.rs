@@ -34,7 +34,7 @@ pub(super) async fn follow(
         }
         sleep(pause).await;
         // What was said meanwhile is of the same change.
-        drop(changed.notified().now_or_never());
+        let _meanwhile = changed.notified().now_or_never();
         pause = LIST_PAUSE_MAX.min(pause * 2);
         let limit = server.config.handshake_timeout;
         let listed = timeout(limit, list(server, peer)).await;

@@ -1,0 +1,108 @@
+//! Tools that come and go: what the model is told of, and what may be called.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use allstop_agent::SubAgents;
+use allstop_model::{ModelRequest, Reply, ScriptedModel};
+use allstop_testkit::ToolFn;
+use allstop_tools::{Tool, ToolSource};
+use serde_json::json;
+
+use super::{agent, history, model, root, run, tools};
+
+/// Has `first`, `second` and `third` in turn, and always one whose name is taken.
+#[derive(Debug, Default)]
+struct Changing(AtomicU64);
+
+impl ToolSource for Changing {
+    fn version(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let names = ["first", "second", "third"];
+        let at = usize::try_from(self.version()).expect("a small number");
+        let tool = |name| Arc::new(ToolFn::new(name, |_| async { "done".to_owned() })) as _;
+        vec![tool(names[at]), tool("change")]
+    }
+}
+
+/// A tool that changes the list, and the list.
+fn changing() -> (ToolFn, Arc<Changing>) {
+    let source = Arc::new(Changing::default());
+    let changes = Arc::clone(&source);
+    let change = ToolFn::new("change", move |_| {
+        let changes = Arc::clone(&changes);
+        async move {
+            changes.0.fetch_add(1, Ordering::SeqCst);
+            "changed".to_owned()
+        }
+    });
+    (change, source)
+}
+
+fn names(request: &ModelRequest) -> Vec<&str> {
+    request.tools.iter().map(|tool| &*tool.name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_model_call_knows_what_has_changed() {
+    let (change, source) = changing();
+    let model = model(vec![
+        Reply::text("").call("change", json!({})),
+        Reply::text("")
+            .call("first", json!({}))
+            .call("second", json!({})),
+        Reply::text("done"),
+    ]);
+    let agent = agent(&model)
+        .tools(tools(vec![change]))
+        .tool_source(source)
+        .build();
+    let (turn, _history) = run(agent, &root(), history().await, "go").await;
+    let requests = model.requests();
+    let told: Vec<_> = requests.iter().map(names).collect();
+    assert_eq!(
+        told,
+        [
+            ["change", "first"],
+            ["change", "second"],
+            ["change", "second"]
+        ]
+    );
+    let messages = format!("{:?}", turn.conversation.messages);
+    assert!(
+        messages.contains("there is no tool \\\"first\\\"; there are: change, second"),
+        "{messages}"
+    );
+    assert_eq!(messages.matches("\"done\"").count(), 2, "{messages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sub_agents_see_the_changes_and_not_what_is_excluded() {
+    let (change, source) = changing();
+    let script = "turns:
+  - {when: go, replies: [{calls: [{tool: agent, arguments: {prompt: look}}]}, {text: done}]}
+  - {when: look, replies: [{calls: [{tool: change}]}, {calls: [{tool: change}]}, {text: changed}]}
+";
+    let model = ScriptedModel::parse("agents", script).expect("a script");
+    let model = Arc::new(model.keeping_requests());
+    let sub_agents = SubAgents {
+        excluded: vec!["second".into(), "agent".into()],
+        ..SubAgents::default()
+    };
+    let agent = agent(&model)
+        .tools(tools(vec![change]))
+        .tool_source(source)
+        .build();
+    let agent = agent.with_sub_agents(sub_agents).expect("names differ");
+    let _ended = run(agent, &root(), history().await, "go").await;
+    let requests = model.requests();
+    let told: Vec<_> = requests.iter().map(names).collect();
+    assert_eq!(told[0], ["change", "agent", "first"]);
+    assert_eq!(told[1], ["change", "first"]);
+    assert_eq!(told[2], ["change"]);
+    assert_eq!(told[3], ["change", "third"]);
+    assert_eq!(told[4], ["change", "agent", "third"]);
+}
