@@ -12,6 +12,7 @@ use tokio::time::{advance, sleep, timeout};
 use super::State;
 use super::life::Opened;
 use super::model::KINDS;
+use super::retire::is_quiet;
 
 /// How long a user waits for what the owner does between two turns.
 const PATIENCE: Duration = Duration::from_mins(20);
@@ -22,7 +23,7 @@ impl State {
         let session = opened.session.clone();
         let what = match self.random.below(100) {
             0..45 => self.send(number, opened),
-            45..58 => self.stop(&session).await,
+            45..58 => self.stop(number, &session).await,
             58..62 => self.cancel_one_of_several(&session).await,
             62..66 => self.undo(&session).await,
             66..69 => self.compact(&session).await,
@@ -66,7 +67,7 @@ impl State {
         }
     }
 
-    async fn stop(&mut self, session: &Session) -> String {
+    async fn stop(&mut self, number: usize, session: &Session) -> String {
         self.report.stops += 1;
         let targets = [
             Some(StopTarget::Turn),
@@ -83,7 +84,7 @@ impl State {
             return format!("stop {target:?}");
         }
         match timeout(PATIENCE, stopping.receipt()).await {
-            Ok(receipt) if receipt.quiet() || receipt.outcome().is_some() => {}
+            Ok(receipt) if is_quiet(self, number, &receipt).await => {}
             Ok(receipt) => self.broken(format!("{target:?} is not quiet: {receipt:?}")),
             Err(_) => self.broken(format!("the stop of {target:?} has no answer")),
         }

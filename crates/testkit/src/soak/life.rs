@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::State;
 use super::checks::Kept;
 use super::parts::sessions;
-use super::retire::retire;
+use super::retire::{is_quiet, retire};
 
 /// How much is done in one life.
 const ACTIONS_A_LIFE: u64 = 300;
@@ -155,7 +155,7 @@ async fn end(state: &mut State, opened: Vec<Opened>, sessions: &Sessions, root: 
             state.broken(format!("{} does not close", session.session.id()));
             return;
         };
-        if !receipt.quiet() {
+        if !is_quiet(state, number, &receipt).await {
             state.broken(format!(
                 "{} is closed and not quiet: {receipt:?}",
                 session.session.id()

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use allstop_core::Receipt;
+use allstop_core::receipt::ReceiptItem;
 use allstop_core::record::SessionRecord;
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, MemoryLog, Version, remove_session};
@@ -40,6 +42,27 @@ pub(super) async fn retire(state: &mut State, number: usize, sessions: &Sessions
     if let Err(error) = remove_session(&*log, &old.id).await {
         state.broken(format!("{} is not removed: {error}", old.id));
     }
+}
+
+/// Whether all has ended that the receipt covers, but for commands that were let go while they were being stopped: those
+/// run on, and it says so.
+pub(super) async fn is_quiet(state: &State, number: usize, receipt: &Receipt) -> bool {
+    if receipt.quiet() || receipt.outcome().is_some() {
+        return true;
+    }
+    let Some(kept) = state.sessions.get(number) else {
+        return false;
+    };
+    let records = records_of(&state.log, kept).await;
+    let is_let_go = |item: &ReceiptItem| {
+        let is_it = |record: &SessionRecord| matches!(record, SessionRecord::BackgroundDetached { id } if id.as_str() == &*item.id);
+        records.iter().any(is_it)
+    };
+    let mut running = receipt
+        .items()
+        .iter()
+        .filter(|item| item.state.breaks_quiet());
+    running.all(is_let_go)
 }
 
 async fn records_of(log: &MemoryLog, session: &Kept) -> Vec<SessionRecord> {
