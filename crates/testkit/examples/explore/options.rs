@@ -24,7 +24,8 @@ A broken case is printed with its name. See it again, alone:
     ALLSTOP_EXPLORE_SEED=1234 cargo xtask explore --real 40
     ALLSTOP_EXPLORE_SEED=1234 cargo xtask explore --soak 10
 
-Exit code: 0 if nothing was broken, 1 if something was, 2 if the arguments make no sense.
+Exit code: 0 if nothing was broken, 1 if something was, 2 if the arguments make no sense or nobody can be told: standard
+output is closed or full.
 ";
 
 /// What is to be explored.
