@@ -78,22 +78,20 @@ impl CallLink {
     /// Shows a piece of output to whoever watches, and gives a sign of life.
     pub fn output(&self, text: &str) {
         let Some(linked) = &self.0 else { return };
-        match linked.handed_over() {
-            Some(other) => other.output(text),
-            None => {
-                linked.observer.alive();
-                linked.observer.output(&linked.call_id, text);
-            }
+        if let Some(other) = linked.handed_over() {
+            return other.output(text);
         }
+        linked.observer.alive();
+        linked.observer.output(&linked.call_id, text);
     }
 
     /// Gives a sign of life: the call waits for something that does go on.
     pub fn alive(&self) {
         let Some(linked) = &self.0 else { return };
-        match linked.handed_over() {
-            Some(other) => other.alive(),
-            None => linked.observer.alive(),
+        if let Some(other) = linked.handed_over() {
+            return other.alive();
         }
+        linked.observer.alive();
     }
 
     /// Counts tokens that the call has used. They count whatever becomes of the call.

@@ -109,14 +109,12 @@ impl AgentTool {
         let mut calls = self.level.above.clone();
         calls.push(invocation.link.clone());
         let child = Child::make(&self.level, &invocation, prompt, calls)?;
-        match &self.background {
-            Some(place) => promotion::run(place, invocation, name, child).await,
-            None => {
-                let link = invocation.link;
-                let running = child.start(&invocation.scope, move |line| link.output(line));
-                running.finish(&invocation.scope).await
-            }
+        if let Some(place) = &self.background {
+            return promotion::run(place, invocation, name, child).await;
         }
+        let link = invocation.link;
+        let running = child.start(&invocation.scope, move |line| link.output(line));
+        running.finish(&invocation.scope).await
     }
 
     fn in_background(

@@ -145,7 +145,8 @@ impl Target {
             "turn" => Self::Turn,
             "all" => Self::TurnAndBackground,
             "session" => Self::Session,
-            id if id.starts_with("bg_") => Self::Background(id.to_owned()),
+            // With a slash it is a call of an agent that runs there.
+            id if id.starts_with("bg_") && !id.contains('/') => Self::Background(id.to_owned()),
             id => Self::Call(id.to_owned()),
         }
     }
@@ -223,6 +224,10 @@ mod tests {
         assert_eq!(
             command("/stop bg_2"),
             Command::Stop(Target::Background("bg_2".into()))
+        );
+        assert_eq!(
+            command("/stop bg_2/call_1"),
+            Command::Stop(Target::Call("bg_2/call_1".into()))
         );
         assert_eq!(
             command("/preview call_7"),

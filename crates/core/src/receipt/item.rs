@@ -154,7 +154,7 @@ impl ItemState {
 pub struct ReceiptItem {
     /// What it is.
     pub kind: ItemKind,
-    /// Its id, unique in the receipt.
+    /// Its id, unique in the receipt. A call of a sub-agent is named by the calls that it lies in, `call_1/call_2`.
     pub id: Arc<str>,
     /// Its name, for people.
     pub name: Arc<str>,

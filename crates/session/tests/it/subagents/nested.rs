@@ -41,8 +41,8 @@ async fn a_call_of_a_sub_agent_is_stopped_alone_by_its_path_and_its_agent_goes_o
     assert!(again.items().is_empty());
 
     // The model knows its own ids and no others.
-    let state = fixture.state().await;
-    for message in &state.conversation().messages {
+    let folded = fixture.state().await;
+    for message in &folded.conversation().messages {
         if let Message::Tool(result) = &**message {
             assert_eq!(result.call_id.as_str(), "call_1_1");
         }

@@ -20,7 +20,7 @@ async fn running(options: SessionOptions) -> (Fixture, allstop_session::Sent, Ru
     } = stage();
     let fixture = fixture(source, options).await;
     let events = fixture.session.subscribe(None);
-    let sent = fixture.session.send("in front").unwrap();
+    let sent = fixture.session.send("in front").expect("it is idle");
     waiting.recv().await.expect("it waits");
     let running = Running { go_on, events };
     (fixture, sent, running)
