@@ -13,7 +13,7 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::{Answer, PermissionPolicy};
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
 
@@ -147,7 +147,8 @@ async fn whoever_comes_back_is_asked_first_of_all_and_once() {
         drop(fixture.session.subscribe(None));
     }
     let mut events = fixture.session.subscribe(None);
-    let first = events.next().await.unwrap().unwrap();
+    let first = timeout(LONG, events.next()).await.expect("it is asked");
+    let first = first.unwrap().unwrap();
     assert!(
         matches!(&first.kind, SessionEventKind::PermissionAsked(again) if *again == asked),
         "{first:?}"
