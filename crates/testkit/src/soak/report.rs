@@ -9,7 +9,7 @@ use crate::random_stops::SEED_VARIABLE;
 const RECORDS_A_MESSAGE_MAX: u64 = 16;
 
 /// What may stay of a message in memory. Everything of it is removed sooner or later, so what grows is what leaks.
-const BYTES_A_MESSAGE_MAX: u64 = 256;
+const BYTES_A_MESSAGE_MAX: u64 = 32;
 
 /// What an allocator may take and not give back, whatever is asked of it.
 const SLACK_KB: u64 = 8 * 1024;
