@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         if mode == "deaf" && message["method"] == "tools/list" {
             // It reads nothing more.
             let (_nobody, never) = channel::<()>();
-            let _never = never.recv_timeout(Duration::from_secs(60));
+            let _never = never.recv_timeout(Duration::from_mins(1));
         }
     }
     write(&mut log, "end of input");
