@@ -1,7 +1,7 @@
 //! The log in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use allstop_core::process::ProcessIdentity;
 use parking_lot::Mutex;
@@ -30,8 +30,8 @@ struct Streams {
 struct Stream {
     /// Record `n` is at `n - 1`, each with the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
-    /// Made by the first tail, so that an append that nobody waits for pays nothing.
-    grown: Option<Arc<Notify>>,
+    /// Held by the tails that wait, so that an append that nobody waits for pays nothing and an empty stream can go.
+    grown: Weak<Notify>,
 }
 
 impl MemoryLog {
@@ -68,7 +68,7 @@ impl Stream {
         }
         self.records
             .extend(records.into_iter().map(|record| (id, record)));
-        if let Some(grown) = &self.grown {
+        if let Some(grown) = self.grown.upgrade() {
             grown.notify_waiters();
         }
         Ok(self.version())
@@ -136,7 +136,9 @@ impl Log for MemoryLog {
                         return Ok(records);
                     }
                     // Made under the lock, so it hears every append from here on, also before its first poll.
-                    known.grown.get_or_insert_default().clone().notified_owned()
+                    let grown = known.grown.upgrade().unwrap_or_default();
+                    known.grown = Arc::downgrade(&grown);
+                    grown.notified_owned()
                 };
                 grown.await;
             }
@@ -180,12 +182,38 @@ impl Log for MemoryLog {
         if let Some(stream) = shared.streams.get_mut(lock.stream()) {
             // A tail that waits keeps waiting: the stream may begin again.
             stream.records = Vec::new();
-            if stream.grown.is_none() {
+            if stream.grown.strong_count() == 0 {
                 shared.streams.remove(lock.stream());
             }
         }
         drop(shared);
         drop(lock);
         LogFuture::ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_deleted_stream_that_nobody_waits_for_leaves_nothing() {
+        let log = MemoryLog::new();
+        let name = StreamName::new("s");
+        let mut tail = log.tail(&name, Version(1), 1);
+        assert!((&mut tail).now_or_never().is_none());
+        let delete = |log: &MemoryLog| {
+            let lock = log.try_lock(&name).now_or_never();
+            let Some(Ok(LockAttempt::Locked(lock))) = lock else {
+                panic!("it is free");
+            };
+            assert!(matches!(log.delete(lock).now_or_never(), Some(Ok(()))));
+            log.shared.lock().streams.len()
+        };
+        assert_eq!(delete(&log), 1, "the tail waits for it to begin again");
+        drop(tail);
+        assert_eq!(delete(&log), 0);
     }
 }
