@@ -1,5 +1,8 @@
 //! One step's model call: streamed, raced against the stop, repeated while the policy and the deadline allow.
 
+mod partial;
+mod receive;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,75 +11,24 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{Budget, BudgetExceeded, Reservation, StepStart};
 use allstop_core::{ToolCall, Usage};
 use allstop_model::{
-    CALLS_MAX, ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind,
-    ModelEvent, ModelRequest, TokenLimits, stream_within,
+    ConnectionProbe, ConnectionState, ModelError, ModelErrorKind, ModelRequest, TokenLimits,
 };
-use allstop_scope::{Ending, Registration, Scope, WorkSpec};
+use allstop_scope::{Ending, Registration, WorkSpec};
 use futures::StreamExt as _;
 use tracing::Instrument as _;
 
+use partial::Partial;
+use receive::{Shown, receive};
+
 use super::steps::ANSWER_TOKENS_RESERVED;
 use super::{Interrupt, Turn};
-use crate::event::{AgentEvent, EventSink};
+use crate::event::AgentEvent;
 
 /// A model's complete answer.
 pub(super) struct Answer {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
     pub(super) usage: Usage,
-}
-
-/// What has arrived of an answer.
-struct Partial {
-    text: String,
-    calls: Vec<ToolCall>,
-    /// What the provider says it cost, if it said.
-    reported: Option<Usage>,
-    /// Bytes of answer of any kind, for an estimate.
-    bytes: usize,
-    /// Of those, bytes of tool calls that have not arrived whole.
-    half_call_bytes: usize,
-    /// Bytes that came in after a stop was accepted: they are paid for, and nobody sees them.
-    bytes_after_stop: usize,
-    /// Where a stop would find the call.
-    checkpoint: &'static str,
-}
-
-impl Partial {
-    fn new() -> Self {
-        Self {
-            text: String::new(),
-            calls: Vec::new(),
-            reported: None,
-            bytes: 0,
-            half_call_bytes: 0,
-            bytes_after_stop: 0,
-            checkpoint: "connect",
-        }
-    }
-
-    /// What a whole answer cost: as reported, else counted on our side and marked so.
-    fn usage(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
-        self.reported
-            .unwrap_or_else(|| self.usage_when_cut(input_tokens_estimated))
-    }
-
-    /// What half an answer cost. What a provider reports in mid-stream lags behind what it has sent, so the larger
-    /// figure counts.
-    fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
-        let reported = self.reported.unwrap_or_default();
-        let input_tokens = match reported.input_tokens {
-            0 => input_tokens_estimated(),
-            reported => reported,
-        };
-        Usage {
-            input_tokens,
-            output_tokens: reported
-                .output_tokens
-                .max(Usage::estimate_tokens(self.bytes)),
-            estimated: true,
-        }
-    }
 }
 
 /// What an answer may cost: what its step has set aside, and more as long as the budget has more. It is set aside before
@@ -278,126 +230,6 @@ impl Turn<'_> {
             probe,
         }
     }
-}
-
-/// Receives an answer into `partial`. Each item is a sign of life, with the bytes so far; the end of the stream is the
-/// end of the answer.
-fn receive<'a>(
-    model: &'a dyn Model,
-    request: ModelRequest,
-    limits: TokenLimits,
-    partial: &'a mut Partial,
-    shown: Shown<'a>,
-) -> impl futures::Stream<Item = Result<usize, ModelError>> + 'a {
-    enum State<'a> {
-        Connecting(ModelRequest, &'a mut Partial),
-        Receiving(allstop_model::ModelStream, &'a mut Partial),
-        Over,
-    }
-    futures::stream::unfold(
-        State::Connecting(request, partial),
-        move |state| async move {
-            match state {
-                State::Connecting(request, partial) => {
-                    match stream_within(model, request, limits).await {
-                        Ok(stream) => {
-                            partial.checkpoint = "first_token";
-                            Some((Ok(0), State::Receiving(stream, partial)))
-                        }
-                        Err(error) => Some((Err(error), State::Over)),
-                    }
-                }
-                State::Receiving(mut stream, partial) => match stream.events.next().await {
-                    None => Some((Err(cut()), State::Over)),
-                    Some(Err(error)) => Some((Err(error), State::Over)),
-                    Some(Ok(ModelEvent::End(finish))) => {
-                        if finish == FinishReason::ContentFilter && partial.text.is_empty() {
-                            return Some((Err(filtered()), State::Over));
-                        }
-                        None
-                    }
-                    Some(Ok(ModelEvent::ToolCall(_))) if partial.calls.len() >= CALLS_MAX => {
-                        Some((Err(too_many_calls()), State::Over))
-                    }
-                    Some(Ok(event)) => {
-                        partial.checkpoint = "stream_chunk";
-                        shown.take(event, partial);
-                        Some((Ok(partial.bytes), State::Receiving(stream, partial)))
-                    }
-                },
-                State::Over => None,
-            }
-        },
-    )
-}
-
-/// Who sees what arrives.
-#[derive(Clone, Copy)]
-struct Shown<'a> {
-    unless_stopped: &'a Scope,
-    events: &'a EventSink,
-}
-
-impl Shown<'_> {
-    fn take(self, event: ModelEvent, partial: &mut Partial) {
-        let bytes_before = partial.bytes;
-        if self.unless_stopped.is_stopped() {
-            // It was on its way when the stop was accepted.
-            take(event, partial, &EventSink::none());
-            partial.bytes_after_stop += partial.bytes - bytes_before;
-        } else {
-            take(event, partial, self.events);
-        }
-    }
-}
-
-fn take(event: ModelEvent, partial: &mut Partial, events: &EventSink) {
-    match event {
-        ModelEvent::Text(text) => {
-            partial.bytes += text.len();
-            partial.text.push_str(&text);
-            events.send(|| AgentEvent::TextDelta { text });
-        }
-        ModelEvent::Reasoning(text) => {
-            partial.bytes += text.len();
-            events.send(|| AgentEvent::ReasoningDelta { text });
-        }
-        ModelEvent::ToolCallProgress { bytes } => {
-            partial.bytes += bytes;
-            partial.half_call_bytes += bytes;
-        }
-        ModelEvent::ToolCall(call) => {
-            // What was counted while it came is not counted again.
-            let bytes = call.arguments.bytes();
-            partial.bytes += bytes.saturating_sub(partial.half_call_bytes);
-            partial.half_call_bytes = partial.half_call_bytes.saturating_sub(bytes);
-            partial.calls.push(call);
-        }
-        ModelEvent::Usage(usage) => partial.reported = Some(usage),
-        // Handled by the caller: nothing follows it.
-        ModelEvent::End(_) => {}
-    }
-}
-
-fn cut() -> ModelError {
-    ModelError::new(
-        ModelErrorKind::Disconnected,
-        "the answer ended without its end".to_owned(),
-    )
-}
-
-fn too_many_calls() -> ModelError {
-    ModelError::new(
-        ModelErrorKind::Protocol,
-        format!("the model asked for more than {CALLS_MAX} calls at once"),
-    )
-}
-
-fn filtered() -> ModelError {
-    ModelError::new(
-        ModelErrorKind::Invalid,
-        "the provider's content filter refused to answer".to_owned(),
-    )
 }
 
 /// Says how a dropped call has ended: as the kernel shows its connections, not as we assume.

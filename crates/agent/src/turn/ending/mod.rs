@@ -1,29 +1,24 @@
 //! The one ending of a turn: committed, or stopped with a receipt. Its record is written outside the stopped scope.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod refused;
+mod write;
 
-use allstop_core::receipt::ConversationEffect;
+use std::sync::Arc;
+
 use allstop_core::record::SessionRecord;
-use allstop_core::turn::{
-    Conversation, NotCommittedWhy, Refusal, StopPolicy, StoppedTurn, TurnStart, TurnStop,
-};
+use allstop_core::turn::{Conversation, NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
-use allstop_log::SessionError;
 use allstop_scope::{Account, Scope, StopOrder};
+
+pub(super) use refused::refused;
+use write::write;
 
 use super::{Interrupt, Turn, TurnCx};
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::history::History;
 use crate::hook::{self, HookCx, HookEvent};
-use crate::outcome::TurnOutcome;
-
-/// How long the ending of a stopped turn may take to be written. A store that blocks longer must not hold the process:
-/// the next start finds the turn open and ends it.
-///
-/// Well below [`allstop_scope::FORCE_MAX`], so that this is still said where a tool had to be killed before.
-const ENDING_WRITE_MAX: Duration = Duration::from_millis(800);
+use crate::outcome::{Denial, TurnOutcome};
 
 impl Turn<'_> {
     /// Commits the turn, unless a stop is first.
@@ -194,50 +189,6 @@ impl Turn<'_> {
     }
 }
 
-/// The ending of a turn that was refused at its entry: nothing of it ran.
-pub(super) async fn refused(
-    cx: TurnCx<'_>,
-    history: &mut History,
-    start: &TurnStart,
-    scope: Option<&Scope>,
-    refusal: &Refusal,
-) -> TurnOutcome {
-    let policy = stop_policy(cx, &refusal.cause());
-    let records = refusal.records(start, policy);
-    let kept = records.last().is_some_and(
-        |ending| matches!(ending, SessionRecord::TurnStopped { kept, .. } if !kept.is_empty()),
-    );
-    let above = cx.run.unwrap_or(cx.above);
-    let receipt = match above.account(Extent::Turn, bystanders(cx)) {
-        Some(stop) => Some(stop.receipt().await),
-        None => None,
-    };
-    let receipt = match receipt {
-        Some(receipt) if kept => {
-            let kept = ConversationEffect::KeptCompletedSteps;
-            Some(Arc::new(Receipt::clone(&receipt).with_conversation(kept)))
-        }
-        other => other,
-    };
-    // What the log says goes with the outcome.
-    let records = with_receipt(records, receipt.clone());
-    let written = write(history, records, scope.unwrap_or(above)).await;
-    let conversation = history.conversation();
-    history.publish(Arc::clone(&conversation));
-    TurnOutcome {
-        turn: start.turn,
-        stop_reason: refusal.reason(),
-        cause: Some(refusal.cause()),
-        output: "".into(),
-        steps: 0,
-        usage: allstop_core::Usage::default(),
-        receipt,
-        denials: Vec::new(),
-        error: written.err().map(TurnError::from),
-        conversation,
-    }
-}
-
 /// What the stop that ends the turn leaves of it.
 fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
     let own = cx.parts.settings.stop_policy;
@@ -245,16 +196,6 @@ fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
         CauseKind::Superseded => cx.controls.superseded_policy().unwrap_or(own),
         _ => own,
     }
-}
-
-fn with_receipt(
-    mut records: Vec<SessionRecord>,
-    found: Option<Arc<Receipt>>,
-) -> Vec<SessionRecord> {
-    if let Some(SessionRecord::TurnStopped { receipt, .. }) = records.last_mut() {
-        *receipt = found;
-    }
-    records
 }
 
 #[expect(
@@ -268,7 +209,7 @@ async fn finish_stopped(
     mut records: Vec<SessionRecord>,
     stopped: StoppedTurn,
     steps: u32,
-    denials: Vec<crate::outcome::Denial>,
+    denials: Vec<Denial>,
     error: Option<TurnError>,
 ) -> TurnOutcome {
     records.extend(stopped.records);
@@ -299,56 +240,6 @@ async fn finish_stopped(
     scope.close();
     tell_end(cx, history, &outcome).await;
     outcome
-}
-
-/// Why an ending is not known to be written.
-enum NotWritten {
-    /// The store said so.
-    Failed(SessionError),
-    /// The store has not answered: the ending may be written yet. The session settles it before anything else.
-    NoAnswer,
-}
-
-impl NotWritten {
-    /// Whether it is known that nothing was written, so that another ending may be.
-    fn is_known(&self) -> bool {
-        !matches!(
-            self,
-            Self::NoAnswer | Self::Failed(SessionError::Indeterminate)
-        )
-    }
-}
-
-impl From<NotWritten> for TurnError {
-    fn from(failed: NotWritten) -> Self {
-        match failed {
-            NotWritten::Failed(error) => error.into(),
-            NotWritten::NoAnswer => Self {
-                kind: TurnErrorKind::Store,
-                message: "the store has not answered: it is not known whether the turn's ending is written"
-                    .to_owned(),
-                hint: Some("`allstop sessions show` tells, once the store answers again".to_owned()),
-            },
-        }
-    }
-}
-
-/// Writes a turn's ending. While nothing is stopped the store may take its time; once something is, it has
-/// [`ENDING_WRITE_MAX`].
-async fn write(
-    history: &mut History,
-    records: Vec<SessionRecord>,
-    scope: &Scope,
-) -> Result<(), NotWritten> {
-    let patience = async {
-        scope.stopped().await;
-        tokio::time::sleep(ENDING_WRITE_MAX).await;
-    };
-    tokio::select! {
-        biased;
-        written = history.append(records) => written.map_err(NotWritten::Failed),
-        () = patience => Err(NotWritten::NoAnswer),
-    }
 }
 
 fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {

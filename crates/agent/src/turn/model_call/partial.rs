@@ -1,0 +1,88 @@
+//! What has arrived of an answer, and what it has cost so far.
+
+use allstop_core::{ToolCall, Usage};
+use allstop_model::ModelEvent;
+
+use crate::event::{AgentEvent, EventSink};
+
+/// What has arrived of an answer.
+pub(super) struct Partial {
+    pub(super) text: String,
+    pub(super) calls: Vec<ToolCall>,
+    /// What the provider says it cost, if it said.
+    pub(super) reported: Option<Usage>,
+    /// Bytes of answer of any kind, for an estimate.
+    pub(super) bytes: usize,
+    /// Of those, bytes of tool calls that have not arrived whole.
+    half_call_bytes: usize,
+    /// Bytes that came in after a stop was accepted: they are paid for, and nobody sees them.
+    pub(super) bytes_after_stop: usize,
+    /// Where a stop would find the call.
+    pub(super) checkpoint: &'static str,
+}
+
+impl Partial {
+    pub(super) fn new() -> Self {
+        Self {
+            text: String::new(),
+            calls: Vec::new(),
+            reported: None,
+            bytes: 0,
+            half_call_bytes: 0,
+            bytes_after_stop: 0,
+            checkpoint: "connect",
+        }
+    }
+
+    /// What a whole answer cost: as reported, else counted on our side and marked so.
+    pub(super) fn usage(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
+        self.reported
+            .unwrap_or_else(|| self.usage_when_cut(input_tokens_estimated))
+    }
+
+    /// What half an answer cost. What a provider reports in mid-stream lags behind what it has sent, so the larger
+    /// figure counts.
+    pub(super) fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
+        let reported = self.reported.unwrap_or_default();
+        let input_tokens = match reported.input_tokens {
+            0 => input_tokens_estimated(),
+            reported => reported,
+        };
+        Usage {
+            input_tokens,
+            output_tokens: reported
+                .output_tokens
+                .max(Usage::estimate_tokens(self.bytes)),
+            estimated: true,
+        }
+    }
+
+    /// Takes what has arrived, and shows it.
+    pub(super) fn take(&mut self, event: ModelEvent, events: &EventSink) {
+        match event {
+            ModelEvent::Text(text) => {
+                self.bytes += text.len();
+                self.text.push_str(&text);
+                events.send(|| AgentEvent::TextDelta { text });
+            }
+            ModelEvent::Reasoning(text) => {
+                self.bytes += text.len();
+                events.send(|| AgentEvent::ReasoningDelta { text });
+            }
+            ModelEvent::ToolCallProgress { bytes } => {
+                self.bytes += bytes;
+                self.half_call_bytes += bytes;
+            }
+            ModelEvent::ToolCall(call) => {
+                // What was counted while it came is not counted again.
+                let bytes = call.arguments.bytes();
+                self.bytes += bytes.saturating_sub(self.half_call_bytes);
+                self.half_call_bytes = self.half_call_bytes.saturating_sub(bytes);
+                self.calls.push(call);
+            }
+            ModelEvent::Usage(usage) => self.reported = Some(usage),
+            // Handled by the caller: nothing follows it.
+            ModelEvent::End(_) => {}
+        }
+    }
+}

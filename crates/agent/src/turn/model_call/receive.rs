@@ -1,0 +1,103 @@
+//! Receiving an answer: what arrives after a stop is counted, and shown to nobody.
+
+use allstop_model::{
+    CALLS_MAX, FinishReason, Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest,
+    TokenLimits, stream_within,
+};
+use allstop_scope::Scope;
+use futures::StreamExt as _;
+
+use super::partial::Partial;
+use crate::event::EventSink;
+
+/// Receives an answer into `partial`. Each item is a sign of life, with the bytes so far; the end of the stream is the
+/// end of the answer.
+pub(super) fn receive<'a>(
+    model: &'a dyn Model,
+    request: ModelRequest,
+    limits: TokenLimits,
+    partial: &'a mut Partial,
+    shown: Shown<'a>,
+) -> impl futures::Stream<Item = Result<usize, ModelError>> + 'a {
+    enum State<'a> {
+        Connecting(ModelRequest, &'a mut Partial),
+        Receiving(allstop_model::ModelStream, &'a mut Partial),
+        Over,
+    }
+    futures::stream::unfold(
+        State::Connecting(request, partial),
+        move |state| async move {
+            match state {
+                State::Connecting(request, partial) => {
+                    match stream_within(model, request, limits).await {
+                        Ok(stream) => {
+                            partial.checkpoint = "first_token";
+                            Some((Ok(0), State::Receiving(stream, partial)))
+                        }
+                        Err(error) => Some((Err(error), State::Over)),
+                    }
+                }
+                State::Receiving(mut stream, partial) => match stream.events.next().await {
+                    None => Some((Err(cut()), State::Over)),
+                    Some(Err(error)) => Some((Err(error), State::Over)),
+                    Some(Ok(ModelEvent::End(finish))) => {
+                        if finish == FinishReason::ContentFilter && partial.text.is_empty() {
+                            return Some((Err(filtered()), State::Over));
+                        }
+                        None
+                    }
+                    Some(Ok(ModelEvent::ToolCall(_))) if partial.calls.len() >= CALLS_MAX => {
+                        Some((Err(too_many_calls()), State::Over))
+                    }
+                    Some(Ok(event)) => {
+                        partial.checkpoint = "stream_chunk";
+                        shown.take(event, partial);
+                        Some((Ok(partial.bytes), State::Receiving(stream, partial)))
+                    }
+                },
+                State::Over => None,
+            }
+        },
+    )
+}
+
+/// Who sees what arrives.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) unless_stopped: &'a Scope,
+    pub(super) events: &'a EventSink,
+}
+
+impl Shown<'_> {
+    fn take(self, event: ModelEvent, partial: &mut Partial) {
+        let bytes_before = partial.bytes;
+        if self.unless_stopped.is_stopped() {
+            // It was on its way when the stop was accepted.
+            partial.take(event, &EventSink::none());
+            partial.bytes_after_stop += partial.bytes - bytes_before;
+        } else {
+            partial.take(event, self.events);
+        }
+    }
+}
+
+fn cut() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Disconnected,
+        "the answer ended without its end".to_owned(),
+    )
+}
+
+fn too_many_calls() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Protocol,
+        format!("the model asked for more than {CALLS_MAX} calls at once"),
+    )
+}
+
+fn filtered() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Invalid,
+        "the provider's content filter refused to answer".to_owned(),
+    )
+}
