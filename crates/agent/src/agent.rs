@@ -13,6 +13,7 @@ use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistr
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
 use crate::hook::{self, Hook, HookCx, HookEvent};
+use crate::parts::Parts;
 use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
@@ -21,45 +22,6 @@ use crate::toolbox::Toolbox;
 #[derive(Debug, Clone)]
 pub struct Agent {
     parts: Arc<Parts>,
-}
-
-pub(crate) struct Parts {
-    pub(crate) model: Arc<dyn Model>,
-    pub(crate) model_name: Arc<str>,
-    pub(crate) tools: Toolbox,
-    pub(crate) settings: Settings,
-    pub(crate) hooks: Vec<Arc<dyn Hook>>,
-    pub(crate) guardrails: Vec<Arc<dyn Guardrail>>,
-    pub(crate) permissions: Option<Arc<Permissions>>,
-    pub(crate) prompter: Arc<dyn Prompter>,
-    pub(crate) now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    pub(crate) owner: Option<ProcessIdentity>,
-}
-
-impl Parts {
-    fn with(&self, tools: Toolbox, settings: Settings) -> Self {
-        Self {
-            model: Arc::clone(&self.model),
-            model_name: Arc::clone(&self.model_name),
-            tools,
-            settings,
-            hooks: self.hooks.clone(),
-            guardrails: self.guardrails.clone(),
-            permissions: self.permissions.clone(),
-            prompter: Arc::clone(&self.prompter),
-            now: Arc::clone(&self.now),
-            owner: self.owner.clone(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Parts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent")
-            .field("model", &self.model_name)
-            .field("tools", &self.tools.now().declarations.len())
-            .finish_non_exhaustive()
-    }
 }
 
 /// Makes an [`Agent`].

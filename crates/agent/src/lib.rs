@@ -24,6 +24,7 @@ mod hook;
 mod life;
 mod notes;
 mod outcome;
+mod parts;
 mod prompt;
 mod run;
 mod settings;

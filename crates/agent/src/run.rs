@@ -11,13 +11,13 @@ use allstop_scope::{
 };
 use tokio::time::Instant;
 
-use crate::agent::Parts;
 use crate::background::Background;
 use crate::controls::RunControls;
 use crate::event::EventSink;
 use crate::history::History;
 use crate::notes;
 use crate::outcome::RunOutcome;
+use crate::parts::Parts;
 use crate::prompt::Prompt;
 use crate::turn::{self, Asked, TurnCx};
 

@@ -17,7 +17,6 @@ use allstop_scope::{Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOpti
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::agent::Parts;
 use crate::background::Background;
 use crate::controls::RunControls;
 use crate::error::{TurnError, TurnErrorKind};
@@ -26,6 +25,7 @@ use crate::history::History;
 use crate::hook::{self, HookCx, HookEvent, Told};
 use crate::life::Life;
 use crate::outcome::{Denial, TurnOutcome};
+use crate::parts::Parts;
 use crate::prompt::Prompt;
 
 /// What a turn is given.

@@ -1,0 +1,53 @@
+//! What an agent consists of, as its runs and turns use it.
+
+use std::sync::Arc;
+
+use allstop_core::Timestamp;
+use allstop_core::process::ProcessIdentity;
+use allstop_model::Model;
+use allstop_tools::{Permissions, Prompter};
+
+use crate::guardrail::Guardrail;
+use crate::hook::Hook;
+use crate::settings::Settings;
+use crate::toolbox::Toolbox;
+
+pub(crate) struct Parts {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) model_name: Arc<str>,
+    pub(crate) tools: Toolbox,
+    pub(crate) settings: Settings,
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) guardrails: Vec<Arc<dyn Guardrail>>,
+    pub(crate) permissions: Option<Arc<Permissions>>,
+    pub(crate) prompter: Arc<dyn Prompter>,
+    pub(crate) now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(crate) owner: Option<ProcessIdentity>,
+}
+
+impl Parts {
+    /// The same with these tools and settings.
+    pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
+        Self {
+            model: Arc::clone(&self.model),
+            model_name: Arc::clone(&self.model_name),
+            tools,
+            settings,
+            hooks: self.hooks.clone(),
+            guardrails: self.guardrails.clone(),
+            permissions: self.permissions.clone(),
+            prompter: Arc::clone(&self.prompter),
+            now: Arc::clone(&self.now),
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent")
+            .field("model", &self.model_name)
+            .field("tools", &self.tools.now().declarations.len())
+            .finish_non_exhaustive()
+    }
+}
