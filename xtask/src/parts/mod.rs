@@ -80,22 +80,30 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fetches the reference server of MCP where there is what it runs on. Where there is not, its tests are left out, and
-/// a line says so.
+/// Fetches the reference server of MCP where there is what it runs on, and whence to fetch it. Where there is not, its
+/// tests are left out, and a line says so.
 pub(crate) fn fetch_everything() -> anyhow::Result<Option<PathBuf>> {
     let left_out = workspace::target_dir()?.join("parts/everything.left_out");
-    if let Some(why) = npm::missing() {
-        println!("── the reference server of MCP and its tests are left out: {why}");
-        if let Some(parts) = left_out.parent() {
-            fs::create_dir_all(parts).context("cannot make the folder of parts")?;
+    let fetched = match npm::missing() {
+        Some(why) => Err(why),
+        None => EVERYTHING.fetch().map_err(|error| format!("{error:#}")),
+    };
+    match fetched {
+        Ok(folder) => {
+            if left_out.exists() {
+                fs::remove_file(&left_out).context("cannot say that the part is not left out")?;
+            }
+            Ok(Some(folder))
         }
-        fs::write(&left_out, why).context("cannot say that the part is left out")?;
-        return Ok(None);
+        Err(why) => {
+            println!("── the reference server of MCP and its tests are left out: {why}");
+            if let Some(parts) = left_out.parent() {
+                fs::create_dir_all(parts).context("cannot make the folder of parts")?;
+            }
+            fs::write(&left_out, why).context("cannot say that the part is left out")?;
+            Ok(None)
+        }
     }
-    if left_out.exists() {
-        fs::remove_file(&left_out).context("cannot say that the part is not left out")?;
-    }
-    EVERYTHING.fetch().map(Some)
 }
 
 impl Part {

@@ -44,6 +44,9 @@ pub(super) fn install(
         "--no-audit",
         "--no-fund",
         "--no-update-notifier",
+        // A machine without a network is told so soon.
+        "--fetch-retries=1",
+        "--fetch-timeout=60000",
     ];
     let mut npm = Command::new("npm");
     npm.current_dir(into)
