@@ -82,9 +82,9 @@ pub(crate) struct ChatArgs {
 /// What a chat on a new session and one on an existing session have in common.
 #[derive(Debug, Args)]
 pub(crate) struct ChatWith {
-    /// What becomes of a message that is sent while a turn runs
-    #[arg(long, value_name = "POLICY", default_value = "interrupt")]
-    pub(crate) policy: PolicyArg,
+    /// What becomes of a message that is sent while a turn runs [default: interrupt]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) policy: Option<PolicyArg>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// How long a stop asks before it uses force [default: 2s]

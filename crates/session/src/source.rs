@@ -9,6 +9,8 @@ use allstop_agent::{Agent, Background, TurnError};
 use allstop_core::{MessageId, SessionId, Timestamp};
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{Answer, Prompter};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::compaction::Compaction;
 use crate::follow_up::FollowUp;
@@ -70,7 +72,8 @@ impl AgentSource for Agent {
 }
 
 /// What follows when attached background work has ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnBackgroundEnd {
     /// The model is told with the next message.
     #[default]

@@ -12,6 +12,7 @@ mod keys;
 mod leave;
 mod past;
 mod piped;
+mod recorded;
 mod screen;
 mod search;
 mod talk;
@@ -127,7 +128,7 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
     )?;
     let history = history_file(&options.store);
 
-    let opening = open(options, start.session.as_deref(), with.policy.into(), asks);
+    let opening = open(options, start.session.as_deref(), asks);
     let (system, talked) = tokio::select! {
         opened = opening => opened?,
         signal = signals.next() => {
@@ -170,6 +171,8 @@ struct Chat<'a> {
 fn config(with: &ChatWith) -> Result<Config, Problem> {
     let mut config = options::config_with_model(&with.model)?;
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
+    let policy = with.policy.map(FollowUp::from);
+    config.session.follow_up = policy.or(config.session.follow_up);
     if let Some(steps) = with.max_steps {
         config.limits.max_steps = steps.get();
     }
@@ -185,7 +188,6 @@ fn config(with: &ChatWith) -> Result<Config, Problem> {
 async fn open(
     options: SystemOptions,
     id: Option<&str>,
-    policy: FollowUp,
     asks: Asks,
 ) -> Result<(System, TalkedSession), Problem> {
     let system = System::open(options).await?;
@@ -193,7 +195,7 @@ async fn open(
         Some(id) => Some(resolve(&**system.log(), id).await?),
         None => None,
     };
-    let talked = system.session(id, policy, asks).await?;
+    let talked = system.session(id, asks).await?;
     Ok((system, talked))
 }
 

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_agent::AgentEvent;
 use allstop_core::Cause;
-use allstop_session::{FollowUp, MessageOutcome, NewMessage, SendError, SessionEventKind};
+use allstop_session::{
+    FollowUp, MessageOutcome, NewMessage, SendError, SessionEvent, SessionEventKind,
+};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
 use super::screen::is_worth_showing;
-use super::{Chat, code_of, leave};
+use super::{Chat, code_of, leave, recorded};
 use crate::Exit;
 use crate::control::{Control, Effect};
 
@@ -74,13 +77,13 @@ async fn answer(
                     return Err(cause);
                 }
             }
-            Ok(Some(event)) = chat.events.next() => show(chat, &event.kind),
+            Ok(Some(event)) = chat.events.next() => show(chat, &event),
             change = chat.news.next() => chat.screen.note(&change.to_string()),
             outcome = sent.outcome() => break outcome,
         }
     };
     while let Some(Ok(Some(event))) = chat.events.next().now_or_never() {
-        show(chat, &event.kind);
+        show(chat, &event);
     }
     let answer = outcome.is_completed().then_some(&*outcome.output);
     chat.screen.end_turn(answer);
@@ -91,9 +94,19 @@ async fn answer(
     Ok(Ok(outcome))
 }
 
-fn show(chat: &mut Chat<'_>, event: &SessionEventKind) {
-    match event {
-        SessionEventKind::Live(event) => chat.screen.agent(event),
+fn show(chat: &mut Chat<'_>, event: &SessionEvent) {
+    match &event.kind {
+        SessionEventKind::Recorded { record, .. } => {
+            if let Some(said) = recorded::in_words(record, event.message.is_some()) {
+                chat.screen.note(&said);
+            }
+        }
+        SessionEventKind::Live(live) => {
+            chat.screen.agent(live);
+            if let (AgentEvent::TurnEnded { .. }, None) = (live, &event.message) {
+                chat.screen.end_turn(None);
+            }
+        }
         SessionEventKind::Missed { count } => chat.screen.missed(*count),
         _ => {}
     }
@@ -129,6 +142,9 @@ impl Lines {
                         return Err(cause);
                     }
                 }
+                // Of a turn that begins by itself.
+                Ok(Some(event)) = chat.events.next() => show(chat, &event),
+                change = chat.news.next() => chat.screen.note(&change.to_string()),
                 read = input.read_until(b'\n', &mut self.begun) => return Ok(match read {
                     Err(error) => Some(Err(format!("standard input cannot be read: {error}"))),
                     Ok(_) if self.begun.is_empty() => None,

@@ -35,6 +35,14 @@ turns:
     replies:
       - calls: [{tool: shell, arguments: {command: "trap '' TERM INT HUP; echo x > begun; while :; do sleep 1; done"}}]
       - {text: "Never said."}
+  - when: wake
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo up", background: true}}]
+      - {text: "It runs behind."}
+      - {text: "I heard of its end."}
+  - when: Summarise
+    replies:
+      - {text: "It was short."}
   - when: touch
     replies:
       - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
@@ -45,6 +53,14 @@ turns:
       - {text: "Done by another."}
 replies: []
 "#;
+
+/// The id of the first session of the store.
+fn only_session(place: &Place) -> String {
+    let listed = place.sessions().args("list --json").end().ok();
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let id = listed["sessions"][0]["session_id"].as_str();
+    id.expect("a session").to_owned()
+}
 
 /// Somebody at a terminal, in a chat.
 struct Person<'a> {
@@ -399,14 +415,7 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
         .arg("chat")
         .arg("--store")
         .arg(place.store());
-    let sessions = place.sessions().args("list --json").end().ok();
-    let sessions: serde_json::Value = serde_json::from_str(&sessions.stdout).expect("JSON");
-    let id = sessions.to_string();
-    let id = id
-        .split("01")
-        .nth(1)
-        .map(|rest| format!("01{}", &rest[..24]));
-    let id = id.expect("a session");
+    let id = only_session(&place);
     let refused = other
         .arg("--model")
         .arg(place.script(SCRIPT))
@@ -442,6 +451,33 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
     assert!(twice.is_some(), "{}", person.screen());
     person.presses(CTRL_D);
     person.left();
+}
+
+#[test]
+fn a_chat_follows_its_configuration() {
+    let place = Place::new();
+    let file = place.file(
+        "chat.toml",
+        "[session]
+follow_up = 'enqueue'
+on_background_end = 'wake'
+compact_above_tokens = 1
+compact_keeps_turns = 1
+",
+    );
+    let config = format!("--yes --config {}", file.display());
+    let person = Person::sits_down(&place, &config);
+    person.says("/policy").sees("enqueue");
+    person.says("wake").sees("bg_1 has ended");
+    person.sees("I heard of its end.");
+    person.says("short").sees("A short answer.");
+    person.sees("the beginning of the conversation is summed up");
+    person.presses(CTRL_D);
+    person.left();
+    let shown = place.sessions().arg("show").arg(only_session(&place)).end();
+    for text in ["(it began by itself", "a summary stands in place"] {
+        assert!(shown.stdout.contains(text), "{}", shown.stdout);
+    }
 }
 
 #[test]

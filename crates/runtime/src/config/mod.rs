@@ -12,6 +12,7 @@ mod load;
 mod mcp;
 mod rule;
 mod sections;
+mod session;
 mod text;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, OnStop,
     PermissionsConfig, StoreConfig, WorkspaceConfig,
 };
+pub use session::SessionConfig;
 
 /// The configuration of Allstop. Every key may be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +55,9 @@ pub struct Config {
     /// Agents that an agent starts, by its tool `agent`.
     #[serde(default)]
     pub agents: AgentsConfig,
+    /// Sessions that a person talks to.
+    #[serde(default)]
+    pub session: SessionConfig,
     /// Which tool calls run, and which a person is asked about.
     #[serde(default)]
     pub permissions: PermissionsConfig,

@@ -10,7 +10,7 @@ use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
 use allstop_log::read_session;
 use allstop_session::{
-    AgentRequest, AgentSource, FollowUp, OpenError, Session, SessionAgent, SessionOptions, Sessions,
+    AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
 };
 
 use super::session::SpillFolder;
@@ -68,7 +68,6 @@ impl System {
     pub async fn session(
         &self,
         id: Option<SessionId>,
-        follow_up: FollowUp,
         asks: Asks,
     ) -> Result<TalkedSession, StartError> {
         let parts = &self.parts;
@@ -77,10 +76,9 @@ impl System {
             asks,
         });
         let options = SessionOptions {
-            follow_up,
             sleep_after: None,
             now: Arc::clone(&parts.now),
-            ..SessionOptions::default()
+            ..parts.config.session.options()
         };
         let sessions = Sessions::new(
             Arc::clone(&parts.log),

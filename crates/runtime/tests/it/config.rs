@@ -106,6 +106,10 @@ fn a_whole_configuration_is_read() {
         [deadlines]
         run = "5m"
         grace = "500ms"
+        [session]
+        follow_up = "steer"
+        on_background_end = "wake"
+        unanswered_after = "1h"
         [permissions]
         allow = ["shell:git status"]
         [workspace]

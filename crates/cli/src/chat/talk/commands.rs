@@ -72,10 +72,7 @@ impl Talk<'_> {
                 let session = session.clone();
                 self.say_later(async move {
                     match session.compact().await {
-                        Ok(done) => format!(
-                            "{} turns ({} messages) are summed up:\n{}",
-                            done.turns_dropped, done.messages_dropped, done.summary
-                        ),
+                        Ok(done) => format!("the summary: {}", done.summary),
                         Err(error) => format!("nothing is compacted: {error}"),
                     }
                 });

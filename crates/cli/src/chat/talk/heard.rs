@@ -11,7 +11,8 @@ use futures::stream::StreamExt as _;
 use super::done::Done;
 use super::{KnownCall, Talk};
 use crate::chat::desk::{Event, MessageNumber};
-use crate::display::{call_label, plain};
+use crate::chat::recorded;
+use crate::display::call_label;
 
 impl Talk<'_> {
     pub(super) fn session_event(&mut self, event: SessionEvent) {
@@ -68,19 +69,11 @@ impl Talk<'_> {
     }
 
     fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
-        match record {
-            SessionRecord::TurnStarted { .. } => self.began(number),
-            SessionRecord::BackgroundEnded {
-                id,
-                state,
-                exit_code,
-                ..
-            } => {
-                let code = exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
-                let said = format!("{id} has ended: {}{code}", plain(state.as_str()));
-                self.chat.screen.note(&said);
-            }
-            _ => {}
+        if let SessionRecord::TurnStarted { .. } = record {
+            self.began(number);
+        }
+        if let Some(said) = recorded::in_words(record, number.is_some()) {
+            self.chat.screen.note(&said);
         }
     }
 

@@ -58,6 +58,9 @@ fn in_words(session: &Session<'_>, view: View) -> String {
             ""
         }
     );
+    if session.summed_up {
+        text.push_str("  a summary stands in place of the oldest turns\n");
+    }
     for turn in &session.turns {
         text.push_str(&turn_in_words(turn, session.owner.is_some(), view));
     }
@@ -106,7 +109,10 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
         style.paint(role, &said),
         style.paint(Role::Dim, &about),
         style.pick("›", ">"),
-        escape::line(turn.input)
+        match turn.input {
+            "" => "(it began by itself: background work had ended)".into(),
+            said => escape::line(said),
+        }
     );
     for call in &turn.unknown_calls {
         text.push_str(&unknown_in_words(call, view));

@@ -8,7 +8,9 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{Attachment, StartedCall, StartedCallKind};
 use allstop_core::turn::{BackgroundWork, SessionState, TurnSummary};
-use allstop_core::{CallId, Cause, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage};
+use allstop_core::{
+    CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
+};
 use allstop_scope::process::is_alive;
 use serde::Serialize;
 
@@ -24,6 +26,8 @@ pub(super) struct Session<'a> {
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
     pub(super) turns: Vec<Turn<'a>>,
+    /// Whether a summary stands in place of the oldest turns.
+    pub(super) summed_up: bool,
     pub(super) background: Vec<Work<'a>>,
 }
 
@@ -106,6 +110,10 @@ impl<'a> Session<'a> {
                 .iter()
                 .map(|turn| Turn::of(turn, with_receipts))
                 .collect(),
+            summed_up: matches!(
+                state.conversation().messages.first().map(AsRef::as_ref),
+                Some(Message::Summary { .. })
+            ),
             background: state.background().iter().map(Work::of).collect(),
         }
     }

@@ -1,0 +1,35 @@
+//! What is said of records that no message's outcome tells of.
+
+use allstop_core::record::SessionRecord;
+
+use crate::display::plain;
+
+/// In words, if there is anything to say. `of_message`: the record is of a turn that somebody's message began.
+pub(super) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
+    Some(match record {
+        SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
+            let reason = plain(reason.as_str());
+            format!("the turn that began by itself has ended: {reason}: {cause}")
+        }
+        SessionRecord::BackgroundEnded {
+            id,
+            state,
+            exit_code,
+            ..
+        } => {
+            let code = exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
+            format!("{id} has ended: {}{code}", plain(state.as_str()))
+        }
+        SessionRecord::Compacted {
+            messages_dropped,
+            turns_dropped,
+            ..
+        } => {
+            let turns = if *turns_dropped == 1 { "turn" } else { "turns" };
+            format!(
+                "the beginning of the conversation is summed up: {turns_dropped} {turns}, {messages_dropped} messages"
+            )
+        }
+        _ => return None,
+    })
+}
