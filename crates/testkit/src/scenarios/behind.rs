@@ -62,7 +62,7 @@ fn is_woken(event: &SessionEvent) -> bool {
 }
 
 /// Sends whatever runs to the background.
-fn promote(session: &Session) {
+pub(super) fn promote(session: &Session) {
     for call in session.running_calls() {
         // It may have ended.
         let _ = session.promote(&call);

@@ -13,19 +13,30 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::sessions::is_session_idle;
+use super::behind::promote;
+use super::sessions::{is_session_idle, is_tool};
 use super::talk::{Lines, TalkModel};
 use crate::explore::{Scenario, Stage, Talk};
 
 /// How long a handler waits for a request that a stop may have kept from coming.
 const REQUEST_WITHIN: Duration = Duration::from_mins(1);
 
-pub(super) fn all() -> [Scenario; 3] {
+pub(super) fn all() -> [Scenario; 4] {
     [
         external_tool(),
-        sub_agent("session/sub_agent", false),
-        sub_agent("session/sub_agent_behind", true),
+        sub_agent("session/sub_agent", Where::InFront),
+        sub_agent("session/sub_agent_behind", Where::Behind),
+        sub_agent("session/sub_agent_promoted", Where::Promoted),
     ]
+}
+
+/// Where a sub-agent works.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    InFront,
+    Behind,
+    /// In front at first, and then behind.
+    Promoted,
 }
 
 /// A call that somebody cancels while its handler works, and that the handler answers all the same, too late.
@@ -84,10 +95,16 @@ async fn handle_late(talk: Talk, mut requests: ExternalRequests) {
 }
 
 /// An agent that has a part of its work done by another, and waits for it or goes on.
-fn sub_agent(name: &str, behind: bool) -> Scenario {
+fn sub_agent(name: &str, place: Where) -> Scenario {
     Scenario::new(name, move |stage| {
-        let script = async |talk: Talk| {
-            talk.ask("delegate").await;
+        let script = move |talk: Talk| async move {
+            if place == Where::Promoted {
+                talk.send("delegate");
+                talk.until(is_tool).await;
+                promote(talk.session());
+            } else {
+                talk.ask("delegate").await;
+            }
             talk.until(is_session_idle).await;
             talk.ask("and").await;
         };
@@ -97,10 +114,10 @@ fn sub_agent(name: &str, behind: bool) -> Scenario {
                 output_folder: Arc::new(OutputFolder::new("/dev/null/output")),
             };
             let options = SubAgents {
-                background: behind.then_some(background),
+                background: (place != Where::InFront).then_some(background),
                 ..SubAgents::default()
             };
-            let agent = stage.build(Agent::builder(delegating(stage, behind)));
+            let agent = stage.build(Agent::builder(delegating(stage, place)));
             agent
                 .with_sub_agents(options)
                 .expect("it has no other tool")
@@ -108,8 +125,8 @@ fn sub_agent(name: &str, behind: bool) -> Scenario {
     })
 }
 
-fn delegating(stage: &Stage, behind: bool) -> Arc<dyn Model> {
-    let arguments = if behind {
+fn delegating(stage: &Stage, place: Where) -> Arc<dyn Model> {
+    let arguments = if place == Where::Behind {
         json!({"prompt": "the part", "background": true})
     } else {
         json!({"prompt": "the part"})
@@ -129,10 +146,10 @@ fn delegating(stage: &Stage, behind: bool) -> Arc<dyn Model> {
     ];
     let model = TalkModel::saying(lines);
     let watched = stage.watch_model(Arc::clone(&model));
-    if behind {
-        return Arc::new(Divided { watched, model });
+    match place {
+        Where::InFront => watched,
+        Where::Behind | Where::Promoted => Arc::new(Divided { watched, model }),
     }
-    watched
 }
 
 /// Watches all but the part that is done in the background: its calls are of no turn, and would be taken for the
