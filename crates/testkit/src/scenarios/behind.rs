@@ -6,6 +6,7 @@ use allstop_agent::Agent;
 use allstop_model::Reply;
 use allstop_session::{OnBackgroundEnd, Session, SessionEvent, SessionEventKind};
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::sessions::{is_session_idle, is_tool};
 use super::talk::{Lines, TalkModel};
@@ -47,7 +48,7 @@ pub(super) fn all() -> [Scenario; 5] {
             shelling(stage, async |talk| {
                 talk.send("build in front");
                 talk.until(is_tool).await;
-                promote(talk.session());
+                promote(talk.session()).await;
                 talk.ask("and now").await;
                 talk.until(is_session_idle).await;
             })
@@ -61,8 +62,9 @@ fn is_woken(event: &SessionEvent) -> bool {
     is_end && event.message.is_none()
 }
 
-/// Sends whatever runs to the background.
-pub(super) fn promote(session: &Session) {
+/// Sends whatever runs to the background, once it has begun and so can be asked.
+pub(super) async fn promote(session: &Session) {
+    sleep(Duration::from_millis(5)).await;
     for call in session.running_calls() {
         // It may have ended.
         let _ = session.promote(&call);

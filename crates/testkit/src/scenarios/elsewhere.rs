@@ -101,7 +101,7 @@ fn sub_agent(name: &str, place: Where) -> Scenario {
             if place == Where::Promoted {
                 talk.send("delegate");
                 talk.until(is_tool).await;
-                promote(talk.session());
+                promote(talk.session()).await;
             } else {
                 talk.ask("delegate").await;
             }

@@ -38,3 +38,31 @@ pub fn everything() -> Vec<Scenario> {
     everything.extend(sessions());
     everything
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::explore::undisturbed;
+
+    /// What is in the log of a scenario of this name.
+    const DONE: [(&str, &str); 6] = [
+        ("background", "background_started"),
+        ("behind", "background_started"),
+        ("promote", "background_started"),
+        ("steer", "message_steered"),
+        ("compaction", "compacted"),
+        ("interrupt", "turn_stopped"),
+    ];
+
+    /// A scenario that does not do what it is named after explores nothing of it.
+    #[test]
+    fn scenarios_do_what_they_are_named_after() {
+        for scenario in super::sessions() {
+            let name = scenario.name().to_string();
+            let logged = undisturbed(&scenario).points;
+            for (_, record) in DONE.iter().filter(|(word, _)| name.contains(word)) {
+                let is_there = logged.iter().any(|point| point.of.contains(record));
+                assert!(is_there, "{name}: nothing of `{record}` is in the log");
+            }
+        }
+    }
+}
