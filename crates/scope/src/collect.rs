@@ -26,6 +26,8 @@ pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<Re
             Listed::Running(entry) => {
                 collector.add(node, entry.seq, &entry.spec, Part::running(entry));
             }
+            // The stop has not reached it yet, or has made an end of it.
+            Listed::Waiting(_) => {}
         });
     }
     collector.finish()
@@ -37,10 +39,14 @@ pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
     let mut nodes = vec![Arc::clone(scope)];
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children());
-        node.list(|listed| {
-            if let Listed::Running(entry) = listed {
+        node.list(|listed| match listed {
+            Listed::Running(entry) => {
                 collector.add(&node, entry.seq, &entry.spec, Part::running(entry));
             }
+            Listed::Waiting(unit) => {
+                collector.add(&node, unit.seq, &unit.spec, Part::waiting());
+            }
+            Listed::Ended(_) => {}
         });
     }
     collector.finish()
@@ -94,6 +100,20 @@ impl Part {
             processes,
             tokens_received_after_stop: None,
             note: None,
+        }
+    }
+
+    /// As a future that is there.
+    fn waiting() -> Self {
+        Self {
+            state: ItemState::StillRunning {
+                why: Why::BlocksItsThread,
+            },
+            is_process: false,
+            containment: None,
+            processes: Vec::new(),
+            tokens_received_after_stop: None,
+            note: Some("it has not begun".into()),
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Gate {
     cause: Option<Cause>,
     closed: bool,
     live: usize,
+    /// Whether anything ever registered.
+    begun: bool,
 }
 
 impl Gate {
@@ -41,6 +43,7 @@ impl Gate {
     pub(crate) fn register(&mut self) -> Result<(), NotStarted> {
         self.check()?;
         self.live += 1;
+        self.begun = true;
         Ok(())
     }
 
@@ -51,6 +54,11 @@ impl Gate {
             None if self.closed => Err(NotStarted::Closed),
             None => Ok(()),
         }
+    }
+
+    /// Whether it is open and nothing has come through it yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.check().is_ok() && !self.begun
     }
 
     /// One piece of work ended.

@@ -69,6 +69,11 @@ impl Node {
         {
             return Accepted::Committed;
         }
+        if state.gate.waits()
+            && let Some(unit) = &self.unit
+        {
+            state.ended.extend(unit.not_begun());
+        }
         let live = state.gate.accept_stop(cause);
         stop.count().more(live);
         // Of those that are over only this node's own is still asked for.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Node, NodeState};
+use super::{Node, NodeState, Unit};
 use crate::gate::NotStarted;
 use crate::process::ProcessHandle;
 use crate::sync::AbortHandle;
@@ -32,6 +32,8 @@ pub(crate) enum Listed<'a> {
     Ended(&'a EndedWork),
     /// It runs.
     Running(&'a WorkEntry),
+    /// It has been asked for and has not begun.
+    Waiting(&'a Unit),
 }
 
 /// Which futures a round of force drops.
@@ -199,6 +201,12 @@ impl Node {
         }
         for (_, entry) in &state.work {
             visit(Listed::Running(entry));
+        }
+        if state.gate.waits()
+            && let Some(unit) = &self.unit
+            && unit.is_call()
+        {
+            visit(Listed::Waiting(unit));
         }
     }
 

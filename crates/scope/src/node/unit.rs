@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
+use allstop_core::receipt::{Evidence, How, ItemKind};
+use tokio::time::Instant;
+
 use super::Node;
-use crate::work::WorkSpec;
+use crate::work::{Details, EndedWork, Ending, WorkSpec};
 
 /// What a scope is that is one item of a receipt.
 pub(crate) struct Unit {
@@ -27,6 +30,30 @@ impl Unit {
             None => id,
         };
         Arc::new(Self { spec, seq, path })
+    }
+}
+
+/// Where a call is that never began: its barrier lets nothing through.
+const BEFORE_ITS_START: &str = "before_its_start";
+
+impl Unit {
+    pub(super) fn is_call(&self) -> bool {
+        self.spec.kind == ItemKind::ToolCall
+    }
+
+    /// What a stop keeps of a call that has been asked for and has not begun. Other units are made when they begin.
+    pub(super) fn not_begun(&self) -> Option<EndedWork> {
+        self.is_call().then(|| EndedWork {
+            seq: self.seq,
+            spec: self.spec.clone(),
+            ending: Ending::Stopped {
+                how: How::NotBegun,
+                evidence: Evidence::observed_at(BEFORE_ITS_START),
+            },
+            at: Instant::now(),
+            details: Details::default(),
+            was_thread: false,
+        })
     }
 }
 

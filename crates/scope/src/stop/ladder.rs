@@ -32,7 +32,7 @@ impl Asks {
                     Force::Remote(ask) => asks.remotes.push(Arc::clone(ask)),
                     _ => {}
                 },
-                Listed::Ended(_) => {}
+                Listed::Ended(_) | Listed::Waiting(_) => {}
             });
         }
         asks

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{ItemKind, StopOutcome};
+use allstop_core::receipt::{How, ItemKind, ItemState, StopOutcome};
 use allstop_core::{Cause, CauseKind};
 use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, WorkSpec};
 use tokio::time::Instant;
@@ -102,7 +102,8 @@ async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
     assert!(turn.is_stopped() && !agent.is_stopped() && !inner.is_stopped());
     let receipt = session.stop(by_user()).await;
     assert!(receipt.quiet() && inner.is_stopped());
-    assert_eq!(ids(receipt.items()), ["call_1/call_2", "bg_1"]);
+    let found = ids(receipt.items());
+    assert_eq!(found, ["call_1/call_2", "bg_1", "bg_1/call_3"]);
     assert_eq!(inner.cause(), Some(Cause::new(CauseKind::User)));
 }
 
@@ -144,4 +145,31 @@ async fn what_has_begun_elsewhere_is_not_said_not_to_have_begun() {
     work.unwrap().await.expect("it was polled");
     assert_eq!(receipt.items()[0].state.as_str(), "stopped");
     assert!(format!("{:?}", receipt.items()[0].state).contains("Acknowledged"));
+}
+
+#[tokio::test]
+async fn a_call_that_has_not_begun_is_in_the_preview_and_in_the_receipt_of_the_stop_that_ends_it() {
+    let turn = root();
+    let running = unit(&turn, ItemKind::ToolCall, "call_1");
+    let waiting = unit(&turn, ItemKind::ToolCall, "call_2");
+    let alone = unit(&turn, ItemKind::ToolCall, "call_3");
+    let over = unit(&turn, ItemKind::ToolCall, "call_4");
+    let not_made = unit(&turn, ItemKind::Background, "bg_1");
+    over.close();
+    waits(&running);
+    begun().await;
+    assert_eq!(ids(&turn.running()), ["call_1", "call_2", "call_3"]);
+
+    let receipt = alone.stop(by_user()).await;
+    assert_eq!(ids(receipt.items()), ["call_3"]);
+    let receipt = turn.stop(by_user()).await;
+    assert!(receipt.quiet());
+    assert_eq!(ids(receipt.items()), ["call_1", "call_2"], "{receipt:?}");
+    let ItemState::Stopped { how, .. } = &receipt.items()[1].state else {
+        panic!("{receipt:?}")
+    };
+    assert_eq!(*how, How::NotBegun);
+    let refused = waiting.child("below", ScopeOptions::default());
+    assert!(matches!(refused, Err(NotStarted::Stopped(_))));
+    drop(not_made);
 }

@@ -199,6 +199,7 @@ impl Turn<'_> {
 
     fn reject(&mut self, call: &ToolCall, problem: String) -> Result<(), Interrupt> {
         let at = self.now();
+        self.scope_of(&call.id)?.close();
         let content: Arc<str> = problem.into();
         let records = self.draft.reject_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
@@ -208,6 +209,7 @@ impl Turn<'_> {
 
     fn deny(&mut self, call: &ToolCall, reason: String) -> Result<(), Interrupt> {
         let at = self.now();
+        self.scope_of(&call.id)?.close();
         let content: Arc<str> = format!("the call did not run: {reason}").into();
         let records = self.draft.deny_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
