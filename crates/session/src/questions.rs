@@ -124,7 +124,7 @@ impl Prompter for Questions {
                 agents: agents_of(&self.session, &question.session_id),
                 question,
             };
-            let (tx, rx) = oneshot::channel();
+            let (tx, mut rx) = oneshot::channel();
             self.open.lock().insert(number, (open.clone(), tx));
             let mut asking = Asking {
                 questions: self,
@@ -142,8 +142,16 @@ impl Prompter for Questions {
             let answer = tokio::select! {
                 biased;
                 // The sender is dropped only with its answer, or with the question itself.
-                answer = rx => answer.unwrap_or(Answer::Deny),
-                () = deserted => Answer::Unanswered,
+                answer = &mut rx => answer.unwrap_or(Answer::Deny),
+                // Whoever takes the entry out answers it, here too.
+                () = deserted => {
+                    let is_ours = self.open.lock().remove(&number).is_some();
+                    if is_ours {
+                        Answer::Unanswered
+                    } else {
+                        (&mut rx).await.unwrap_or(Answer::Deny)
+                    }
+                }
             };
             asking.answer = Some(answer);
             answer

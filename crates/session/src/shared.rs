@@ -66,6 +66,8 @@ pub(crate) struct Awake {
     pub(crate) scope: Scope,
     /// What background work runs below; a new one after each stop of all of it.
     pub(crate) background_scope: Scope,
+    /// The former ones, while something runs there: a later stop joins theirs.
+    pub(crate) being_stopped: Vec<Scope>,
     /// Once the log is open.
     pub(crate) background: Option<Arc<Background>>,
     /// What the conversation is.
@@ -118,6 +120,7 @@ impl Shared {
         let awake = Awake {
             scope: scope.clone(),
             background_scope,
+            being_stopped: Vec::new(),
             background: None,
             conversation: None,
         };

@@ -58,18 +58,12 @@ impl Shared {
             Stopping::one(stop, Some(Arc::clone(&slot.state)))
         };
         match target {
-            StopTarget::Call(id) => {
-                // First the background: one of a sub-agent may have gone on there, and its turn knows it as ended.
-                let behind = behind(&awake, id);
-                let behind =
-                    behind.map(|scope| scope.stop(StopOrder::new(target.extent(), cause.clone())));
-                let slots = running.into_iter().chain(last);
-                let mut stops = slots.filter_map(|slot| slot.controls.stop_call(id, cause.clone()));
-                match behind.or_else(|| stops.next()) {
-                    Some(stop) => Stopping::one(stop, None),
-                    None => nothing(StopOutcome::NotFound),
+            StopTarget::Call(id) => match call_scope(&awake, running.iter().chain(&last), id) {
+                Some(scope) => {
+                    Stopping::one(scope.stop(StopOrder::new(target.extent(), cause)), None)
                 }
-            }
+                None => nothing(StopOutcome::NotFound),
+            },
             StopTarget::Turn => match next.or(last) {
                 Some(slot) => stop_turn(&slot, Some(&awake.background_scope)),
                 None => nothing(ended),
@@ -112,26 +106,32 @@ impl Shared {
         }
     }
 
-    /// Stops all background work, and makes room for that of later turns. `None` if there is none; beside the stop of a
-    /// turn it is stopped in any case, so that nothing slips in between.
-    fn stop_background(&self, cause: &Cause, beside_turn: bool) -> Option<Stopping> {
+    /// Stops all background work, and makes room for that of later turns. What an earlier stop is still ending is joined.
+    /// Nothing if there is none; beside the stop of a turn it is stopped in any case, so that nothing slips in between.
+    fn stop_background(&self, cause: &Cause, beside_turn: bool) -> Vec<Stopping> {
         let mut inner = self.inner.lock();
-        let awake = inner.awake.as_mut()?;
+        let Some(awake) = inner.awake.as_mut() else {
+            return Vec::new();
+        };
+        awake.being_stopped.retain(|scope| !scope.is_quiet());
+        let mut scopes = awake.being_stopped.clone();
         let old = awake.background_scope.clone();
-        if old.is_quiet() && !beside_turn {
-            return None;
-        }
-        // In one step: of two stops at once each has a scope of its own to stop. The session itself may be being
-        // stopped: then there are no later turns.
-        if let Ok(fresh) = self.background_scope(&awake.scope) {
-            if let Some(background) = &awake.background {
-                background.reopen(fresh.clone());
+        if !old.is_quiet() || beside_turn {
+            scopes.push(old.clone());
+            // In one step: of two stops at once each has a scope of its own to stop. The session itself may be being
+            // stopped: then there are no later turns.
+            if let Ok(fresh) = self.background_scope(&awake.scope) {
+                if let Some(background) = &awake.background {
+                    background.reopen(fresh.clone());
+                }
+                awake.background_scope = fresh;
+                awake.being_stopped.push(old);
             }
-            awake.background_scope = fresh;
         }
         drop(inner);
-        let order = StopOrder::new(Extent::TurnAndBackground, cause.clone());
-        Some(Stopping::one(old.stop(order), None))
+        let order = || StopOrder::new(Extent::TurnAndBackground, cause.clone());
+        let stop = |scope: Scope| Stopping::one(scope.stop(order()), None);
+        scopes.into_iter().map(stop).collect()
     }
 
     /// Closes a session that sleeps: nothing of it runs. `None` if it is awake.
@@ -202,10 +202,29 @@ fn work(awake: &Awake, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
     works.into_iter().find(|work| work.id == *id)
 }
 
+/// Where background work is: that which runs, and that which an earlier stop is still ending.
+fn background_scopes(awake: &Awake) -> impl Iterator<Item = &Scope> {
+    awake.being_stopped.iter().chain([&awake.background_scope])
+}
+
 /// A call of a sub-agent in the background, by its path.
 fn behind(awake: &Awake, id: &CallId) -> Option<Scope> {
     let path = id.as_str().contains('/').then(|| id.as_str())?;
-    awake.background_scope.find_unit(path)
+    background_scopes(awake).find_map(|scope| scope.find_unit(path))
+}
+
+/// A call of these turns, or one that has gone on in the background. The turns first: what moves is there before it is
+/// gone here, and may still be known here, as ended.
+fn call_scope<'a>(
+    awake: &Awake,
+    mut turns: impl Iterator<Item = &'a Arc<Slot>>,
+    id: &CallId,
+) -> Option<Scope> {
+    let is_there = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
+    match turns.find_map(|slot| slot.controls.call(id)) {
+        Some(scope) if is_there(&scope) => Some(scope),
+        ended => behind(awake, id).or(ended),
+    }
 }
 
 impl Inner {
@@ -229,12 +248,12 @@ fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
         StopTarget::Session => vec![awake.scope.clone()],
         StopTarget::Turn => running().into_iter().collect(),
         StopTarget::TurnAndBackground => {
-            let background = awake.background_scope.clone();
-            running().into_iter().chain([background]).collect()
+            let background = background_scopes(awake).cloned();
+            running().into_iter().chain(background).collect()
         }
         StopTarget::Call(id) => {
-            let in_turn = || inner.desk.running()?.controls.call(id);
-            behind(awake, id).or_else(in_turn).into_iter().collect()
+            let turns = inner.desk.running().into_iter().chain(&inner.last);
+            call_scope(awake, turns, id).into_iter().collect()
         }
         StopTarget::Message(id) => {
             let slot = inner.slot_of(id).map(|(own, taken_by)| match taken_by {

@@ -141,6 +141,8 @@ impl Driver {
 
     /// The owner of a session that was closed leaves. Everything has been stopped; what became of it is written.
     pub(super) async fn leave(mut self) {
+        // Whoever closed the session stops it in the next step, and what runs is to have its end before the lock is free.
+        self.scope.stopped().await;
         // The ladder first: what is written after it is the end of all.
         if let Some(account) = self
             .scope
@@ -149,6 +151,7 @@ impl Driver {
             let _it_is_the_stops = account.receipt().await;
         }
         self.record_background().await;
+        self.record_left().await;
         self.tell_end().await;
         self.open = None;
         let mut inner = self.shared.inner.lock();

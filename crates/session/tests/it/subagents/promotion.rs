@@ -287,3 +287,50 @@ async fn promotion_against_the_end_has_one_winner_and_each_token_is_counted_once
     }
     println!("the promotion was first in {won} of {ROUNDS}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_of_all_joins_the_first_and_calls_nothing_ended_that_runs() {
+    let (fixture, sent, _running) = running(SessionOptions::default()).await;
+    let session = &fixture.session;
+    session.promote(&agent_call()).expect("it listens");
+    sent.outcome().await;
+    let inner: CallId = "call_1_1/call_1_1".into();
+    let first = session.stop(&StopTarget::TurnAndBackground, user());
+    // Nothing has been polled since: all of it runs.
+    let preview = session.preview(&StopTarget::TurnAndBackground);
+    assert_eq!(preview.items().len(), 3, "{preview:?}");
+    let second = session.stop(&StopTarget::TurnAndBackground, user());
+    let alone = session.cancel_call(&inner, user());
+    let (first, second) = (first.receipt().await, second.receipt().await);
+    for receipt in [&first, &second, &alone.receipt().await] {
+        assert_eq!(receipt.outcome(), None, "{receipt:?}");
+        assert!(receipt.quiet() && !receipt.items().is_empty());
+    }
+    assert_eq!(first.items(), second.items());
+    let third = session.stop(&StopTarget::TurnAndBackground, user());
+    let third = third.receipt().await;
+    assert_eq!(third.outcome(), Some(StopOutcome::AlreadyEnded));
+    fixture.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_at_the_end_of_a_turn_it_waits_for_what_runs_behind_and_writes_its_end() {
+    for _ in 0..100 {
+        let (fixture, sent, _running) = running(SessionOptions::default()).await;
+        let session = fixture.session.clone();
+        session.promote(&agent_call()).expect("it listens");
+        sent.outcome().await;
+        session.send("and?").expect("it is idle");
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while session.is_busy() {
+                    std::hint::spin_loop();
+                }
+                drop(session.stop(&StopTarget::Session, user()));
+            });
+        });
+        fixture.session.close().await;
+        let (starts, ends) = background_records(&fixture).await;
+        assert_eq!((starts.len(), ends.len()), (1, 1));
+    }
+}
