@@ -12,20 +12,20 @@ use super::running::Running;
 use crate::control::Effect;
 
 impl Running<'_, '_> {
-    /// Ends the background work as the flags say, and records what became of it.
+    /// Ends the background work as the flags say, and records what became of it. The receipt, if anything was stopped:
+    /// what is to be kept and cannot be is stopped too, for it would end with this process without an account.
     pub(super) async fn end_background(
         &mut self,
         history: &mut History,
         reason: StopReason,
-    ) -> Result<Option<Arc<Receipt>>, String> {
+    ) -> Option<Arc<Receipt>> {
         let was_stopped = matches!(
             reason,
             StopReason::Cancelled | StopReason::Shutdown | StopReason::Timeout
         );
         if self.background.keep_background {
-            return self.keep_background(history).await.map(|()| None);
-        }
-        if self.background.wait_background && !was_stopped {
+            self.keep_background(history).await;
+        } else if self.background.wait_background && !was_stopped {
             self.wait_background().await;
         }
         let receipt = self.stop_background().await;
@@ -39,7 +39,7 @@ impl Running<'_, '_> {
                 "the end of background work is not recorded: {error}"
             ));
         }
-        Ok(receipt)
+        receipt
     }
 
     async fn wait_background(&mut self) {
@@ -120,17 +120,24 @@ impl Running<'_, '_> {
         }
     }
 
-    async fn keep_background(&mut self, history: &mut History) -> Result<(), String> {
+    /// Lets the background work go, as far as that is possible.
+    async fn keep_background(&mut self, history: &mut History) {
         let keeping = self.session.keep_background(history);
-        let kept = match self
+        let keeping = self
             .supervisor
             .race(keeping, |_| ControlFlow::Continue(()))
-            .await
-        {
+            .await;
+        let kept = match keeping {
             Ok(Ok(kept)) => kept,
-            Ok(Err(error)) => return Err(format!("background work is not kept: {error}")),
+            Ok(Err(error)) => {
+                self.show
+                    .warn(&format!("background work is not kept: {error}"));
+                return;
+            }
             Err(_) => {
-                return Err("background work may not be kept: the store does not answer".to_owned());
+                self.show
+                    .warn("background work may not be kept: the store does not answer");
+                return;
             }
         };
         for work in &kept.kept {
@@ -144,11 +151,10 @@ impl Running<'_, '_> {
         }
         for work in &kept.not_kept {
             self.show.warn(&format!(
-                "{} ends with this process: {} · {}",
+                "{} is not kept: {} · {}",
                 work.id, work.name, work.why
             ));
         }
-        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::{AgentEvent, EventSink, History, RunOutcome, TurnError, TurnErrorKind};
+use allstop_core::receipt::{ItemState, StopFindings, StopRequest, Why};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_runtime::{Envelope, OpenSession, System};
 use allstop_scope::{Scope, Stop, StopOrder};
@@ -44,19 +45,22 @@ impl Running<'_, '_> {
         };
         let mut envelope = Envelope::of_run(self.session.id.clone(), &outcome.turns);
         let mut history = outcome.history;
-        match self
+        let receipt = self
             .end_background(&mut history, envelope.stop_reason)
-            .await
-        {
-            Ok(Some(receipt)) => {
-                let conversation = envelope.receipt.as_ref().map(|turns| turns.conversation());
-                let receipt = Receipt::clone(&receipt)
-                    .with_conversation(conversation.unwrap_or_default())
-                    .with_usage(envelope.usage);
-                envelope = envelope.with_receipt(Arc::new(receipt));
-            }
-            Ok(None) => {}
-            Err(message) => self.show.warn(&message),
+            .await;
+        if let Some(receipt) = receipt {
+            let turns = envelope.receipt.as_deref();
+            let conversation = turns.map(Receipt::conversation).unwrap_or_default();
+            let whole = match (turns, &self.stop) {
+                (Some(turn), Some(stop)) if stop.request().extent == Extent::Turn => {
+                    together(turn, &receipt)
+                }
+                _ => Receipt::clone(&receipt),
+            };
+            let whole = whole
+                .with_conversation(conversation)
+                .with_usage(envelope.usage);
+            envelope = envelope.with_receipt(Arc::new(whole));
         }
         match self.wait_cut {
             Some(code) => envelope.with_exit_code(code),
@@ -123,6 +127,29 @@ impl Running<'_, '_> {
     }
 }
 
+/// One account of a turn's stop and of that of the background work which was to be kept and could not be: the first has
+/// named it as outside of its extent.
+fn together(turn: &Receipt, background: &Receipt) -> Receipt {
+    let outside = ItemState::StillRunning {
+        why: Why::OutsideExtent,
+    };
+    let stopped = turn.items().iter().filter(|item| item.state != outside);
+    let request = StopRequest {
+        extent: Extent::Process,
+        ..turn.request().clone()
+    };
+    let begun_at = background.request().requested_at.unix_ms();
+    let between_ms = begun_at.saturating_sub(request.requested_at.unix_ms());
+    let last = background.quiet_after_ms();
+    let last = Duration::from_secs_f64(last.map_or(0.0, |ms| ms.as_f64() / 1e3));
+    let findings = StopFindings {
+        items: stopped.chain(background.items()).cloned().collect(),
+        engine_acknowledged: turn.cancel_observed(),
+        elapsed: Duration::from_millis(between_ms.try_into().unwrap_or_default()) + last,
+    };
+    Receipt::of_stop(request, findings)
+}
+
 /// Shows events, and hears of the turn's own deadlines: they are a stop like that of a signal, and the background work
 /// is not to wait for its end.
 struct DeadlineWatcher<'a, 'b> {
@@ -159,4 +186,48 @@ fn begin_stop(
         return system.scope().stop(StopOrder::new(Extent::Process, cause));
     }
     run.stop(StopOrder::new(Extent::Turn, cause).bystander(&session.background.scope()))
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::Timestamp;
+    use allstop_core::receipt::{ItemKind, ReceiptItem};
+
+    use super::*;
+
+    fn receipt(at_ms: i64, items: Vec<ReceiptItem>) -> Receipt {
+        let request = StopRequest {
+            stop_id: format!("stop_{at_ms}").as_str().into(),
+            target: "here".into(),
+            extent: Extent::Turn,
+            cause: Cause::new(CauseKind::User),
+            requested_at: Timestamp::from_unix_ms(at_ms),
+        };
+        let findings = StopFindings {
+            items,
+            engine_acknowledged: true,
+            elapsed: Duration::from_millis(10),
+        };
+        Receipt::of_stop(request, findings)
+    }
+
+    #[test]
+    fn what_the_stop_of_the_turn_left_alone_is_accounted_for_once() {
+        let item = |kind, id: &str, state| ReceiptItem::new(kind, id, "sleep 600", state);
+        let finished = || ItemState::Finished { after_ms: None };
+        let outside = ItemState::StillRunning {
+            why: Why::OutsideExtent,
+        };
+        let call = item(ItemKind::ToolCall, "call_1", finished());
+        let left = item(ItemKind::Background, "bg_1", outside);
+        let ended = item(ItemKind::Background, "bg_1", finished());
+        let turn = receipt(1_000, vec![call.clone(), left]);
+        let both = together(&turn, &receipt(1_100, vec![ended.clone()]));
+        assert_eq!(both.items(), [call, ended]);
+        assert_eq!(both.request().extent, Extent::Process);
+        assert_eq!(both.stop_id(), turn.stop_id());
+        let whole = Duration::from_millis(110);
+        assert_eq!(both.quiet_after_ms(), Some(whole.into()));
+        assert!(both.cancel_observed());
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::fault::Fault;
 use crate::support::processes::is_alive;
 use crate::support::{Place, Signal, eventually};
 
@@ -113,6 +114,32 @@ fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
     assert_eq!(after.code, 1, "the script has run out: {after:#?}");
     let work = &shown(&place, session)["background"][0];
     assert_eq!(work["ended"]["state"], "unknown", "{work:#}");
+}
+
+/// The store takes nothing any more once the shell runs: neither the end of the turn nor that the shell was let go.
+#[test]
+fn what_cannot_be_kept_is_stopped_with_a_receipt() {
+    let place = Place::new();
+    let full = place.work().join("full");
+    let fault = Fault::new(&place, "disk_full").when(full);
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'touch full; sleep 600', background: true}}, {tool: shell, arguments: {command: 'until test -e full; do sleep 0.01; done'}}]}, {text: Started.}]";
+    let run = place
+        .run_script(script)
+        .args("--json --keep-background hello");
+    let ended = fault.below(run).end();
+    place.assert_nothing_runs();
+    assert_eq!(ended.code, 1, "{ended:#?}");
+    assert!(
+        ended.stderr.contains("background work is not kept: "),
+        "{ended:#?}"
+    );
+    let envelope = ended.envelope();
+    let items = envelope["receipt"]["items"].as_array().expect("items");
+    let [item] = &items[..] else {
+        panic!("not one item: {envelope:#}");
+    };
+    assert_eq!(item["kind"], "background", "{envelope:#}");
+    assert_eq!(item["state"], "stopped", "{envelope:#}");
 }
 
 /// A run that waits for a file.
