@@ -16,6 +16,7 @@ mod signals;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory as _, Parser as _};
@@ -41,6 +42,7 @@ const READER_WAIT_MAX: Duration = Duration::from_secs(3);
 const READER_LOOK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
+    outlive_file_limit();
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|first| first == KEEPER_COMMAND) {
         return allstop_scope::process::keeper::main(args.collect::<Vec<OsString>>());
@@ -73,6 +75,14 @@ fn main() -> ExitCode {
         reason = "threads that cannot be forced never delay the exit"
     )]
     std::process::exit(i32::from(code))
+}
+
+/// Makes a write beyond the limit of a file's size fail as one on a full disk does, instead of killing this process
+/// before it has said a word. With a handler, and not ignored: what this process starts has the default again.
+fn outlive_file_limit() {
+    let beyond = rustix::process::Signal::XFSZ.as_raw();
+    // Where it cannot be had the process dies of it, as any other.
+    drop(signal_hook::flag::register(beyond, Arc::default()));
 }
 
 /// Makes a panic of the main thread the end of the process. Unwinding would wait for threads that may never end: where

@@ -46,3 +46,27 @@ fn no_more_descriptors() {
         );
     }
 }
+
+/// Beyond the limit of a file's size a write fails as on a full disk.
+#[test]
+fn no_larger_files() {
+    for limit in [0, 10, 40] {
+        let place = Place::new();
+        let run = place.run_script(SCRIPT).args("--json hello");
+        let ended = run.by_shell(&format!("ulimit -f {limit}")).end();
+        place.assert_nothing_runs();
+        assert_eq!(ended.code, 1, "{limit}: {ended:#?}");
+        let envelope = ended.envelope();
+        assert_eq!(envelope["error"]["kind"], "store", "{limit}: {envelope:#}");
+    }
+}
+
+/// What the model runs is killed beyond that limit, as anywhere else.
+#[test]
+fn the_limit_of_files_is_not_lifted_for_commands() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'head -c 1000000 /dev/zero > large; test $? = 153 && touch killed'}}]}, {text: Hello.}]";
+    let run = place.run_script(script).arg("hello");
+    run.by_shell("ulimit -f 400").end().ok();
+    assert!(place.work().join("killed").exists());
+}
