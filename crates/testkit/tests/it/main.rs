@@ -2,5 +2,4 @@
 
 mod random_stops;
 mod simulated;
-mod soak;
 mod stop_safe;

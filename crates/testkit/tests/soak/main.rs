@@ -1,4 +1,4 @@
-//! Days of sessions in seconds.
+//! Days of sessions in seconds, in a process of their own: its memory is a part of what is tested.
 
 use allstop_testkit::soak::{Soak, SoakLength};
 
