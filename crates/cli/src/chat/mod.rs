@@ -42,6 +42,7 @@ use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use crate::run::options;
+use crate::run::start::starting_servers;
 use crate::signals::Signals;
 use screen::Screen;
 
@@ -128,7 +129,8 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
     )?;
     let history = history_file(&options.store);
 
-    let opening = open(options, start.session.as_deref(), asks);
+    let screen = Screen::new(host, tty.as_ref().and(terminal));
+    let opening = open(options, start.session.as_deref(), asks, &screen);
     let (system, talked) = tokio::select! {
         opened = opening => opened?,
         signal = signals.next() => {
@@ -137,7 +139,6 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
             return Ok(Exit::from(control.exit_code(control.stop_reason())));
         }
     };
-    let screen = Screen::new(host, tty.as_ref().and(terminal));
     greet(&screen, &talked, start.session.is_some()).await;
     let chat = Chat {
         host,
@@ -189,8 +190,13 @@ async fn open(
     options: SystemOptions,
     id: Option<&str>,
     asks: Asks,
+    screen: &Screen,
 ) -> Result<(System, TalkedSession), Problem> {
     let system = System::open(options).await?;
+    if let Some(said) = starting_servers(&system) {
+        screen.hint(&said);
+        system.start_servers().await?;
+    }
     let id = match id {
         Some(id) => Some(resolve(&**system.log(), id).await?),
         None => None,

@@ -5,7 +5,7 @@ pub(crate) mod options;
 mod running;
 mod servers;
 mod show;
-mod start;
+pub(crate) mod start;
 mod supervise;
 
 use std::ops::ControlFlow;
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
         )
         .map_err(NotStarted::store)?;
         let prompts = options::prompts(&args).await.map_err(NotStarted::input)?;
-        let opened = open(options, args.session.session.clone(), limit).await?;
+        let opened = open(options, args.session.session.clone(), limit, &show).await?;
         Ok((prompts, opened))
     };
     let started = supervisor.race(starting, |_| ControlFlow::Break(()));

@@ -75,6 +75,13 @@ impl<'a> Show<'a> {
         }
     }
 
+    /// A line that only somebody who watches has a use for.
+    pub(super) fn hint(&self, text: &str) {
+        if self.host.output.stderr().is_terminal() {
+            self.warn(text);
+        }
+    }
+
     /// A line that must be said whoever reads: what lives on after this process, and what is not written.
     pub(super) fn warn(&self, text: &str) {
         let stderr = self.host.output.stderr();

@@ -1,10 +1,11 @@
-//! Opening the store and the session of a run, and why nothing runs.
+//! Opening the store, the servers and the session of a run, and why nothing runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allstop_agent::{History, TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_runtime::{OpenSession, StartError, System, SystemOptions};
+use allstop_tools::mcp::McpState;
 
 use super::show::Show;
 use crate::commands::sessions::resolve;
@@ -50,39 +51,83 @@ impl From<StartError> for NotStarted {
     }
 }
 
-/// Opens the store and the session. The deadline of the run bounds this too: a store may hang.
+/// Opens the store, starts the servers of tools and opens the session. The deadline of the run bounds this too: any of
+/// them may hang.
 pub(super) async fn open(
     options: SystemOptions,
     id: Option<String>,
     limit: Option<Duration>,
+    show: &Show<'_>,
 ) -> Result<(System, OpenSession, History), NotStarted> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let system = in_time(deadline, System::open(options), late_store).await??;
+    if let Some(said) = starting_servers(&system) {
+        show.hint(&said);
+        let started = in_time(deadline, system.start_servers(), || late_servers(&system));
+        started.await??;
+    }
     let opening = async {
-        let system = System::open(options).await?;
-        let (session, history) = match id {
+        match id {
             Some(id) => {
                 let id = resolve(&**system.log(), &id)
                     .await
                     .map_err(NotStarted::store)?;
-                system.resume_session(id).await?
+                Ok(system.resume_session(id).await?)
             }
-            None => system.new_session(None).await?,
-        };
-        Ok((system, session, history))
+            None => Ok(system.new_session(None).await?),
+        }
     };
-    let Some(limit) = limit else {
-        return opening.await;
+    let opened: Result<_, NotStarted> = in_time(deadline, opening, late_store).await?;
+    let (session, history) = opened?;
+    Ok((system, session, history))
+}
+
+/// What is said before the servers of tools are started; `None` where there is none.
+pub(crate) fn starting_servers(system: &System) -> Option<String> {
+    let servers = system.mcp().all().iter();
+    let names: Vec<&str> = servers.map(|server| &**server.name()).collect();
+    let said = || format!("starting the servers of tools: {}", names.join(", "));
+    (!names.is_empty()).then(said)
+}
+
+async fn in_time<T>(
+    deadline: Option<Instant>,
+    waited_for: impl Future<Output = T>,
+    late: impl FnOnce() -> TurnError,
+) -> Result<T, NotStarted> {
+    let Some(at) = deadline else {
+        return Ok(waited_for.await);
     };
-    let late = |_elapsed| {
-        let error = TurnError {
-            kind: TurnErrorKind::Store,
-            message: "the store was not open when the run's deadline came".to_owned(),
-            hint: Some("another process may hold it, or its disk hangs".to_owned()),
-        };
-        Err(NotStarted::Failed(StopReason::Timeout, error))
-    };
-    tokio::time::timeout(limit, opening)
+    tokio::time::timeout_at(at.into(), waited_for)
         .await
-        .unwrap_or_else(late)
+        .map_err(|_elapsed| NotStarted::Failed(StopReason::Timeout, late()))
+}
+
+fn late_store() -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Store,
+        message: "the store was not open when the run's deadline came".to_owned(),
+        hint: Some("another process may hold it, or its disk hangs".to_owned()),
+    }
+}
+
+/// Names the servers that were still starting.
+fn late_servers(system: &System) -> TurnError {
+    let servers = system.mcp().all().iter();
+    let starting = servers.filter(|server| matches!(server.state(), McpState::Starting));
+    let names: Vec<String> = starting
+        .map(|server| format!("`{}`", server.name()))
+        .collect();
+    TurnError {
+        kind: TurnErrorKind::Unavailable,
+        message: format!(
+            "the MCP server {} had not answered when the run's deadline came",
+            names.join(" and ")
+        ),
+        hint: Some(
+            "a shorter `handshake_timeout` in its section lets the run do without".to_owned(),
+        ),
+    }
 }
 
 /// Names what an earlier process left.

@@ -1,10 +1,16 @@
 //! Servers of tools that are not available: what people and programs are told, and how often.
 
-use crate::support::{Allstop, Place};
+use serde_json::Value;
+
+use crate::support::terminal::Terminal;
+use crate::support::{Allstop, FACT_MAX, Place, Signal, eventually};
 
 /// A server that exits at its start, and says why.
 const GONE: &str =
     "[mcp.servers.gone]\ncommand = \"sh\"\nargs = [\"-c\", \"echo no database >&2; exit 3\"]\n";
+
+/// A server that never answers.
+const HANGS: &str = "[mcp.servers.hangs]\ncommand = \"sleep\"\nargs = [\"600\"]\n";
 
 /// Longer than the first new attempts take.
 const SCRIPT: &str = r#"
@@ -58,4 +64,45 @@ fn a_program_reads_it_as_an_event() {
         "{event}"
     );
     assert!(!ended.stderr.contains("gone"), "{ended:?}");
+}
+
+/// A server that has not answered yet is ended by its keeper, once the command is gone.
+#[track_caller]
+fn ends_soon(place: &Place) {
+    eventually("its end", || place.leftovers().is_empty().then_some(()));
+}
+
+#[test]
+fn one_that_hangs_is_named_when_the_deadline_comes() {
+    let place = Place::new();
+    let config = place.file("hangs.toml", format!("{GONE}{HANGS}"));
+    let run = place.run_script(SCRIPT).arg("--config").arg(config);
+    let ended = run.args("--json --timeout 1s go").end();
+    ends_soon(&place);
+    assert_eq!(ended.code, 124, "{ended:#?}");
+    let error: Value = ended.envelope()["error"].clone();
+    let message = error["message"].as_str().expect("a message");
+    assert_eq!(
+        message,
+        "the MCP server `hangs` had not answered when the run's deadline came"
+    );
+    let hint = error["hint"].as_str().expect("a hint");
+    assert!(hint.contains("handshake_timeout"), "{hint}");
+}
+
+#[test]
+fn who_waits_for_them_at_a_terminal_is_told() {
+    for command in ["run", "chat"] {
+        let place = Place::new();
+        let terminal = Terminal::new();
+        let config = place.file("hangs.toml", HANGS);
+        let begun = place.allstop().arg(command).arg("--store");
+        let begun = begun.arg(place.store()).arg("--config").arg(config);
+        let begun = begun.arg("--model").arg(place.script(SCRIPT)).arg("go");
+        let mut running = begun.on_terminal(terminal.line()).start();
+        terminal.wait("starting the servers of tools: hangs");
+        running.signal(Signal::INT);
+        assert_eq!(running.end(FACT_MAX).code, 130);
+        ends_soon(&place);
+    }
 }

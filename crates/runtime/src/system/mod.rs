@@ -67,8 +67,7 @@ impl std::fmt::Debug for Parts {
 }
 
 impl System {
-    /// Opens the store, makes the model and starts the servers of tools, each within its own limit. Nothing else runs
-    /// yet, and nothing is sent.
+    /// Opens the store and makes the model. Nothing runs yet, and nothing is sent: [`System::start_servers`] is next.
     ///
     /// # Errors
     /// What is wrong, in one line: configuration, model, script, folders or store.
@@ -116,14 +115,24 @@ impl System {
             hidden_variables,
             mcp,
         };
-        let scope = Scope::root("process", scopes);
-        mcp::start(&parts.mcp, &scope).await?;
         Ok(Self {
-            scope,
+            scope: Scope::root("process", scopes),
             store,
             recording,
             parts: Arc::new(parts),
         })
+    }
+
+    /// Starts the servers of tools, and waits for each no longer than its own limit. Done apart from [`System::open`], so
+    /// that whoever waits can say what for.
+    ///
+    /// # Errors
+    /// A stop came first.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves them starting.
+    pub async fn start_servers(&self) -> Result<(), StartError> {
+        mcp::start(&self.parts.mcp, &self.scope).await
     }
 
     /// The root of everything that runs here: stopping it, with the extent `process`, stops all sessions and their

@@ -76,7 +76,9 @@ impl Place {
 
     async fn system(&self, config: &str, replies: Vec<Reply>) -> System {
         let options = self.options(config, Some(ScriptedModel::new(replies)));
-        System::open(options).await.expect("the system opens")
+        let system = System::open(options).await.expect("the system opens");
+        system.start_servers().await.expect("nothing is stopped");
+        system
     }
 }
 
