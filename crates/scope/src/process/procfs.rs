@@ -30,7 +30,11 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 impl Stat {
     /// Whether nothing of it runs: a zombie whose main thread alone has ended still counts as running.
     pub(super) fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+        self.is_zombie() && self.threads <= 1
+    }
+
+    fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
     }
 
     /// Whether it has given up its old program and has not begun the new one. A process whose
@@ -111,8 +115,9 @@ pub(super) fn visit_processes(mut visit: impl FnMut(Stat)) -> bool {
 /// How often a process in the middle of an exec is let go on and asked again, at once: most are through it by then.
 const EXEC_YIELDS: u32 = 10;
 
-/// Whether the environment that a process was started with has this variable with this value. Another user's
-/// environment cannot be read and counts as no, and so does that of one that has ended. `None`: it is in the middle of an
+/// Whether the environment that a process was started with has this variable with this value. One that cannot be read, of
+/// another user or of a process that has forbidden it (`PR_SET_DUMPABLE`), counts as no, and so does that of one that has
+/// ended. `None`: it is in the middle of an
 /// exec, where it has none.
 pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
     let is_it = |entry: &[u8]| {
@@ -129,6 +134,10 @@ pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
             Ok(_) | Err(_) => {}
         }
         match stat(pid) {
+            Some(now) if now.is_zombie() && !now.is_dead() => {
+                let environment = environment_of_threads(pid);
+                return Some(environment.split(|byte| *byte == 0).any(is_it));
+            }
             Some(now) if now.is_in_exec() => std::thread::yield_now(),
             // It may have been in an exec when it was read, and through it when it was looked at.
             Some(_) if !was_without => was_without = true,
@@ -136,6 +145,19 @@ pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
         }
     }
     None
+}
+
+/// The environment of a process whose first thread has ended and whose others go on: they have kept it.
+fn environment_of_threads(pid: u32) -> Vec<u8> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads
+        .find_map(|thread| {
+            fs::read(thread.path().join("environ"))
+                .ok()
+                .filter(|read| !read.is_empty())
+        })
+        .unwrap_or_default()
 }
 
 /// The arguments separated by spaces; the process's name in brackets if it has none.
@@ -220,6 +242,13 @@ mod tests {
         without.wait().expect("it is reaped");
         assert_eq!(told, Some(false));
         assert_eq!(has_variable(without.id(), &name, &value), Some(false));
+    }
+
+    #[test]
+    fn threads_have_the_environment_of_their_process() {
+        let own = fs::read("/proc/self/environ").expect("this process has one");
+        assert_eq!(environment_of_threads(std::process::id()), own);
+        assert!(environment_of_threads(u32::MAX).is_empty());
     }
 
     #[test]

@@ -52,8 +52,8 @@ impl Emptiness {
 
 /// What is known of one tree, and whom it was seen to contain.
 ///
-/// What a sweep cannot find: a process that was never seen before it left the group and the session, cleared its
-/// environment *and* lost its parent; and one whose exec stalls through [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper holds
+/// What a sweep cannot find: a process that was never seen before it left the group and the session, cleared or hid its
+/// environment (`ssh-agent` hides it) *and* lost its parent; and one whose exec stalls through [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper holds
 /// on to those.
 #[derive(Debug)]
 pub(super) struct Sweep {
