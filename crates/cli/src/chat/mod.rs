@@ -115,10 +115,10 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
         (false, false, Some(_)) => Asks::Subscribers,
         _ => Asks::Prompter,
     };
-    let answer = if with.permissions.yes {
-        Answer::AllowOnce
-    } else {
-        Answer::Deny
+    let answer = match (with.permissions.yes, with.permissions.deny) {
+        (true, _) => Answer::AllowOnce,
+        (_, true) => Answer::Deny,
+        _ => Answer::Unanswered,
     };
     let options = options::system(
         &start.store,

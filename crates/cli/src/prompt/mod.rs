@@ -3,6 +3,7 @@
 //! A question can be abandoned at any moment: its future is dropped when a stop comes first. The thread that reads the
 //! terminal then reads nothing more, so what is typed afterwards is the shell's, and it is never joined.
 
+mod nobody;
 mod reader;
 mod tty;
 
@@ -13,6 +14,7 @@ use allstop_tools::permission::{Answer, Prompter, Question};
 use futures::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 
+pub(crate) use self::nobody::Nobody;
 use self::reader::Reader;
 pub(crate) use self::tty::Tty;
 use crate::display::{Environment, Lane, Output, Role, Style, escape};

@@ -25,7 +25,7 @@ use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
 use crate::host::Host;
 use crate::problem::Problem;
-use crate::prompt::TerminalPrompter;
+use crate::prompt::{Nobody, TerminalPrompter};
 use crate::signals::Signals;
 use running::Running;
 use show::Show;
@@ -45,8 +45,9 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     let config = options::config(&args)?;
     let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
     let mut supervisor = Supervisor::new(signals, Control::new(grace));
-    let mut show = Show::new(host, &args.output);
-    let prompter = prompter(host, &args.permissions, &show);
+    let nobody = Nobody::default();
+    let mut show = Show::new(host, &args.output, nobody.clone());
+    let prompter = prompter(host, &args.permissions, &show, nobody);
     let limit = config.deadlines.run.map(Duration::from);
 
     let starting = async {
@@ -121,14 +122,19 @@ async fn close(system: &System, show: &Show<'_>, envelope: &Envelope, supervisor
         .await;
 }
 
-fn prompter(host: &Host, args: &PermissionArgs, show: &Show<'_>) -> Arc<dyn Prompter> {
+fn prompter(
+    host: &Host,
+    args: &PermissionArgs,
+    show: &Show<'_>,
+    nobody: Nobody,
+) -> Arc<dyn Prompter> {
     let fixed = |answer| -> Arc<dyn Prompter> { Arc::new(FixedAnswer(answer)) };
     match (args.yes, args.deny) {
         (true, _) => fixed(Answer::AllowOnce),
         (_, true) => fixed(Answer::Deny),
         _ => match TerminalPrompter::open(&host.output, &host.terminal, show.asked()) {
             Some(prompter) => Arc::new(prompter),
-            None => fixed(Answer::Deny),
+            None => Arc::new(nobody),
         },
     }
 }

@@ -12,6 +12,7 @@ use crate::display::{
     render_receipt,
 };
 use crate::host::Host;
+use crate::prompt::Nobody;
 use crate::run::servers::Servers;
 
 /// What a run shows.
@@ -20,6 +21,8 @@ pub(super) struct Show<'a> {
     mode: Mode,
     live: Option<Live>,
     stream: Option<JsonStream>,
+    /// Who was asked where nobody can be.
+    nobody: Nobody,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +33,7 @@ enum Mode {
 }
 
 impl<'a> Show<'a> {
-    pub(super) fn new(host: &'a Host, args: &OutputArgs) -> Self {
+    pub(super) fn new(host: &'a Host, args: &OutputArgs, nobody: Nobody) -> Self {
         let mode = match (args.json, args.stream_json) {
             (true, _) => Mode::Json,
             (_, true) => Mode::StreamJson,
@@ -45,6 +48,7 @@ impl<'a> Show<'a> {
         Self {
             host,
             mode,
+            nobody,
             live: is_watched.then(|| Live::new(&host.output, &options)),
             stream: (mode == Mode::StreamJson)
                 .then(|| JsonStream::new(host.output.stdout().clone())),
@@ -130,7 +134,7 @@ impl<'a> Show<'a> {
             let denied = style.paint(Role::Warning, "denied:");
             let _ = writeln!(text, "{denied} {}: {}", denial.tool, plain(&denial.reason));
         }
-        if !envelope.denials.is_empty() && !stderr.is_terminal() {
+        if self.nobody.was_asked() {
             let hint = style.paint(Role::Dim, "hint:");
             let _ = writeln!(
                 text,

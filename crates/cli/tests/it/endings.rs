@@ -119,6 +119,30 @@ fn a_denial_is_no_ending_and_is_listed() {
     assert!(!place.work().join("made").exists());
 }
 
+/// What helps where nobody could be asked is said there, and nowhere else.
+#[test]
+fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
+    let place = Place::new();
+    let script = place.script(
+        "replies: [{calls: [{tool: shell, arguments: {command: touch made}}]}, {text: Well.}]",
+    );
+    let hook = "[[hooks]]\non = \"tool_start\"\ncommand = \"echo no tools today; exit 2\"\n";
+    let hook = place.file("hook.toml", hook);
+    let rule = place.file("rule.toml", "[permissions]\ndeny = [\"shell\"]\n");
+    let run = || place.run_unasked().arg("--model").arg(&script).arg("hello");
+    for (run, is_hinted) in [
+        (run(), true),
+        (run().arg("--deny"), false),
+        (run().arg("--yes").arg("--config").arg(hook), false),
+        (run().arg("--config").arg(rule), false),
+    ] {
+        let ended = run.end().ok();
+        assert!(ended.stderr.contains("denied: shell: "), "{ended:#?}");
+        let hint = "hint: where nobody can be asked, --yes allows";
+        assert_eq!(ended.stderr.contains(hint), is_hinted, "{ended:#?}");
+    }
+}
+
 #[test]
 fn a_hook_that_says_no_ends_the_call_and_not_the_turn() {
     let place = Place::new();
