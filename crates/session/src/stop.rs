@@ -177,7 +177,13 @@ impl Shared {
         cause: Cause,
         outcome: StopOutcome,
     ) -> Stopping {
-        Stopping::answered(Receipt::of_nothing(self.request(target, cause), outcome))
+        let mut request = self.request(target, cause);
+        // The session itself is there: what has ended is its last turn.
+        let last = self.inner.lock().known.last_turn;
+        if let (StopTarget::Turn | StopTarget::TurnAndBackground, 1..) = (target, last.0) {
+            request.target = format!("{}/turn/{last}", self.label()).into();
+        }
+        Stopping::answered(Receipt::of_nothing(request, outcome))
     }
 
     pub(crate) fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {

@@ -310,6 +310,8 @@ async fn a_second_stop_of_all_joins_the_first_and_calls_nothing_ended_that_runs(
     let third = session.stop(&StopTarget::TurnAndBackground, user());
     let third = third.receipt().await;
     assert_eq!(third.outcome(), Some(StopOutcome::AlreadyEnded));
+    let target = &*third.request().target;
+    assert!(target.ends_with("/turn/1"), "the session has not: {target}");
     fixture.close().await;
 }
 
