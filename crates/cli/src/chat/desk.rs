@@ -6,7 +6,8 @@
 //! 1. What is shown as an answer belongs to the message that was shown last: when another turn begins, or the message
 //!    has its outcome, nothing more of it is let through.
 //! 2. A message is shown above its answer exactly once.
-//! 3. A key is never the answer to a question that came after it was pressed, nor to one that is over.
+//! 3. A key is never the answer to a question that came after it was pressed, nor to one that is over; and an answer that
+//!    comes too late is no message at once.
 //! 4. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
 
 mod event;
@@ -74,7 +75,7 @@ impl Desk {
             // On the way out nothing is decided here any more.
             _ if self.leaving => return Vec::new(),
             Event::Key(key) => {
-                let typed = self.typing.key(key);
+                let typed = self.typing.key(key, now);
                 return self.typed(typed);
             }
             Event::InputEnded => return self.signal(Signal::HangUp, now),
@@ -88,7 +89,7 @@ impl Desk {
             Event::StopEnded => self.stops = self.stops.saturating_sub(1),
             Event::Waits(waits) => self.waits = waits,
             Event::Asked(ask) => self.typing.asked(ask),
-            Event::QuestionOver(number) => self.typing.question_over(number),
+            Event::QuestionOver(number) => self.typing.question_over(number, now),
         }
         Vec::new()
     }

@@ -117,15 +117,17 @@ impl Screen {
         self.lines(&escape::text(text));
     }
 
-    /// A question; its answer is typed below. `asker`: the sub-agent that it is for.
-    pub(super) fn question(&self, text: &str, asker: Option<&str>) {
+    /// A question about a call; its answer is typed below. `asker`: the sub-agent that it is for.
+    pub(super) fn question(&self, text: &str, call: &str, asker: Option<&str>) {
         let asks = self.style.paint(Role::Warning, "? Allow");
         let text = self.style.paint(Role::Strong, &escape::line(text));
+        let call = format!("({})", escape::line(call));
+        let call = self.style.paint(Role::Dim, &call);
         let asker = asker.map_or(String::new(), |asker| {
             let said = format!("\n  asked by {}", escape::line(asker));
             self.style.paint(Role::Dim, &said)
         });
-        self.lines(&format!("{asks} {text}{asker}"));
+        self.lines(&format!("{asks} {text} {call}{asker}"));
     }
 
     fn lines(&self, lines: &str) {

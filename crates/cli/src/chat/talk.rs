@@ -9,7 +9,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::ids::QuestionId;
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_session::{StopTarget, Stopping};
 use anyhow::Context as _;
@@ -27,6 +26,7 @@ use crate::Exit;
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use done::Done;
+use questions::Waiting;
 
 /// Talks until somebody leaves.
 pub(super) async fn talk(
@@ -114,7 +114,7 @@ struct Talk<'a> {
     keys: Keys,
     numbers: HashMap<MessageId, MessageNumber>,
     /// The questions that nobody has answered yet.
-    questions: HashMap<u64, QuestionId>,
+    questions: HashMap<u64, Waiting>,
     asked: u64,
     /// The calls that the running turn has asked for, until they have ended.
     calls: Vec<KnownCall>,

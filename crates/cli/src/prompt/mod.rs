@@ -125,7 +125,7 @@ impl Prompter for TerminalPrompter {
 }
 
 /// What a line says; `None` if it is no answer. An empty line is none: Enter is pressed too easily.
-fn answer_of(line: &str) -> Option<Answer> {
+pub(crate) fn answer_of(line: &str) -> Option<Answer> {
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Some(Answer::AllowOnce),
         "a" | "always" => Some(Answer::AllowForSession),

@@ -47,6 +47,12 @@ turns:
     replies:
       - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
       - {text: "It is done."}
+  - when: two others
+    replies:
+      - calls:
+          - {tool: agent, arguments: {prompt: "touch the file"}}
+          - {tool: agent, arguments: {prompt: "touch it too"}}
+      - {text: "Done by both."}
   - when: delegate
     replies:
       - calls: [{tool: agent, arguments: {prompt: "touch the file"}}]
@@ -362,6 +368,19 @@ fn a_question_says_which_sub_agent_asks() {
         "asked by agent: touch the file (call_",
     ];
     assert_in_order(&screen, &asked);
+}
+
+#[test]
+fn of_two_questions_at_once_each_names_its_call() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person.says("two others").sees("touch the file (call_");
+    person.sees("touch it too (call_").sees(": [y]es, once");
+    person.says("y").sees("yes, once (call_").says("y");
+    person.sees("Done by both.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    let question = "? Allow shell: echo x > touched (call_";
+    assert_eq!(screen.matches(question).count(), 2, "{screen}");
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(in crate::chat) enum Event {
 pub(in crate::chat) struct Ask {
     /// Which question of this chat: 1, 2, 3 …
     pub(in crate::chat) number: u64,
+    /// The call that it is about, by the calls that it lies in.
+    pub(in crate::chat) call: String,
     /// What `always` would allow.
     pub(in crate::chat) always: String,
 }

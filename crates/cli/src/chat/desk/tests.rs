@@ -59,8 +59,11 @@ impl Chat {
     }
 
     fn asked(&mut self, number: u64) {
-        let always = "shell: ls".to_owned();
-        self.hears(Event::Asked(Ask { number, always }));
+        self.hears(Event::Asked(Ask {
+            number,
+            call: format!("call_{number}"),
+            always: "shell: ls".to_owned(),
+        }));
     }
 
     fn line(&self) -> String {
@@ -241,46 +244,6 @@ fn what_is_refused_stands_on_the_line_again() {
 }
 
 #[test]
-fn a_question_is_answered_once_and_the_draft_comes_back() {
-    let mut chat = Chat::new();
-    chat.runs(1);
-    chat.types("yes, and");
-    chat.asked(1);
-    assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
-    assert_eq!(chat.hears(Event::Key(Key::Enter)), [], "no answer");
-    assert!(matches!(&*chat.sends("sure"), [Effect::Note(_)]));
-    assert_eq!(chat.sends("y"), [Effect::Answer(1, Answer::AllowOnce)]);
-    assert_eq!(chat.line(), "> yes, and");
-}
-
-#[test]
-fn a_question_that_a_stop_takes_away_leaves_nothing_of_its_answer() {
-    let mut chat = Chat::new();
-    chat.runs(1);
-    chat.asked(1);
-    chat.asked(2);
-    chat.types("a");
-    chat.hears(Event::QuestionOver(1));
-    assert!(chat.line().ends_with("[n]o > "), "the next one, unanswered");
-    assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
-    chat.hears(Event::QuestionOver(2));
-    assert_eq!(chat.line(), "> ");
-}
-
-#[test]
-fn commands_work_where_a_question_stands() {
-    let mut chat = Chat::new();
-    chat.runs(1);
-    chat.asked(1);
-    let effects = chat.sends("/stop");
-    let stop = Command::Stop(Target::Turn);
-    assert_eq!(
-        effects,
-        [Effect::ShowCommand("/stop".to_owned()), Effect::Do(stop)]
-    );
-}
-
-#[test]
 fn a_turn_that_background_work_caused_is_shown_and_stopped() {
     let mut chat = Chat::new();
     assert_eq!(chat.hears(Event::Began(None)), []);
@@ -368,3 +331,5 @@ fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     chat.now += STOP_TO_LEAVE;
     assert!(is_leave(&chat.ctrl_c()));
 }
+
+mod questions;

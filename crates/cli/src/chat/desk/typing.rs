@@ -1,6 +1,7 @@
 //! The line that a person types into: messages, commands, and the answers to questions.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use allstop_tools::Answer;
 
@@ -12,6 +13,11 @@ use super::super::past::Past;
 use super::super::search::{Search, Searched};
 use super::event::{Ask, Effect};
 use crate::display::{Entry, Style, escape};
+use crate::prompt::answer_of;
+
+/// How long after a question a word that answers one is taken for an answer to it: whoever was about to answer has seen
+/// by then that it is gone. As a message it might stop the turn.
+const LATE_ANSWER: Duration = Duration::from_secs(2);
 
 /// What somebody wants who typed.
 #[derive(Debug)]
@@ -39,6 +45,10 @@ pub(super) struct Typing {
     past: Past,
     search: Option<Search>,
     questions: VecDeque<Ask>,
+    /// Several questions stood at once: until none does, the one that is answered is named.
+    names_call: bool,
+    /// When the last question was over, until an answer to it was held back.
+    question_over_at: Option<Instant>,
     style: Style,
 }
 
@@ -50,6 +60,8 @@ impl Typing {
             past,
             search: None,
             questions: VecDeque::new(),
+            names_call: false,
+            question_over_at: None,
             style,
         }
     }
@@ -59,7 +71,12 @@ impl Typing {
         let (prefix, text, cursor) = match (self.questions.front(), &self.search) {
             (Some(ask), _) => {
                 let always = escape::line(&ask.always);
-                let prefix = format!("  [y]es, once  [a]lways: {always}  [n]o {sign} ");
+                let call = if self.names_call {
+                    format!("{}: ", escape::line(&ask.call))
+                } else {
+                    String::new()
+                };
+                let prefix = format!("  {call}[y]es, once  [a]lways: {always}  [n]o {sign} ");
                 (prefix, self.reply.text(), self.reply.cursor())
             }
             (None, Some(search)) => {
@@ -82,14 +99,17 @@ impl Typing {
 
     pub(super) fn asked(&mut self, ask: Ask) {
         self.questions.push_back(ask);
+        self.names_call |= self.questions.len() > 1;
         if self.questions.len() == 1 {
             self.reply.replace("");
         }
     }
 
-    pub(super) fn question_over(&mut self, number: u64) {
+    pub(super) fn question_over(&mut self, number: u64, now: Instant) {
+        self.question_over_at = Some(now);
         let shown = self.questions.front().map(|ask| ask.number);
         self.questions.retain(|ask| ask.number != number);
+        self.names_call &= !self.questions.is_empty();
         if shown == Some(number) {
             // What was typed for that one is no answer to the next.
             self.reply.replace("");
@@ -108,14 +128,14 @@ impl Typing {
         self.search.take().is_some() || !self.editor.replace("").is_empty()
     }
 
-    pub(super) fn key(&mut self, key: Key) -> Typed {
+    pub(super) fn key(&mut self, key: Key, now: Instant) -> Typed {
         if key == Key::Complete {
             return Typed::Complete;
         }
         if let Some(ask) = self.questions.front() {
             let number = ask.number;
             return match self.reply.press(key) {
-                Pressed::Submitted(line) => self.replied(number, &line),
+                Pressed::Submitted(line) => self.replied(number, &line, now),
                 _ => Typed::Nothing,
             };
         }
@@ -134,6 +154,11 @@ impl Typing {
         }
         match self.editor.press(key) {
             Pressed::Edited => Typed::Nothing,
+            Pressed::Submitted(text) if self.is_late_answer(&text, now) => {
+                self.question_over_at = None;
+                self.editor.replace(&text);
+                Typed::Say("no question is open: Enter sends it as a message".to_owned())
+            }
             Pressed::Submitted(text) => self.submitted(text),
             Pressed::EndOfInput => Typed::Leave,
             Pressed::Back => self.show_past(Past::back),
@@ -183,21 +208,24 @@ impl Typing {
         Typed::Line(line, text)
     }
 
+    fn is_late_answer(&self, text: &str, now: Instant) -> bool {
+        let is_late = |over: Instant| now < over + LATE_ANSWER;
+        self.question_over_at.is_some_and(is_late) && answer_of(text).is_some()
+    }
+
     /// What was typed where a question stands. An empty line is no answer: Enter is pressed too easily.
-    fn replied(&mut self, number: u64, line: &str) -> Typed {
-        let answer = match line.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => Answer::AllowOnce,
-            "a" | "always" => Answer::AllowForSession,
-            "n" | "no" => Answer::Deny,
-            command if command.starts_with('/') => return self.submitted(line.to_owned()),
-            "" => return Typed::Nothing,
-            _ => {
-                let how = "answer y, a or n; Ctrl-C stops the turn, and commands work here too";
-                return Typed::Say(how.to_owned());
-            }
-        };
-        self.question_over(number);
-        Typed::Answer(number, answer)
+    fn replied(&mut self, number: u64, line: &str, now: Instant) -> Typed {
+        if let Some(answer) = answer_of(line) {
+            self.question_over(number, now);
+            return Typed::Answer(number, answer);
+        }
+        match line.trim() {
+            command if command.starts_with('/') => self.submitted(line.to_owned()),
+            "" => Typed::Nothing,
+            _ => Typed::Say(
+                "answer y, a or n; Ctrl-C stops the turn, and commands work here too".to_owned(),
+            ),
+        }
     }
 }
 

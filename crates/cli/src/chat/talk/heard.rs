@@ -28,7 +28,7 @@ impl Talk<'_> {
             SessionEventKind::Live(event) => self.live(&event, number),
             SessionEventKind::PermissionAsked(question) => self.asked(question),
             SessionEventKind::PermissionAnswered { id, allowed } => {
-                let over = self.questions.iter().find(|(_, open)| **open == id);
+                let over = self.questions.iter().find(|(_, open)| open.id == id);
                 if let Some(number) = over.map(|(number, _)| *number) {
                     self.question_over(number, allowed);
                 }

@@ -3,31 +3,47 @@
 use std::fmt::Write as _;
 
 use allstop_core::CallId;
+use allstop_core::ids::QuestionId;
 use allstop_session::{Answered, OpenQuestion};
 use allstop_tools::Answer;
 
 use super::Talk;
 use crate::chat::desk::{Ask, Event};
 
+/// A question that nobody has answered yet.
+pub(super) struct Waiting {
+    pub(super) id: QuestionId,
+    /// The call that it is about.
+    call: String,
+}
+
 impl Talk<'_> {
     pub(super) fn asked(&mut self, question: OpenQuestion) {
         self.asked += 1;
         let number = self.asked;
         let asker = self.asker(&question.agents);
-        self.questions.insert(number, question.id);
+        let call = question.question.call_id.to_string();
         let screen = &self.chat.screen;
-        screen.question(&question.question.text, asker.as_deref());
+        screen.question(&question.question.text, &call, asker.as_deref());
+        let waiting = Waiting {
+            id: question.id,
+            call: call.clone(),
+        };
+        self.questions.insert(number, waiting);
         self.apply(Event::Asked(Ask {
             number,
+            call,
             always: question.question.session_scope,
         }));
     }
 
     /// Somebody else has answered, or nobody can any more.
     pub(super) fn question_over(&mut self, number: u64, allowed: bool) {
-        self.questions.remove(&number);
+        let Some(waiting) = self.questions.remove(&number) else {
+            return;
+        };
         let said = if allowed { "  yes" } else { "  withdrawn" };
-        self.chat.screen.note(said);
+        self.say_of(&waiting, said);
         self.apply(Event::QuestionOver(number));
     }
 
@@ -51,10 +67,10 @@ impl Talk<'_> {
     }
 
     pub(super) fn answer(&mut self, number: u64, answer: Answer) {
-        let Some(question) = self.questions.remove(&number) else {
+        let Some(waiting) = self.questions.remove(&number) else {
             return;
         };
-        let said = match (self.chat.session.answer(&question, answer), answer) {
+        let said = match (self.chat.session.answer(&waiting.id, answer), answer) {
             (Answered::Taken, Answer::AllowOnce) => "  yes, once",
             (Answered::Taken, Answer::AllowForSession) => "  yes, always",
             (Answered::Taken, Answer::Deny | Answer::Unanswered) => "  no",
@@ -62,6 +78,16 @@ impl Talk<'_> {
                 "  too late: the question was answered, or a stop took it away"
             }
         };
-        self.chat.screen.note(said);
+        self.say_of(&waiting, said);
+    }
+
+    /// What became of a question; where others wait, of which one.
+    fn say_of(&self, waiting: &Waiting, said: &str) {
+        let of = if self.questions.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", waiting.call)
+        };
+        self.chat.screen.note(&format!("{said}{of}"));
     }
 }
