@@ -108,6 +108,7 @@ fn started(work: &BackgroundWork, turn: TurnNumber) -> SessionRecord {
         attachment: work.attachment(),
         process: handle.and_then(ProcessHandle::identity),
         keeper: handle.and_then(|handle| handle.keeper_identity().cloned()),
+        marker: handle.map(|handle| Arc::clone(handle.marker())),
         output: work
             .output_file
             .as_ref()

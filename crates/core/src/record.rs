@@ -163,6 +163,9 @@ pub enum SessionRecord {
         /// The keeper of its process, where it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeper: Option<ProcessIdentity>,
+        /// What its processes carry in their environment: by that they are found without their keeper, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        marker: Option<Arc<str>>,
         /// Where its output goes, where that is a file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Arc<str>>,

@@ -9,7 +9,7 @@ use allstop_core::receipt::{How, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{BackgroundWork, SessionState};
 use allstop_log::{SessionError, SessionStream};
-use allstop_scope::process::is_alive;
+use allstop_scope::process::{is_alive, survivor};
 use tokio::time::Instant;
 
 /// How long a process that was never let go may outlive its owner: its keeper kills it within milliseconds.
@@ -32,9 +32,11 @@ pub struct FoundWork {
     pub process: Option<ProcessIdentity>,
     /// Its keeper: SIGTERM to this one ends all of it.
     pub keeper: Option<ProcessIdentity>,
+    /// What its processes carry in their environment.
+    pub marker: Option<Arc<str>>,
     /// The file that its output goes to.
     pub output: Option<Arc<str>>,
-    /// Whether its process or its keeper runs. A pid that passed to another process is not taken for it.
+    /// Whether its process or its keeper runs, or any that it has started. A pid that passed to another process is not taken for it.
     pub alive: bool,
 }
 
@@ -47,6 +49,7 @@ impl FoundWork {
             detached: work.attachment == Attachment::Detached,
             process: work.process.clone(),
             keeper: work.keeper.clone(),
+            marker: work.marker.clone(),
             output: work.output.clone(),
             alive: false,
         };
@@ -55,16 +58,20 @@ impl FoundWork {
     }
 
     pub(crate) fn look(&mut self) {
-        self.alive = [&self.process, &self.keeper]
-            .into_iter()
-            .flatten()
-            .any(is_alive);
+        let left = self.process.as_ref().map(|main| {
+            let marker = self.marker.as_deref();
+            survivor(main, self.keeper.as_ref(), marker).is_some()
+        });
+        self.alive = left.unwrap_or_else(|| self.keeper.as_ref().is_some_and(is_alive));
     }
 
-    /// The process whose end ends it, while it runs.
+    /// The process whose end ends it, while it runs: its keeper, or else its main process.
     pub fn stop_pid(&self) -> Option<u32> {
-        let process = self.keeper.as_ref().or(self.process.as_ref());
-        process.filter(|_| self.alive).map(|process| process.pid)
+        let known = self.keeper.iter().chain(&self.process);
+        known
+            .into_iter()
+            .find(|known| is_alive(known))
+            .map(|known| known.pid)
     }
 
     /// Whether it runs on only until its keeper has heard that the owner is gone.

@@ -186,7 +186,7 @@ fn take_up(
 ) -> Result<(Scope, impl Future<Output = ItemState> + Send + use<>), NotTakenUp> {
     let main = work.process.as_ref();
     let main = main.ok_or_else(|| NotTakenUp::Cannot("the log names no process".to_owned()))?;
-    let found = find_again(main, work.keeper.as_ref())?;
+    let found = find_again(main, work.keeper.as_ref(), work.marker.as_ref())?;
     let unit = WorkSpec::new(ItemKind::Background, Arc::clone(&work.name)).id(work.id.as_str());
     let options = ScopeOptions {
         unit: Some(unit),

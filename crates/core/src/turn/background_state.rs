@@ -20,6 +20,7 @@ impl SessionState {
                 attachment,
                 process,
                 keeper,
+                marker,
                 output,
             } => {
                 if self.background.iter().any(|work| work.id == *id) {
@@ -34,6 +35,7 @@ impl SessionState {
                     attachment: *attachment,
                     process: process.clone(),
                     keeper: keeper.clone(),
+                    marker: marker.clone(),
                     output: output.clone(),
                     ended: None,
                     told: false,

@@ -68,6 +68,8 @@ pub struct BackgroundWork {
     pub process: Option<ProcessIdentity>,
     /// The keeper of its process.
     pub keeper: Option<ProcessIdentity>,
+    /// What its processes carry in their environment.
+    pub marker: Option<Arc<str>>,
     /// The file that its output goes to.
     pub output: Option<Arc<str>>,
     /// How it ended, with its exit code; `None` as far as the log knows it runs.

@@ -90,6 +90,7 @@ fn background(id: &str) -> SessionRecord {
         attachment: Attachment::Attached,
         process: None,
         keeper: None,
+        marker: None,
         output: None,
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::driver::ProcessDriver;
 use super::found_error::FindError;
 use super::handle::{Lever, ProcessHandle, Shared, detach_channel};
-use super::identity::is_alive;
+use super::identity::{identity, is_alive};
 use super::procfs::Stat;
 use super::spec::MARKER_VARIABLE;
 use super::status::Member;
@@ -34,12 +34,20 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub fn find_again(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,
+    marker: Option<&Arc<str>>,
 ) -> Result<(ProcessHandle, ProcessDriver), FindError> {
+    if survivor(main, keeper, marker.map(AsRef::as_ref)).is_none() {
+        return Err(FindError::Gone);
+    }
     let keeper = keeper.filter(|keeper| is_alive(keeper));
     let main_lives = is_alive(main);
-    let known = keeper.or(main_lives.then_some(main));
-    let marker = marker_of(known.ok_or(FindError::Gone)?.pid).ok_or(FindError::NoMarker)?;
-    let marker: Arc<str> = marker.into();
+    let marker = match marker {
+        Some(marker) => Arc::clone(marker),
+        // A log of before markers were recorded.
+        None => marker_of(keeper.unwrap_or(main).pid)
+            .ok_or(FindError::NoMarker)?
+            .into(),
+    };
     let sweep = Sweep::of_found(
         Arc::clone(&marker),
         main.clone(),
@@ -58,6 +66,24 @@ pub fn find_again(
     let shared = Shared::new(marker, Containment::GroupAndMarker, None, lever, detach_tx);
     let driver = ProcessDriver::new(watch(tree, Arc::clone(&shared), status));
     Ok((ProcessHandle::new(shared, receiver), driver))
+}
+
+/// A process of a tree that another process left, if there is one: its keeper or else its main process; or, where both are
+/// gone, any that carries the marker.
+pub fn survivor(
+    main: &ProcessIdentity,
+    keeper: Option<&ProcessIdentity>,
+    marker: Option<&str>,
+) -> Option<ProcessIdentity> {
+    let known = keeper
+        .into_iter()
+        .chain([main])
+        .find(|known| is_alive(known));
+    known.cloned().or_else(|| {
+        let sweep = Sweep::of_found(marker?.into(), main.clone(), None, false);
+        let member = sweep.members().first().copied()?;
+        Some(identity(member.pid, member.start_ticks))
+    })
 }
 
 struct Tree {

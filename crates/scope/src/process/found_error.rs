@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
-    /// Neither its main process nor its keeper runs.
+    /// Neither its main process nor its keeper runs, and no process carries its marker.
     #[error("it has ended")]
     Gone,
     /// What its processes are known by is not to be read: they belong to somebody else, or have cleared it away.

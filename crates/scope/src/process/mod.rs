@@ -67,7 +67,7 @@ mod sweep;
 mod tree;
 
 pub use driver::ProcessDriver;
-pub use found::find_again;
+pub use found::{find_again, survivor};
 pub use found_error::FindError;
 pub use handle::{DetachError, ProcessHandle};
 pub use identity::{identity_of, is_alive, signal};

@@ -7,9 +7,12 @@ use std::time::Duration;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, ItemKind};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::process::{DetachError, Signal, Unobserved, is_alive, signal};
+use allstop_scope::process::{
+    DetachError, FindError, Signal, Unobserved, find_again, is_alive, signal, survivor,
+};
 use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
 use libtest_mimic::Trial;
+use tokio::task::JoinSet;
 
 use crate::support::{proof, run, running, shell, sleepers, token, trial, wait_until};
 
@@ -25,6 +28,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "detaching::deaf_tree_ends_with_its_keeper",
             deaf_tree_ends_with_its_keeper,
+        ),
+        trial(
+            "detaching::found_again_without_its_keeper",
+            found_again_without_its_keeper,
         ),
         trial("detaching::refused", refused),
         trial(
@@ -143,6 +150,47 @@ async fn deaf_tree_ends_with_its_keeper() {
         signal(&keeper, Signal::Term).is_err(),
         "it is gone, whoever has its pid"
     );
+}
+
+/// Its keeper was killed, and with it the shell; what that had started is left, and only its marker tells.
+async fn found_again_without_its_keeper() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut call = run(shell(
+        "setsid sleep TOKEN & echo ready; wait",
+        &token,
+        Containment::Keeper,
+    ));
+    call.read_until("ready").await;
+    wait_until("it sleeps", SOON, || sleepers(&token) == 1).await;
+    let output = folder.path().join("output");
+    call.handle.detach(&output).await.expect("it can be let go");
+    let main = call.handle.identity().expect("it has started");
+    let keeper = call.handle.keeper_identity().expect("it has one").clone();
+    let marker = call.handle.marker().clone();
+    assert_eq!(survivor(&main, Some(&keeper), None), Some(keeper.clone()));
+    signal(&keeper, Signal::Kill).expect("it is there");
+    wait_until("the shell is gone", SOON, || {
+        !is_alive(&keeper) && !is_alive(&main)
+    })
+    .await;
+
+    assert_eq!(survivor(&main, Some(&keeper), None), None);
+    let left = survivor(&main, Some(&keeper), Some(&*marker)).expect("it sleeps");
+    assert_eq!(running(&token)[0].0, left.pid);
+    let found = find_again(&main, Some(&keeper), Some(&marker));
+    let (handle, driver) = found.expect("its marker tells it");
+    let mut tasks = JoinSet::new();
+    tasks.spawn(driver);
+    handle.force();
+    assert_eq!(
+        handle.wait_empty().await.expect("it is watched"),
+        proof(Containment::GroupAndMarker)
+    );
+    assert!(running(&token).is_empty());
+    assert_eq!(survivor(&main, Some(&keeper), Some(&*marker)), None);
+    let gone = find_again(&main, Some(&keeper), Some(&marker));
+    assert_eq!(gone.err(), Some(FindError::Gone));
 }
 
 async fn refused() {

@@ -27,7 +27,11 @@ pub(super) async fn remove(
         if let Ok((state, _)) = read_session(log, &id).await {
             let works = state.background().iter().map(Work::of);
             let running: Vec<String> = works
-                .filter_map(|work| Some(format!("{} (pid {})", work.name, work.stop_pid?)))
+                .filter(|work| work.alive == Some(true))
+                .map(|work| match work.stop_pid {
+                    Some(pid) => format!("{} (pid {pid})", work.name),
+                    None => work.name.to_owned(),
+                })
                 .collect();
             if !running.is_empty() {
                 let id = id.to_string();

@@ -158,7 +158,14 @@ fn work_in_words(work: &Work<'_>, view: View) -> String {
             let said = format!("runs{detached}; to stop it: kill {pid}");
             (Symbol::Running, Role::Warning, said)
         }
-        (None, None, Some(_)) => {
+        (None, None, Some(true)) => {
+            let said = format!(
+                "runs{detached}, without its keeper; to stop it: /stop {} in `allstop sessions resume`",
+                work.id
+            );
+            (Symbol::Running, Role::Warning, said)
+        }
+        (None, None, Some(false)) => {
             let said = format!("gone{detached}; how it ended is not known");
             (Symbol::Unknown, Role::Dim, said)
         }

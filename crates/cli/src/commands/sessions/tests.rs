@@ -169,6 +169,7 @@ fn background(id: &str, turn: u32, process: Option<ProcessIdentity>) -> SessionR
         attachment: Attachment::Attached,
         keeper: process,
         process: None,
+        marker: None,
         output: Some("/tmp/out.log".into()),
     }
 }

@@ -11,7 +11,7 @@ use allstop_core::turn::{BackgroundWork, SessionState, TurnSummary};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
-use allstop_scope::process::is_alive;
+use allstop_scope::process::{is_alive, survivor};
 use serde::Serialize;
 
 /// A session, as `sessions show --json` gives it. Every key is always there.
@@ -171,7 +171,7 @@ impl<'a> Work<'a> {
             turn: work.turn,
             call_id: &work.call_id,
             attachment: work.attachment,
-            alive: is_known.then_some(running.is_some()),
+            alive: is_known.then(|| running.is_some() || work.ended.is_none() && is_left(work)),
             stop_pid: running.map(|process| process.pid),
             process,
             keeper,
@@ -180,6 +180,12 @@ impl<'a> Work<'a> {
             exit_code: work.ended.as_ref().and_then(|(_, code)| *code),
         }
     }
+}
+
+/// Whether any process of it is left.
+fn is_left(work: &BackgroundWork) -> bool {
+    let main = work.process.as_ref();
+    main.is_some_and(|main| survivor(main, work.keeper.as_ref(), work.marker.as_deref()).is_some())
 }
 
 /// As indented JSON with its end of line.
