@@ -12,6 +12,8 @@ pub(super) struct Names {
     pub(super) background: Vec<String>,
     /// The calls that run.
     pub(super) calls: Vec<String>,
+    /// Those of sub-agents that run: `call_1/call_2`.
+    pub(super) nested: Vec<String>,
 }
 
 /// What a line can be completed to.
@@ -56,7 +58,14 @@ fn arguments(before: &[&str], names: &Names) -> Vec<String> {
     match before {
         ["stop" | "preview"] => {
             let extents: Vec<String> = words(&["turn", "all", "session"]);
-            [extents, names.background.clone(), names.calls.clone()].concat()
+            let Names {
+                background,
+                calls,
+                nested,
+            } = names;
+            [&extents, background, calls, nested]
+                .map(Vec::as_slice)
+                .concat()
         }
         ["background" | "bg"] => words(&["output", "stop", "wait"]),
         ["background" | "bg", "output" | "stop" | "wait"] => names.background.clone(),
@@ -89,6 +98,7 @@ mod tests {
         let names = Names {
             background: vec!["bg_1".into(), "bg_2".into()],
             calls: vec!["call_7".into()],
+            nested: vec!["bg_1/call_3".into()],
         };
         complete(line, &names)
     }
@@ -106,6 +116,7 @@ mod tests {
         check("/stop c", "/stop call_7 ");
         check("/preview se", "/preview session ");
         check("/policy en", "/policy enqueue ");
+        check("/stop bg_1/", "/stop bg_1/call_3 ");
         check("/promote ", "/promote call_7 ");
         check("/background w", "/background wait ");
         check("/bg wait ", "/bg wait bg_");
@@ -117,7 +128,10 @@ mod tests {
             Completed::Choices(words.iter().map(|word| (*word).to_owned()).collect())
         };
         assert_eq!(completed("/p"), choices(&["promote", "policy", "preview"]));
-        assert_eq!(completed("/stop bg_"), choices(&["bg_1", "bg_2"]));
+        assert_eq!(
+            completed("/stop bg_"),
+            choices(&["bg_1", "bg_2", "bg_1/call_3"])
+        );
     }
 
     #[test]

@@ -47,6 +47,14 @@ turns:
     replies:
       - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
       - {text: "It is done."}
+  - when: sleep in there
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo x > sleeps; sleep 600"}}]
+      - {text: "It was cut short."}
+  - when: someone else
+    replies:
+      - calls: [{tool: agent, arguments: {prompt: "sleep in there"}}]
+      - {text: "That is that."}
   - when: two others
     replies:
       - calls:
@@ -368,6 +376,20 @@ fn a_question_says_which_sub_agent_asks() {
         "asked by agent: touch the file (call_",
     ];
     assert_in_order(&screen, &asked);
+}
+
+#[test]
+fn a_call_of_a_sub_agent_is_stopped_by_the_name_of_its_tool() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes");
+    person.says("someone else");
+    let begun = place.work().join("sleeps");
+    let begun = within(FACT_MAX, || begun.exists().then_some(()));
+    assert!(begun.is_some(), "{}", person.screen());
+    person.says("/preview shell").sees("still running");
+    person.says("/stop shell").sees("process tree empty");
+    person.sees("That is that.").presses(CTRL_D);
+    person.left();
 }
 
 #[test]

@@ -300,7 +300,7 @@ fn a_command_is_completed_also_where_a_question_stands() {
     let mut chat = Chat::new();
     let names = || Names {
         background: vec!["bg_1".to_owned()],
-        calls: Vec::new(),
+        ..Names::default()
     };
     chat.types("/stop b");
     assert_eq!(chat.hears(Event::Key(Key::Complete)), [Effect::Complete]);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
 use allstop_runtime::FoundWork;
 use allstop_session::StopTarget;
@@ -41,7 +42,7 @@ impl Talk<'_> {
                 Err(why) => screen.note(&why),
             },
             Command::Background(what) => self.background(what),
-            Command::Promote(call) => match self.call(call.as_deref()) {
+            Command::Promote(call) => match meant(call.as_deref(), &self.own_calls()) {
                 Ok(call) => match session.promote(&call) {
                     Ok(()) => screen.note(&format!("{call} goes on in the background")),
                     Err(error) => screen.note(&error.to_string()),
@@ -116,10 +117,11 @@ impl Talk<'_> {
         let background = left
             .map(|left| left.id)
             .chain(works.map(|work| work.id.clone()));
-        let calls = self.calls.iter().filter(|call| call.runs);
+        let ids = |calls: Vec<Callable>| calls.iter().map(|call| call.id.to_string()).collect();
         Names {
             background: background.map(|id| id.to_string()).collect(),
-            calls: calls.map(|call| call.id.to_string()).collect(),
+            calls: ids(self.own_calls()),
+            nested: ids(self.nested_calls()),
         }
     }
 
@@ -197,28 +199,60 @@ impl Talk<'_> {
             Target::TurnAndBackground => StopTarget::TurnAndBackground,
             Target::Session => StopTarget::Session,
             Target::Background(id) => StopTarget::Background(id.as_str().into()),
-            Target::Call(call) => StopTarget::Call(self.call(Some(&call))?),
+            Target::Call(call) => {
+                let calls = [self.own_calls(), self.nested_calls()].concat();
+                StopTarget::Call(meant(Some(&call), &calls)?)
+            }
         })
     }
 
-    /// The running call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
-    fn call(&self, given: Option<&str>) -> Result<CallId, String> {
-        let given = given.unwrap_or_default();
-        let is_meant = |call: &&KnownCall| {
-            call.runs && (call.id.as_str().starts_with(given) || &*call.name == given)
+    /// The calls of the turn that run.
+    fn own_calls(&self) -> Vec<Callable> {
+        let running = self.calls.iter().filter(|call| call.runs);
+        let callable = |call: &KnownCall| Callable {
+            id: call.id.clone(),
+            name: Arc::clone(&call.name),
         };
-        let meant: Vec<_> = self.calls.iter().filter(is_meant).collect();
-        match meant.as_slice() {
-            [call] => Ok(call.id.clone()),
-            [] if !given.is_empty() => Ok(CallId::new(given)),
-            [] => Err("no call runs".to_owned()),
-            many => {
-                let names: Vec<String> = many
-                    .iter()
-                    .map(|call| format!("{} ({})", call.id, call.name))
-                    .collect();
-                Err(format!("which one? {}", names.join(", ")))
-            }
+        running.map(callable).collect()
+    }
+
+    /// The calls of sub-agents that run, in the turn and in the background.
+    fn nested_calls(&self) -> Vec<Callable> {
+        let all = self.chat.session.preview(&StopTarget::TurnAndBackground);
+        let nested = |item: &&ReceiptItem| item.kind == ItemKind::ToolCall && item.id.contains('/');
+        let callable = |item: &ReceiptItem| Callable {
+            id: CallId::new(Arc::clone(&item.id)),
+            name: Arc::clone(&item.name),
+        };
+        all.items().iter().filter(nested).map(callable).collect()
+    }
+}
+
+/// A call that can be named in a command.
+#[derive(Debug, Clone)]
+struct Callable {
+    id: CallId,
+    name: Arc<str>,
+}
+
+/// The call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
+fn meant(given: Option<&str>, calls: &[Callable]) -> Result<CallId, String> {
+    let given = given.unwrap_or_default();
+    if calls.iter().any(|call| call.id.as_str() == given) {
+        return Ok(CallId::new(given));
+    }
+    let is_meant = |call: &&Callable| call.id.as_str().starts_with(given) || &*call.name == given;
+    let meant: Vec<_> = calls.iter().filter(is_meant).collect();
+    match meant.as_slice() {
+        [call] => Ok(call.id.clone()),
+        [] if !given.is_empty() => Ok(CallId::new(given)),
+        [] => Err("no call runs".to_owned()),
+        many => {
+            let names: Vec<String> = many
+                .iter()
+                .map(|call| format!("{} ({})", call.id, call.name))
+                .collect();
+            Err(format!("which one? {}", names.join(", ")))
         }
     }
 }
