@@ -41,6 +41,23 @@ struct Call {
     since: Option<Instant>,
 }
 
+/// What a call came to that has its answer: a command may have failed all the same, and work may go on behind it.
+fn answered(content: &str) -> (Symbol, Role, &str) {
+    let last = content.lines().next_back().unwrap_or_default();
+    let exit = last
+        .strip_prefix('[')
+        .and_then(|last| last.strip_suffix(']'));
+    let exit = exit.filter(|exit| exit.starts_with("exit code ") || exit.starts_with("killed by "));
+    if let Some(exit) = exit {
+        return (Symbol::Bad, Role::Warning, exit);
+    }
+    let (goes_on, _) = content.split_once(';').unwrap_or((content, ""));
+    if goes_on.starts_with("bg_") && goes_on.ends_with(" runs in the background") {
+        return (Symbol::Running, Role::Good, goes_on);
+    }
+    (Symbol::Good, Role::Good, "")
+}
+
 impl Calls {
     pub(super) fn new(lane: Lane, style: Style, moves: bool) -> Self {
         Self {
@@ -140,7 +157,7 @@ impl Calls {
             None => escape::line(name).into_owned(),
         };
         let (symbol, role, word) = match outcome {
-            CallOutcome::Succeeded => (Symbol::Good, Role::Good, ""),
+            CallOutcome::Succeeded => answered(content),
             CallOutcome::Failed => (Symbol::Bad, Role::Bad, "failed"),
             CallOutcome::Denied => (Symbol::Denied, Role::Warning, "denied"),
             CallOutcome::Stopped => (Symbol::Stopped, Role::Warning, "stopped"),

@@ -342,3 +342,41 @@ fn without_answers_only_the_calls_are_shown() {
     output.flush(LONG);
     assert_eq!(screen.contents(), "✓ shell: ls  12 ms");
 }
+
+#[test]
+fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
+    let (_, said) = piped(|live| {
+        for (id, content) in [
+            ("a", "some output\n[exit code 3]"),
+            ("b", "[killed by signal 9]"),
+            (
+                "c",
+                "bg_1 runs in the background; its output goes to /tmp/x",
+            ),
+            (
+                "d",
+                "[exit code 3]\nwas printed by a command that went well",
+            ),
+        ] {
+            live.event(&requested(id, id));
+            live.event(&finished(id, CallOutcome::Succeeded, content));
+        }
+    });
+    let ends = [
+        "12 ms, exit code 3",
+        "12 ms, killed by signal 9",
+        "12 ms, bg_1 runs in the background",
+        "shell: d  12 ms",
+    ];
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), ends.len(), "{said}");
+    for (line, end) in lines.iter().zip(ends) {
+        assert!(line.ends_with(end), "{line:?} does not end with {end:?}");
+    }
+    let is_good = |line: &&str| line.starts_with('✓') || line.starts_with("ok");
+    assert_eq!(
+        lines.iter().filter(|line| is_good(line)).count(),
+        1,
+        "{said}"
+    );
+}
