@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use allstop_agent::{Denial, TurnError, TurnOutcome};
+use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{ItemState, Why};
 use allstop_core::{Receipt, SessionId, StopReason, TurnNumber, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::system::KeptWork;
 
 /// The version of the envelope's form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -15,6 +18,31 @@ pub enum EnvelopeSchema {
     #[default]
     #[serde(rename = "allstop.run/1")]
     V1,
+}
+
+/// Background work that runs on without the command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LeftWork {
+    /// Its id in the session.
+    pub id: BackgroundId,
+    /// The command.
+    #[schemars(with = "String")]
+    pub name: Arc<str>,
+    /// SIGTERM to this process ends all of it.
+    pub pid: u32,
+    /// The file that its output goes to.
+    pub output: String,
+}
+
+impl From<&KeptWork> for LeftWork {
+    fn from(kept: &KeptWork) -> Self {
+        Self {
+            id: kept.id.clone(),
+            name: Arc::clone(&kept.name),
+            pid: kept.keeper.pid,
+            output: kept.output.display().to_string(),
+        }
+    }
 }
 
 /// What a run came to. Every key is always there, `null` where it is unused.
@@ -42,6 +70,8 @@ pub struct Envelope {
     pub denials: Vec<Denial>,
     /// What stopped and what did not; `null` where nothing had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
+    /// Background work that was kept and runs on without the command.
+    pub background: Vec<LeftWork>,
     /// What failed.
     pub error: Option<TurnError>,
     /// The exit code of the command.
@@ -91,6 +121,7 @@ impl Envelope {
             usage: Usage::default(),
             denials: Vec::new(),
             receipt: None,
+            background: Vec::new(),
             error,
             exit_code: stop_reason.exit_code(),
         }

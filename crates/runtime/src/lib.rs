@@ -16,7 +16,7 @@ mod system;
 
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError};
-pub use envelope::{Envelope, EnvelopeSchema};
+pub use envelope::{Envelope, EnvelopeSchema, LeftWork};
 pub use error::{StartError, StartErrorKind};
 pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use allstop_agent::History;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
+use allstop_runtime::LeftWork;
 use allstop_scope::{Stop, StopOrder};
 
 use super::running::Running;
@@ -140,6 +141,7 @@ impl Running<'_, '_> {
                 return;
             }
         };
+        self.kept = kept.kept.iter().map(LeftWork::from).collect();
         for work in &kept.kept {
             self.show.warn(&format!(
                 "{} runs on: {} · end it: kill {} · output: {}",

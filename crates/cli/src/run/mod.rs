@@ -77,6 +77,7 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
                 stop: None,
                 deadline: limit.map(|limit| (Instant::now() + limit, limit)),
                 wait_cut: None,
+                kept: Vec::new(),
             };
             let envelope = tokio::select! {
                 envelope = run.drive(history, prompts) => envelope,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use allstop_agent::{AgentEvent, EventSink, History, RunOutcome, TurnError, TurnErrorKind};
 use allstop_core::receipt::{ItemState, StopFindings, StopRequest, Why};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
-use allstop_runtime::{Envelope, OpenSession, System};
+use allstop_runtime::{Envelope, LeftWork, OpenSession, System};
 use allstop_scope::{Scope, Stop, StopOrder};
 use parking_lot::Mutex;
 
@@ -30,6 +30,8 @@ pub(super) struct Running<'a, 'b> {
     pub(super) deadline: Option<(Instant, Duration)>,
     /// The exit code, where the turns completed and the wait for background work was cut.
     pub(super) wait_cut: Option<u8>,
+    /// Background work that runs on without this process.
+    pub(super) kept: Vec<LeftWork>,
 }
 
 impl Running<'_, '_> {
@@ -62,6 +64,7 @@ impl Running<'_, '_> {
                 .with_usage(envelope.usage);
             envelope = envelope.with_receipt(Arc::new(whole));
         }
+        envelope.background = self.kept;
         match self.wait_cut {
             Some(code) => envelope.with_exit_code(code),
             None => envelope,

@@ -116,6 +116,20 @@ fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
     assert_eq!(work["ended"]["state"], "unknown", "{work:#}");
 }
 
+#[test]
+fn what_is_kept_is_in_the_envelope() {
+    let place = Place::new();
+    let run = place.run_script(&leaves("sleep 600"));
+    let ended = run.args("--json --keep-background hello").end().ok();
+    let envelope = ended.envelope();
+    let shown = shown(&place, &ended.session());
+    let (left, shown) = (&envelope["background"][0], &shown["background"][0]);
+    assert_eq!(left["id"], "bg_1", "{envelope:#}");
+    assert_eq!(left["name"], "sleep 600", "{envelope:#}");
+    assert_eq!(left["pid"], shown["stop_pid"], "{envelope:#} {shown:#}");
+    assert_eq!(left["output"], shown["output"], "{envelope:#} {shown:#}");
+}
+
 /// The store takes nothing any more once the shell runs: neither the end of the turn nor that the shell was let go.
 #[test]
 fn what_cannot_be_kept_is_stopped_with_a_receipt() {
@@ -134,6 +148,7 @@ fn what_cannot_be_kept_is_stopped_with_a_receipt() {
         "{ended:#?}"
     );
     let envelope = ended.envelope();
+    assert_eq!(envelope["background"], serde_json::json!([]));
     let items = envelope["receipt"]["items"].as_array().expect("items");
     let [item] = &items[..] else {
         panic!("not one item: {envelope:#}");

@@ -55,6 +55,7 @@ async fn a_completed_run_of_two_turns() {
         }
       ],
       "receipt": null,
+      "background": [],
       "error": null,
       "exit_code": 0
     }
@@ -135,6 +136,7 @@ async fn a_stopped_run() {
           "estimated": true
         }
       },
+      "background": [],
       "error": null,
       "exit_code": 129
     }
@@ -171,6 +173,7 @@ fn a_run_that_did_not_start() {
       },
       "denials": [],
       "receipt": null,
+      "background": [],
       "error": {
         "kind": "store",
         "message": "no room is left for the store: x.db",
