@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use rustix::process::{Signal, kill_process_group};
 
-use super::identity::{identity, raw_pid};
+use super::identity::{identity, is_alive, raw_pid};
 use super::procfs::{Stat, command_line, signal_exactly, visit_processes};
 use super::status::Member;
 
@@ -59,14 +59,15 @@ pub(super) fn kill_pinned_group(group: u32) {
 
 /// The living ones, as others see them.
 pub(super) fn as_members(stats: &[Stat]) -> Vec<Member> {
-    stats
+    let named = stats
         .iter()
         .filter(|stat| !stat.is_dead())
         .map(|stat| Member {
             identity: identity(stat.pid, stat.start_ticks),
             command_line: command_line(stat.pid),
-        })
-        .collect()
+        });
+    // A short one may have ended since, and its successor be on the list as well.
+    named.filter(|member| is_alive(&member.identity)).collect()
 }
 
 #[cfg(test)]

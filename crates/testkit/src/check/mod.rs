@@ -31,6 +31,8 @@ pub(crate) use session::background;
 pub use usage::metered;
 pub use words::{FailureClass, Invariant};
 
+use allstop_core::record::SessionRecord;
+
 use crate::explore::Aftermath;
 
 /// What an undisturbed run left: what a stopped one is compared with.
@@ -108,4 +110,15 @@ pub fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Vec<Violation>
             }),
     )
     .collect()
+}
+
+/// A record without what is another in each run: a receipt, which has an id, and the marker of processes.
+pub(crate) fn without_chance(record: &SessionRecord) -> SessionRecord {
+    let mut record = record.clone();
+    match &mut record {
+        SessionRecord::TurnStopped { receipt, .. } => *receipt = None,
+        SessionRecord::BackgroundStarted { marker, .. } => *marker = None,
+        _ => {}
+    }
+    record
 }
