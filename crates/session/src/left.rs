@@ -47,7 +47,18 @@ impl Shared {
         let inner = self.inner.lock();
         let mut left: Vec<_> = inner.left.iter().map(|left| left.work.clone()).collect();
         drop(inner);
-        left.iter_mut().for_each(FoundWork::look);
+        // What has ended stays so, and a look for it would read all of `/proc`.
+        let mut gone = Vec::new();
+        for work in left.iter_mut().filter(|work| work.alive) {
+            work.look();
+            gone.extend((!work.alive).then(|| work.id.clone()));
+        }
+        let mut inner = self.inner.lock();
+        let ended = inner
+            .left
+            .iter_mut()
+            .filter(|left| gone.contains(&left.work.id));
+        ended.for_each(|left| left.work.alive = false);
         left
     }
 

@@ -133,6 +133,18 @@ impl<'a> Person<'a> {
         self
     }
 
+    #[track_caller]
+    fn sees_twice(&self, text: &str) {
+        let seen = within(FACT_MAX, || {
+            (self.screen().matches(text).count() == 2).then_some(())
+        });
+        assert!(
+            seen.is_some(),
+            "{text:?} is not there twice:\n{}",
+            self.screen()
+        );
+    }
+
     /// Presses a key until it has been heard: two presses within a tenth of a second are one.
     #[track_caller]
     fn presses_until(&self, key: &str, text: &str) {
@@ -356,10 +368,7 @@ fn what_was_typed_is_found_by_what_it_contains() {
         .presses("\x12ple")
         .sees("search: ple › short, please");
     person.presses("\r");
-    let twice = within(FACT_MAX, || {
-        (person.screen().matches("A short answer.").count() == 2).then_some(())
-    });
-    assert!(twice.is_some(), "{}", person.screen());
+    person.sees_twice("A short answer.");
     person.presses(CTRL_D);
     person.left();
 }
@@ -486,10 +495,7 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
         .presses(UP)
         .sees("› short")
         .presses("\r");
-    let twice = within(FACT_MAX, || {
-        (person.screen().matches("A short answer.").count() == 2).then_some(())
-    });
-    assert!(twice.is_some(), "{}", person.screen());
+    person.sees_twice("A short answer.");
     person.presses(CTRL_D);
     person.left();
 }
