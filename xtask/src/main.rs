@@ -35,7 +35,8 @@ What a developer runs on this repository.
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too
                                    cargo xtask explore --help               the rest
-    cargo xtask bench [ARGS...]  the benchmarks; ARGS go to criterion:
+    cargo xtask bench [ARGS...]  the benchmarks, a verdict for each goal; ARGS are those of `cargo bench`:
+                                   cargo xtask bench -p allstop-log         one crate
                                    cargo xtask bench -- stop                names that contain a word
     cargo xtask help             this text
 
