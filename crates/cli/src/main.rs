@@ -6,6 +6,7 @@ mod commands;
 mod control;
 mod demo;
 mod display;
+mod exit;
 mod host;
 mod logging;
 mod problem;
@@ -14,32 +15,21 @@ mod run;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command, SessionsAction};
-use display::{Flush, Flushed, Output};
-use futures::FutureExt as _;
+pub(crate) use exit::Exit;
 use host::Host;
 use problem::Problem;
-use signals::Signals;
 
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 const KEEPER_COMMAND: &str = "__keeper";
 
 /// The exit code of a panic, as the language has it.
 const PANICKED: u8 = 101;
-
-/// How long the exit waits for a reader that takes nothing, where no stop has bounded it. One that goes on reading, such
-/// as a pager, gets all of it.
-const READER_WAIT_MAX: Duration = Duration::from_secs(3);
-
-/// How often it is looked whether the reader reads, and whether a signal came.
-const READER_LOOK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
     outlive_file_limit();
@@ -61,15 +51,7 @@ fn main() -> ExitCode {
             problem.exit()
         }
     };
-    let flushed = match exit.output_wait {
-        Some(limit) => host.output.flush(limit),
-        None => host.block_on(flush_to_reader(&host.output)),
-    };
-    // Who closes a pipe has read enough; a disk that is full has lost the answer.
-    let code = match flushed.stdout {
-        Flush::Closed(kind) if kind != ErrorKind::BrokenPipe => exit.code.max(1),
-        _ => exit.code,
-    };
+    let code = exit.flush(&host);
     #[expect(
         clippy::disallowed_methods,
         reason = "threads that cannot be forced never delay the exit"
@@ -101,47 +83,6 @@ fn exit_when_this_thread_panics() {
             std::process::exit(i32::from(PANICKED));
         }
     }));
-}
-
-/// Waits until all output is read: as long as its readers read, and no signal comes.
-async fn flush_to_reader(output: &Output) -> Flushed {
-    let mut signals = Signals::install().ok();
-    let mut patience = Instant::now() + READER_WAIT_MAX;
-    let mut written = output.written();
-    loop {
-        let flushed = output.flush(READER_LOOK);
-        let blocked = [flushed.stdout, flushed.stderr].contains(&Flush::Blocked);
-        let now = output.written();
-        if now > written {
-            written = now;
-            patience = Instant::now() + READER_WAIT_MAX;
-        }
-        let signalled = signals
-            .as_mut()
-            .is_some_and(|signals| signals.next().now_or_never().is_some());
-        if !blocked || signalled || Instant::now() >= patience {
-            return flushed;
-        }
-        // Lets the signals in.
-        tokio::task::yield_now().await;
-    }
-}
-
-/// How the process ends.
-#[derive(Debug)]
-pub(crate) struct Exit {
-    code: u8,
-    /// How long output may still be waited for, where a stop has bounded that.
-    output_wait: Option<Duration>,
-}
-
-impl From<u8> for Exit {
-    fn from(code: u8) -> Self {
-        Self {
-            code,
-            output_wait: None,
-        }
-    }
 }
 
 fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {

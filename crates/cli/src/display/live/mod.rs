@@ -128,6 +128,7 @@ impl Live {
             }
         };
         if !self.print(rest, Keep::Must) {
+            self.stdout.mark_lost();
             let said = "the output is not read: part of the answer is left out";
             self.note(Role::Warning, Symbol::Bad, said);
         }

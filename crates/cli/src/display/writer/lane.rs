@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -60,6 +59,8 @@ pub(super) struct State {
     /// The thread is writing.
     pub(super) busy: bool,
     pub(super) failed: Option<io::ErrorKind>,
+    /// Something was refused that nothing else says.
+    pub(super) has_lost: bool,
     /// Lines below the text that change: the latest value, never queued.
     pub(super) running: Vec<Running>,
     pub(super) running_changed: bool,
@@ -91,8 +92,6 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// The thread has done something.
     pub(super) done: Condvar,
-    /// Bytes that the stream has taken so far: whether its reader reads.
-    pub(super) written: AtomicU64,
 }
 
 /// A stream to write to. Pushing never waits; clones are the same stream.
@@ -255,9 +254,14 @@ impl Lane {
         self.handle.shared.work.notify_one();
     }
 
-    /// Bytes that the stream has taken so far.
-    pub(super) fn written(&self) -> u64 {
-        self.handle.shared.written.load(Ordering::Relaxed)
+    /// Marks the output as incomplete: a piece was refused, and nothing that was taken stands for it.
+    pub(in crate::display) fn mark_lost(&self) {
+        self.handle.shared.state.lock().has_lost = true;
+    }
+
+    /// Whether the output is incomplete, although its reader reads.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.handle.shared.state.lock().has_lost
     }
 
     pub(super) fn flush(&self, deadline: Instant) -> Flush {

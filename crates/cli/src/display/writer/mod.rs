@@ -93,11 +93,6 @@ impl Output {
         self.terminal.as_ref()
     }
 
-    /// Bytes that both streams have taken so far: whether their readers read.
-    pub(crate) fn written(&self) -> u64 {
-        self.stdout.written() + self.stderr.written()
-    }
-
     /// Waits until everything that was pushed is written, but no longer than the limit for both together. It blocks
     /// the calling thread: it is the last thing before the exit.
     pub(crate) fn flush(&self, limit: Duration) -> Flushed {

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
@@ -53,7 +52,7 @@ impl Pump {
         let mut state = shared.state.lock();
         while let Some(batch) = self.next(shared, &mut state) {
             state.busy = true;
-            let written = MutexGuard::unlocked(&mut state, || self.write(&batch, &shared.written));
+            let written = MutexGuard::unlocked(&mut state, || self.write(&batch));
             state.busy = false;
             if let Err(error) = written {
                 state.failed = Some(error.kind());
@@ -104,7 +103,7 @@ impl Pump {
         }
     }
 
-    fn write(&mut self, batch: &Batch, written: &AtomicU64) -> io::Result<()> {
+    fn write(&mut self, batch: &Batch) -> io::Result<()> {
         let mut text = String::new();
         let size = || sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
         if self.region.erase(&mut text) {
@@ -133,7 +132,7 @@ impl Pump {
             }
             self.drawn_at = Some(now);
         }
-        sink::write_all(&batch.file, text.as_bytes(), written)
+        sink::write_all(&batch.file, text.as_bytes())
     }
 }
 

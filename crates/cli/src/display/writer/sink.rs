@@ -2,20 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Writes all of it, however long that takes, and counts what was taken.
-pub(super) fn write_all(file: &File, mut bytes: &[u8], taken: &AtomicU64) -> io::Result<()> {
+/// Writes all of it, however long that takes.
+pub(super) fn write_all(file: &File, mut bytes: &[u8]) -> io::Result<()> {
     let mut file = file;
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                taken.fetch_add(written as u64, Ordering::Relaxed);
-                bytes = bytes.get(written..).unwrap_or_default();
-            }
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             // Whoever started this process may have left its end of the pipe non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_writable(file)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

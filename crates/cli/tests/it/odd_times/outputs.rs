@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::pipe::pipe;
 
 use crate::support::terminal::Terminal;
-use crate::support::{Ended, FACT_MAX, Place, Signal};
+use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
 
 /// More than a pipe holds.
 const LONG: usize = 300_000;
@@ -78,6 +78,7 @@ fn standard_output_is_a_full_disk() {
         let ended = run.stdout(full).end();
         check_no_panic(&ended);
         assert_eq!(ended.code, 1, "the answer is lost: {ended:#?}");
+        assert!(ended.stderr.contains("standard output"), "{ended:#?}");
     }
 }
 
@@ -118,28 +119,55 @@ fn all_streams_are_closed() {
     assert!(store.starts_with(b"SQLite format 3\0"));
 }
 
+/// A pager: whoever reads may pause for longer than anybody would wait.
+#[test]
+fn a_reader_that_pauses_gets_all_of_it() {
+    const PAUSE: Duration = Duration::from_secs(4);
+    let running = ["", "--json", "--stream-json"].map(|args| {
+        let place = Place::new();
+        let (reader, writer) = pipe().expect("a pipe");
+        let run = place.run_script(&long_answer()).args(args).arg("hello");
+        let running = run.stdout(writer).start();
+        (place, File::from(reader), running)
+    });
+    for (at, (_place, mut reader, running)) in running.into_iter().enumerate() {
+        if at == 0 {
+            assert!(!running.ends_within(PAUSE), "the reader pauses");
+        }
+        let mut answer = String::new();
+        reader.read_to_string(&mut answer).expect("text");
+        let ended = running.end(FACT_MAX).ok();
+        assert!(!ended.stderr.contains("lost"), "{ended:#?}");
+        assert!(answer.trim_end().ends_with(['d', '}']), "cut off");
+        assert!(answer.len() >= LONG, "{} bytes", answer.len());
+    }
+}
+
+/// A signal ends the wait for a reader; what is lost then is said.
+#[test]
+fn a_signal_ends_the_wait_for_a_reader() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let place = Place::new();
+        let (reader, writer) = pipe().expect("a pipe");
+        let run = place.run_script(&long_answer()).arg("hello").stdout(writer);
+        let running = run.start();
+        // The turn is over: nothing is stopped by the signal, and only the output waits.
+        eventually("the answer is in the log", || {
+            let list = place.sessions().arg("list").end();
+            list.stdout.contains("completed").then_some(())
+        });
+        assert!(!running.ends_within(Duration::from_millis(300)));
+        let ended = running.end_by(signal);
+        check_no_panic(&ended);
+        assert_eq!(ended.code, 1, "{ended:#?}");
+        let said = "error: standard output was not read to its end: the rest is lost\n";
+        assert!(ended.stderr.contains(said), "{ended:#?}");
+        drop(reader);
+    }
+}
+
 mod alone {
     use super::*;
-
-    /// How long the command waits for a reader that takes nothing.
-    const READER_WAIT: Duration = Duration::from_secs(3);
-
-    #[test]
-    fn nobody_reads_the_answer() {
-        for args in ["", "--json", "--stream-json"] {
-            let place = Place::new();
-            let (reader, writer) = pipe().expect("a pipe");
-            let run = place.run_script(&long_answer()).args(args).arg("hello");
-            let ended = run.stdout(writer).end();
-            println!("{args}: after {:?}", ended.after);
-            check_no_panic(&ended);
-            assert!(
-                ended.after < READER_WAIT + Duration::from_secs(1),
-                "{ended:#?}"
-            );
-            drop(reader);
-        }
-    }
 
     #[test]
     fn nobody_reads_while_it_is_stopped() {
@@ -156,7 +184,7 @@ mod alone {
             }
             let running = run.arg("hello").stdout(writer).start();
             let ready = place.work().join("ready");
-            crate::support::eventually("the call", || ready.exists().then_some(()));
+            eventually("the call", || ready.exists().then_some(()));
             let ended = running.end_by(Signal::INT);
             println!("{args} {stderr_too}: after {:?}", ended.since_signal());
             check_no_panic(&ended);
@@ -180,7 +208,7 @@ mod alone {
         let run = run.on_terminal(terminal.line()).stdout(screen);
         let running = run.env("TERM", "xterm").start();
         let ready = place.work().join("ready");
-        crate::support::eventually("the call", || ready.exists().then_some(()));
+        eventually("the call", || ready.exists().then_some(()));
         let ended = running.end_by(Signal::INT);
         println!("after {:?}", ended.since_signal());
         assert_eq!(ended.code, 130, "{ended:#?}");

@@ -1,0 +1,85 @@
+//! The end of the process: its exit code, and the wait for whoever reads its output.
+//!
+//! Where nothing bounds the exit, a reader may be as slow as it likes, as with any other command: a pager is read for
+//! minutes. A signal ends that wait. Output that is lost in the end is said on standard error, and is a failure.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+
+use crate::display::{Flush, Flushed, Output};
+use crate::host::Host;
+use crate::problem::Problem;
+use crate::signals::Signals;
+
+/// How often a wait for the reader looks for a signal.
+const READER_LOOK: Duration = Duration::from_millis(50);
+
+/// How long the exit waits for standard error to take the last line, where standard output has lost something.
+const LAST_LINE_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// How the process ends.
+#[derive(Debug)]
+pub(crate) struct Exit {
+    pub(crate) code: u8,
+    /// How long output may still be waited for, where a stop or a deadline has bounded that.
+    pub(crate) output_wait: Option<Duration>,
+}
+
+impl From<u8> for Exit {
+    fn from(code: u8) -> Self {
+        Self {
+            code,
+            output_wait: None,
+        }
+    }
+}
+
+impl Exit {
+    /// Waits for the readers of the output, and returns the exit code.
+    pub(crate) fn flush(self, host: &Host) -> u8 {
+        let output = &host.output;
+        let flushed = match self.output_wait {
+            Some(limit) => output.flush(limit),
+            None => host.block_on(flush_to_reader(output)),
+        };
+        let Some(lost) = lost_output(flushed.stdout, output) else {
+            return self.code;
+        };
+        host.tell(&lost);
+        output.flush(LAST_LINE_WAIT_MAX);
+        self.code.max(lost.code)
+    }
+}
+
+/// Waits until all output is read, or a signal comes.
+async fn flush_to_reader(output: &Output) -> Flushed {
+    let mut signals = Signals::install().ok();
+    loop {
+        let flushed = output.flush(READER_LOOK);
+        let is_blocked = [flushed.stdout, flushed.stderr].contains(&Flush::Blocked);
+        let is_signalled = signals
+            .as_mut()
+            .is_some_and(|signals| signals.next().now_or_never().is_some());
+        if !is_blocked || is_signalled {
+            return flushed;
+        }
+        // Lets the signals in.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The failure that lost output is. A reader that closes its pipe has read enough.
+fn lost_output(stdout: Flush, output: &Output) -> Option<Problem> {
+    let message = match stdout {
+        Flush::Closed(ErrorKind::BrokenPipe) => return None,
+        Flush::Closed(kind) => format!("standard output cannot be written: {kind}"),
+        Flush::Blocked => "standard output was not read to its end: the rest is lost".to_owned(),
+        Flush::Flushed if output.stdout().has_lost() => {
+            "standard output was read too slowly: a part is left out".to_owned()
+        }
+        Flush::Flushed => return None,
+    };
+    Some(Problem::failure(message))
+}
