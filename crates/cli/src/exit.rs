@@ -48,7 +48,7 @@ impl Exit {
             return self.code;
         };
         host.tell(&lost);
-        output.flush(LAST_LINE_WAIT_MAX);
+        output.flush_stderr(LAST_LINE_WAIT_MAX);
         self.code.max(lost.code)
     }
 }

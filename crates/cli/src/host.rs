@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::KEEPER_COMMAND;
 use crate::args::StoreArgs;
-use crate::display::{Environment, Keep, Output, Role};
+use crate::display::{Environment, Keep, Output, Role, Styled, styled};
 use crate::problem::Problem;
 
 /// Threads for work. Tools that block their thread must not hold up others, and the engine has a thread of its own.
@@ -168,12 +168,11 @@ impl Host {
     pub(crate) fn tell(&self, problem: &Problem) {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
-        let mut text = format!("{} {}\n", style.paint(Role::Bad, "error:"), problem.message);
+        let mut text = Styled::default();
+        let message = Styled::text(&problem.message);
+        text.push_line(&styled![style.paint(Role::Bad, "error:"), " ", message]);
         for line in problem.hint.iter().flat_map(|hint| hint.lines()) {
-            text.push_str(&style.paint(Role::Dim, "hint:"));
-            text.push(' ');
-            text.push_str(line);
-            text.push('\n');
+            text.push_line(&styled![style.paint(Role::Dim, "hint:"), " ", line]);
         }
         stderr.lines(text, Keep::Must);
     }

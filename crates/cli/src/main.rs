@@ -102,7 +102,7 @@ fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
         Command::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);
-            host.output.stdout().text(script, display::Keep::Must);
+            host.output.stdout().answer(&script, display::Keep::Must);
             Ok(Exit::from(0))
         }
     }

@@ -5,8 +5,8 @@ use allstop_core::{CauseKind, Receipt, StopReason};
 use allstop_session::MessageOutcome;
 
 use crate::display::{
-    Entry, Keep, Lane, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Style, Watcher as _, escape,
-    plain, render_receipt,
+    Entry, Keep, Lane, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Style, Styled, Watcher as _,
+    plain, render_receipt, styled,
 };
 use crate::host::Host;
 
@@ -85,52 +85,47 @@ impl Screen {
             return;
         }
         let sign = self.style.pick("›", ">");
-        let shown = escape::text(text).replace('\n', "\n  ");
-        let line = format!("{sign} {shown}");
+        let line = styled![sign, " ", Styled::text(text).hanging(2)];
         let about = self.style.paint(Role::Dim, about);
-        self.lines(&format!("{}{about}", self.style.paint(role, &line)));
+        self.lines(styled![self.style.paint(role, line), about]);
     }
 
     /// A line for people, beside everything else.
     pub(super) fn note(&self, text: &str) {
-        let lines = escape::text(text);
-        self.lines(&self.style.paint(Role::Dim, &lines));
+        self.lines(self.style.paint(Role::Dim, Styled::text(text)));
     }
 
     /// What did not work.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
-        let mut lines = format!(
-            "{} {}",
-            self.style.paint(Role::Bad, "error:"),
-            escape::text(text)
-        );
+        let mut lines = Styled::default();
+        let error = self.style.paint(Role::Bad, "error:");
+        lines.push_line(&styled![error, " ", Styled::text(text)]);
         for hint in hint.iter().flat_map(|hint| hint.lines()) {
-            lines.push('\n');
-            lines.push_str(&self.style.paint(Role::Dim, "hint: "));
-            lines.push_str(hint);
+            lines.push_line(&styled![self.style.paint(Role::Dim, "hint: "), hint]);
         }
-        self.lines(&lines);
+        self.lines(lines);
     }
 
     /// A text of several lines, such as an output or the help.
     pub(super) fn text(&self, text: &str) {
-        self.lines(&escape::text(text));
+        self.lines(Styled::text(text));
     }
 
     /// A question about a call; its answer is typed below. `asker`: the sub-agent that it is for.
     pub(super) fn question(&self, text: &str, call: &str, asker: Option<&str>) {
         let asks = self.style.paint(Role::Warning, "? Allow");
-        let text = self.style.paint(Role::Strong, &escape::line(text));
-        let call = format!("({})", escape::line(call));
-        let call = self.style.paint(Role::Dim, &call);
-        let asker = asker.map_or(String::new(), |asker| {
-            let said = format!("\n  asked by {}", escape::line(asker));
-            self.style.paint(Role::Dim, &said)
-        });
-        self.lines(&format!("{asks} {text} {call}{asker}"));
+        let text = self.style.paint(Role::Strong, text);
+        let call = self.style.paint(Role::Dim, format_args!("({call})"));
+        let mut lines = Styled::default();
+        lines.push_line(&styled![asks, " ", text, " ", call]);
+        if let Some(asker) = asker {
+            let asker = format_args!("  asked by {asker}");
+            lines.push_line(&self.style.paint(Role::Dim, asker));
+        }
+        self.lines(lines);
     }
 
-    fn lines(&self, lines: &str) {
+    fn lines(&self, lines: Styled) {
         self.lane.lines(lines, Keep::Must);
     }
 
@@ -162,19 +157,12 @@ impl Screen {
                 Some(cause) => format!(": {cause}"),
                 None => String::new(),
             };
-            self.lines(&format!(
-                "{}{}",
-                self.style.paint(Role::Warning, &reason),
-                escape::line(&why)
-            ));
+            self.lines(styled![self.style.paint(Role::Warning, reason), why]);
         }
         for denial in &outcome.denials {
             let denied = self.style.paint(Role::Warning, "denied:");
-            self.lines(&format!(
-                "{denied} {}: {}",
-                denial.tool,
-                escape::line(&plain(&denial.reason))
-            ));
+            let reason = plain(&denial.reason);
+            self.lines(styled![denied, " ", denial.tool, ": ", reason]);
         }
     }
 

@@ -176,7 +176,7 @@ impl Stage {
         let before = loop {
             tokio::select! {
                 event = events.recv() => if let Ok(AgentEvent::ToolFinished { name, after_ms, .. }) = event {
-                    report.say(&format!("  {name} has finished after {after_ms} ms"));
+                    report.say(format!("  {name} has finished after {after_ms} ms"));
                 },
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }

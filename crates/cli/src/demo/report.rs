@@ -7,7 +7,9 @@ use allstop_core::Receipt;
 use serde_json::json;
 
 use super::proof::{Before, Proof};
-use crate::display::{Keep, Lane, RECEIPT_WIDTH_DEFAULT, Role, Style, Symbol, render_receipt};
+use crate::display::{
+    Keep, Lane, RECEIPT_WIDTH_DEFAULT, Role, Style, Styled, Symbol, render_receipt, styled,
+};
 use crate::host::Host;
 
 /// What the demo says.
@@ -36,14 +38,14 @@ impl<'a> Report<'a> {
         }
     }
 
-    pub(super) fn say(&mut self, line: &str) {
+    pub(super) fn say(&mut self, line: impl Into<Styled>) {
         if !self.json {
-            self.lane.lines(format!("{line}\n"), Keep::Must);
+            self.lane.lines(line, Keep::Must);
         }
     }
 
     pub(super) fn running(&mut self, before: &Before) {
-        self.say(&format!(
+        self.say(format!(
             "  {} sleeps, {} thread and {} connection are there",
             before.tree, before.threads, before.connections
         ));
@@ -70,7 +72,8 @@ impl<'a> Report<'a> {
                 (Role::Bad, Symbol::Bad)
             };
             let sign = self.style.paint(role, self.style.symbol(symbol));
-            self.say(&format!("  {sign} {}: {}", proof.what, proof.found));
+            let found = format!(" {}: {}", proof.what, proof.found);
+            self.say(styled!["  ", sign, found]);
             self.proofs.push(proof);
         }
         all_hold
@@ -78,7 +81,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn answer(&mut self, answer: &str) {
         answer.clone_into(&mut self.answer);
-        self.say(&format!("  {answer}"));
+        self.say(format!("  {answer}"));
     }
 
     pub(super) fn end(&mut self, ok: bool) {
@@ -91,13 +94,13 @@ impl<'a> Report<'a> {
                 "next_answer": self.answer,
                 "stop_ms": self.elapsed.map(|elapsed| elapsed.as_millis() as u64),
             });
-            self.lane.text(format!("{object}\n"), Keep::Last);
+            self.lane.json(&object.to_string(), Keep::Last);
             return;
         }
         let elapsed = self.elapsed.unwrap_or_default();
-        self.say(&if ok {
+        self.say(if ok {
             let said = format!("nothing is left; the stop took {elapsed:.1?}");
-            self.style.paint(Role::Good, &said)
+            self.style.paint(Role::Good, said)
         } else {
             self.style.paint(
                 Role::Bad,

@@ -33,7 +33,7 @@ impl JsonStream {
     /// The last line: the envelope. It is queued whatever waits before it.
     pub(crate) fn envelope(&mut self, envelope: &Value) {
         self.tell_missed(Keep::Last);
-        self.lane.text(format!("{envelope}\n"), Keep::Last);
+        self.lane.json(&envelope.to_string(), Keep::Last);
     }
 
     /// A server of tools is not available, or is there again. Whether that is said.
@@ -45,7 +45,7 @@ impl JsonStream {
         let (schema, at) = (EventSchema::V1, (self.now)());
         let line = serde_json::to_string(&EventLine { schema, at, event });
         // Strings and numbers alone: there is nothing in an event that JSON cannot say.
-        line.is_ok_and(|line| self.lane.text(line + "\n", keep))
+        line.is_ok_and(|line| self.lane.json(&line, keep))
     }
 
     /// Says how many events were left out, once there is room again.

@@ -9,15 +9,16 @@ use allstop_core::receipt::{ConversationEffect, ItemState, ReceiptItem, StopOutc
 
 use self::row::{Columns, Row};
 use super::style::{Role, Style, Symbol};
-use super::{escape, words};
+use super::styled::{Styled, styled};
+use super::words;
 
 /// Columns of a receipt that is written where there is no terminal to ask.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
 
 /// Draws a receipt in so many columns. It ends with an end of line.
-pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> String {
+pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {
     let mut text = headline(receipt, style);
-    text.push_str(&verdict(receipt, style));
+    text.push(&verdict(receipt, style));
     let items = receipt.items();
     let rows: Vec<Row> = items
         .iter()
@@ -25,15 +26,15 @@ pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> S
         .collect();
     let columns = Columns::of(&rows);
     for (at, row) in rows.iter().enumerate() {
-        text.push_str(&row.draw(&columns, at + 1 == rows.len(), style, width));
+        text.push(&row.draw(&columns, at + 1 == rows.len(), style, width));
     }
-    text.push_str(&footer(receipt, style));
+    text.push(&footer(receipt, style));
     text
 }
 
-fn headline(receipt: &Receipt, style: Style) -> String {
+fn headline(receipt: &Receipt, style: Style) -> Styled {
     let request = receipt.request();
-    let target = escape::line(&request.target).into_owned();
+    let target = &request.target;
     let verb = match (receipt.outcome(), receipt.is_preview()) {
         (Some(_), _) => "Nothing to stop:",
         (None, true) if receipt.items().iter().all(is_outside) => "Would stop nothing of",
@@ -43,7 +44,7 @@ fn headline(receipt: &Receipt, style: Style) -> String {
     let what = match receipt.outcome() {
         Some(StopOutcome::AlreadyEnded) => format!("{target} had already ended"),
         Some(StopOutcome::NotFound) => format!("there is no {target}"),
-        None => target,
+        None => target.to_string(),
     };
     let by = request.cause.by.as_ref();
     let by = by.map_or(String::new(), |by| format!(", by {by}"));
@@ -53,16 +54,16 @@ fn headline(receipt: &Receipt, style: Style) -> String {
         words::plain(request.extent.as_str()),
         request.cause
     );
-    format!(
-        "{} {what}{}\n",
-        style.paint(Role::Strong, verb),
-        style.paint(Role::Dim, &escape::line(&about))
-    )
+    let mut text = Styled::default();
+    let verb = style.paint(Role::Strong, verb);
+    text.push_line(&styled![verb, " ", what, style.paint(Role::Dim, about)]);
+    text
 }
 
-fn verdict(receipt: &Receipt, style: Style) -> String {
+fn verdict(receipt: &Receipt, style: Style) -> Styled {
+    let mut text = Styled::default();
     if receipt.outcome().is_some() || receipt.is_preview() {
-        return String::new();
+        return text;
     }
     // Where something is left, no acknowledgement says nothing about the engine.
     let observed = match (receipt.cancel_observed(), receipt.quiet()) {
@@ -77,15 +78,18 @@ fn verdict(receipt: &Receipt, style: Style) -> String {
             format!(" after {}", words::milliseconds(ms.as_f64()))
         });
         let said = format!("{} quiet{after}", style.symbol(Symbol::Good));
-        return format!("{}{observed}\n", style.paint(Role::Good, &said));
+        text.push_line(&styled![style.paint(Role::Good, said), observed]);
+        return text;
     }
     let left = receipt.items().iter().filter(|item| is_left(item)).count();
     let loud = style.paint(
         Role::Alarm,
-        &format!("{} NOT QUIET", style.symbol(Symbol::Bad)),
+        format_args!("{} NOT QUIET", style.symbol(Symbol::Bad)),
     );
     let all = receipt.items().len();
-    format!("{loud} {left} of {all} not stopped{observed}\n")
+    let said = format!(" {left} of {all} not stopped");
+    text.push_line(&styled![loud, said, observed]);
+    text
 }
 
 /// Whether an item keeps its receipt from being quiet.
@@ -102,9 +106,10 @@ fn is_outside(item: &ReceiptItem) -> bool {
     )
 }
 
-fn footer(receipt: &Receipt, style: Style) -> String {
+fn footer(receipt: &Receipt, style: Style) -> Styled {
+    let mut text = Styled::default();
     if receipt.is_preview() || receipt.outcome().is_some() {
-        return String::new();
+        return text;
     }
     let conversation = match receipt.conversation() {
         ConversationEffect::Unchanged => "conversation unchanged",
@@ -118,7 +123,8 @@ fn footer(receipt: &Receipt, style: Style) -> String {
         usage.input_tokens,
         usage.output_tokens
     );
-    format!("{}\n", style.paint(Role::Dim, &said))
+    text.push_line(&style.paint(Role::Dim, said));
+    text
 }
 
 #[cfg(test)]

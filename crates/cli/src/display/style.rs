@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Effects};
 
+use super::styled::{Part, Styled, styled};
+
 /// What the environment says about colours and letters. Only `main` reads it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
@@ -127,13 +129,11 @@ impl Style {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// The text in its colour. Its last end of line stays outside.
-    pub(crate) fn paint(self, role: Role, text: &str) -> String {
-        if let Some(line) = text.strip_suffix('\n') {
-            return self.paint(role, line) + "\n";
-        }
+    /// The text in its colour. The last end of line of a styled text stays outside.
+    pub(crate) fn paint(self, role: Role, part: impl Part) -> Styled {
+        let text = styled![part];
         if !self.colour || text.is_empty() {
-            return text.to_owned();
+            return text;
         }
         let plain = anstyle::Style::new();
         let style = match role {
@@ -146,7 +146,7 @@ impl Style {
             Role::Strong => plain.effects(Effects::BOLD),
             Role::Dim => plain.effects(Effects::DIMMED),
         };
-        format!("{style}{text}{style:#}")
+        text.within(&style.to_string(), &format!("{style:#}"))
     }
 
     /// The sign, without a colour: one column wide.
@@ -207,9 +207,10 @@ mod tests {
     #[test]
     fn paint_closes_what_it_opens() {
         let style = Style::new(true, true);
-        assert_eq!(style.paint(Role::Good, "ok"), "\u{1b}[32mok\u{1b}[0m");
-        assert_eq!(style.paint(Role::Good, "ok\n"), "\u{1b}[32mok\u{1b}[0m\n");
-        assert_eq!(style.paint(Role::Good, ""), "");
-        assert_eq!(Style::default().paint(Role::Alarm, "no"), "no");
+        let paint = |style: Style, text: &str| style.paint(Role::Good, Styled::text(text));
+        assert_eq!(paint(style, "ok").as_str(), "\u{1b}[32mok\u{1b}[0m");
+        assert_eq!(paint(style, "ok\n").as_str(), "\u{1b}[32mok\u{1b}[0m\n");
+        assert!(paint(style, "").is_empty());
+        assert_eq!(paint(Style::default(), "no").as_str(), "no");
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, watch};
 pub(crate) use self::nobody::Nobody;
 use self::reader::Reader;
 pub(crate) use self::tty::Tty;
-use crate::display::{Environment, Lane, Output, Role, Style, escape};
+use crate::display::{Environment, Lane, Output, Role, Style, Styled, styled};
 
 /// How long a question waits for the live view to print what comes before it. Only the order of lines hangs on it.
 const CATCH_UP_MAX: Duration = Duration::from_millis(250);
@@ -79,15 +79,21 @@ impl TerminalPrompter {
         drop(tokio::time::timeout(CATCH_UP_MAX, reached).await);
     }
 
-    fn text(&self, question: &Question) -> String {
+    fn text(&self, question: &Question) -> Styled {
         let style = self.style;
-        format!(
-            "{} {}\n  [y]es, once  [a]lways: {}  [n]o {} ",
-            style.paint(Role::Warning, "? Allow"),
-            style.paint(Role::Strong, &escape::line(&question.text)),
-            escape::line(&question.session_scope),
+        let asks = style.paint(Role::Warning, "? Allow");
+        let mut text = Styled::default();
+        text.push_line(&styled![
+            asks,
+            " ",
+            style.paint(Role::Strong, &question.text)
+        ]);
+        text.push(&format_args!(
+            "  [y]es, once  [a]lways: {}  [n]o {} ",
+            question.session_scope,
             style.pick("›", ">"),
-        )
+        ));
+        text
     }
 
     async fn ask_here(&self, question: Question) -> Answer {

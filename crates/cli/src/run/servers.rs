@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use allstop_tools::mcp::{McpChange, McpNews};
 
-use crate::display::{JsonStream, Keep, Lane, Role, Style, escape};
+use crate::display::{JsonStream, Keep, Lane, Role, Style};
 
 /// Says it, while something else holds what the run shows.
 pub(super) struct Servers {
@@ -34,8 +34,7 @@ impl Servers {
         if streamed && !self.stderr.is_terminal() {
             return;
         }
-        let text = change.to_string();
-        let line = self.style.paint(Role::Dim, &escape::line(&text));
-        self.stderr.lines(line + "\n", Keep::Must);
+        let line = self.style.paint(Role::Dim, change.to_string());
+        self.stderr.lines(line, Keep::Must);
     }
 }

@@ -1,15 +1,13 @@
 //! What a run shows: live for people, or JSON for programs.
 
-use std::fmt::Write as _;
-
 use allstop_agent::AgentEvent;
 use allstop_core::{Receipt, StopReason};
 use allstop_runtime::Envelope;
 
 use crate::args::OutputArgs;
 use crate::display::{
-    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Watcher, plain,
-    render_receipt,
+    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Styled, Watcher, plain,
+    render_receipt, styled,
 };
 use crate::host::Host;
 use crate::prompt::Nobody;
@@ -90,7 +88,7 @@ impl<'a> Show<'a> {
     pub(super) fn warn(&self, text: &str) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
-        stderr.lines(format!("{}\n", style.paint(Role::Dim, text)), Keep::Must);
+        stderr.lines(style.paint(Role::Dim, text), Keep::Must);
     }
 
     /// The end: the envelope, or for people what it says beside the answer.
@@ -104,7 +102,7 @@ impl<'a> Show<'a> {
                 self.host
                     .output
                     .stdout()
-                    .text(format!("{}\n", json(envelope)), Keep::Last);
+                    .json(&json(envelope).to_string(), Keep::Last);
             }
             (Mode::StreamJson, Some(stream)) => stream.envelope(&json(envelope)),
             _ => self.end_for_people(envelope),
@@ -114,12 +112,12 @@ impl<'a> Show<'a> {
     fn end_for_people(&self, envelope: &Envelope) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
-        // Writing to a string cannot fail.
-        let mut text = String::new();
+        let mut text = Styled::default();
         if let Some(error) = &envelope.error {
-            let _ = writeln!(text, "{} {error}", style.paint(Role::Bad, "error:"));
-            if let Some(hint) = &error.hint {
-                let _ = writeln!(text, "{} {hint}", style.paint(Role::Dim, "hint:"));
+            let said = Styled::text(&error.to_string());
+            text.push_line(&styled![style.paint(Role::Bad, "error:"), " ", said]);
+            for hint in error.hint.iter().flat_map(|hint| hint.lines()) {
+                text.push_line(&styled![style.paint(Role::Dim, "hint:"), " ", hint]);
             }
         }
         if envelope.stop_reason != StopReason::Completed && envelope.error.is_none() {
@@ -128,18 +126,18 @@ impl<'a> Show<'a> {
                 .as_ref()
                 .map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
             let reason = envelope.stop_reason.as_str().replace('_', " ");
-            let _ = writeln!(text, "{}{why}", style.paint(Role::Warning, &reason));
+            text.push_line(&styled![style.paint(Role::Warning, reason), why]);
         }
         for denial in &envelope.denials {
             let denied = style.paint(Role::Warning, "denied:");
-            let _ = writeln!(text, "{denied} {}: {}", denial.tool, plain(&denial.reason));
+            let reason = plain(&denial.reason);
+            text.push_line(&styled![denied, " ", denial.tool, ": ", reason]);
         }
         if self.nobody.was_asked() {
             let hint = style.paint(Role::Dim, "hint:");
-            let _ = writeln!(
-                text,
-                "{hint} where nobody can be asked, --yes allows, and rules in the configuration do"
-            );
+            let said =
+                " where nobody can be asked, --yes allows, and rules in the configuration do";
+            text.push_line(&styled![hint, said]);
         }
         if let Some(receipt) = envelope
             .receipt
@@ -147,15 +145,15 @@ impl<'a> Show<'a> {
             .filter(|receipt| is_worth_showing(receipt))
         {
             let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-            text.push_str(&render_receipt(receipt, style, width));
+            text.push(&render_receipt(receipt, style, width));
         }
         if let Some(id) = envelope
             .session_id
             .as_ref()
             .filter(|_| stderr.is_terminal())
         {
-            let line = format!("session {id} · go on: allstop run --session {id} \"…\"\n");
-            text.push_str(&style.paint(Role::Dim, &line));
+            let line = format!("session {id} · go on: allstop run --session {id} \"…\"");
+            text.push_line(&style.paint(Role::Dim, line));
         }
         stderr.lines(text, Keep::Last);
     }

@@ -107,3 +107,41 @@ fn ctrl_c_while_background_work_is_waited_for() {
     assert_eq!(ended.stdout, "Done.\n");
     place.assert_nothing_runs();
 }
+
+/// A provider's error and the name of a tool that a model made up are written by others, like an answer.
+#[test]
+fn what_others_wrote_does_not_drive_the_terminal() {
+    let hostile = r"\e]0;owned\a\e[3J\u009b5m\u202e\u00ad\u061c\ufeff\U000E0041";
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let script = format!(
+        "
+replies:
+  - text: \"answer {hostile}\"
+    calls: [{{tool: \"tool {hostile}\", arguments: {{path: \"{hostile}\"}}}}]
+  - error: {{status: 400, message: \"body {hostile}\"}}
+"
+    );
+    let ended = sit_down(&place, &terminal, &script, "--yes").end(FACT_MAX);
+    terminal.wait("error:");
+    let list = place.sessions().arg("list").env("TERM", "xterm");
+    list.on_terminal(terminal.line()).end().ok();
+    let shown = terminal.shown();
+    assert_eq!(ended.code, 1, "{shown:?}");
+    for name in ["body", "tool"] {
+        assert!(shown.contains(&format!("{name} \\u{{1b}}]0;")), "{shown:?}");
+    }
+    for harm in [
+        "\x1b]",
+        "\x07",
+        "\x1b[3J",
+        "\u{9b}",
+        "\u{202e}",
+        "\u{ad}",
+        "\u{61c}",
+        "\u{feff}",
+        "\u{e0041}",
+    ] {
+        assert!(!shown.contains(harm), "{harm:?} in {shown:?}");
+    }
+}

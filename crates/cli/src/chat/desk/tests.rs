@@ -6,6 +6,7 @@ use super::*;
 use crate::chat::command::Target;
 use crate::chat::complete::Names;
 use crate::chat::keys::Key;
+use crate::display::Styled;
 
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -68,7 +69,7 @@ impl Chat {
 
     fn line(&self) -> String {
         let entry = self.desk.entry().expect("it is typed into");
-        entry.prefix + &entry.text
+        entry.prefix.shown().to_owned() + &entry.text
     }
 }
 
@@ -174,7 +175,7 @@ fn a_message_waits_above_the_line_until_its_turn_begins() {
     chat.runs(1);
     assert_eq!(chat.sends("next"), [Effect::Send(2, "next".to_owned())]);
     let entry = chat.desk.entry().unwrap();
-    assert_eq!(entry.above, ["  waits: next"]);
+    assert_eq!(entry.above, [Styled::from("  waits: next")]);
     assert!(chat.desk.shows(Some(1)) && !chat.desk.shows(Some(2)));
     chat.hears(Event::Outcome(1));
     let shown = chat.hears(Event::Began(Some(2)));

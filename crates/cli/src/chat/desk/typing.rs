@@ -12,7 +12,7 @@ use super::super::keys::Key;
 use super::super::past::Past;
 use super::super::search::{Search, Searched};
 use super::event::{Ask, Effect};
-use crate::display::{Entry, Style, escape};
+use crate::display::{Entry, Style, styled};
 use crate::prompt::answer_of;
 
 /// How long after a question a word that answers one is taken for an answer to it: whoever was about to answer has seen
@@ -70,27 +70,27 @@ impl Typing {
         let sign = self.style.pick("›", ">");
         let (prefix, text, cursor) = match (self.questions.front(), &self.search) {
             (Some(ask), _) => {
-                let always = escape::line(&ask.always);
                 let call = if self.names_call {
-                    format!("{}: ", escape::line(&ask.call))
+                    format!("{}: ", ask.call)
                 } else {
                     String::new()
                 };
-                let prefix = format!("  {call}[y]es, once  [a]lways: {always}  [n]o {sign} ");
+                let prefix = format!(
+                    "  {call}[y]es, once  [a]lways: {}  [n]o {sign} ",
+                    ask.always
+                );
                 (prefix, self.reply.text(), self.reply.cursor())
             }
             (None, Some(search)) => {
-                let prefix = format!("  search: {} {sign} ", escape::line(search.query()));
+                let prefix = format!("  search: {} {sign} ", search.query());
                 let (text, cursor) = search.shown();
                 (prefix, text, cursor)
             }
             (None, None) => (format!("{sign} "), self.editor.text(), self.editor.cursor()),
         };
         Entry {
-            above: waiting
-                .map(|text| format!("  waits: {}", escape::line(text)))
-                .collect(),
-            prefix,
+            above: waiting.map(|text| styled!["  waits: ", text]).collect(),
+            prefix: styled![prefix],
             text: text.to_owned(),
             cursor,
             style: self.style,

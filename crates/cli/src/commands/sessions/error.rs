@@ -1,7 +1,5 @@
 //! Why a command on sessions failed, with what helps.
 
-use std::io;
-
 use allstop_log::{LogError, SessionError};
 
 use super::view::chain;
@@ -40,9 +38,6 @@ pub(super) enum SessionsError {
     /// The store failed.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// What was asked for could not be printed.
-    #[error("the output could not be written")]
-    Output(#[from] io::Error),
 }
 
 impl SessionsError {
@@ -60,7 +55,7 @@ impl SessionsError {
             Self::Session(SessionError::InUse { .. }) => {
                 Some("stop the run that has it open, or wait for its end".to_owned())
             }
-            Self::Session(_) | Self::Log(_) | Self::Output(_) => None,
+            Self::Session(_) | Self::Log(_) => None,
         }
     }
 }

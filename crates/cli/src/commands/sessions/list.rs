@@ -5,43 +5,43 @@ use allstop_core::{SessionId, StopReason, Timestamp};
 use allstop_log::{Log, SessionSummary, list_sessions};
 use serde::Serialize;
 
-use super::View;
 use super::error::SessionsError;
 use super::view::{chain, json};
-use crate::display::{Role, Table, age, escape, plain};
+use super::{Printed, View};
+use crate::display::{Role, Styled, Table, age, plain, styled};
 
 pub(super) async fn list(
     log: &dyn Log,
     view: View,
     as_json: bool,
-) -> Result<String, SessionsError> {
+) -> Result<Printed, SessionsError> {
     let sessions = list_sessions(log).await?;
     if as_json {
         let schema = "allstop.sessions/1";
         let sessions = sessions.iter().map(Line::from).collect();
-        return Ok(json(&List { schema, sessions }));
+        return Ok(Printed::Json(json(&List { schema, sessions })));
     }
     if sessions.is_empty() {
-        return Ok("no sessions\n".to_owned());
+        return Ok(Printed::Words("no sessions".into()));
     }
     let mut table = Table::default();
     let head = ["SESSION", "TURNS", "LAST ENDING", "LAST ACTIVE", ""];
     table.row(head.map(|title| view.style.paint(Role::Dim, title)));
     for session in &sessions {
         table.row([
-            escape::line(session.id.as_str()).into_owned(),
+            styled![session.id.as_str()],
             match session.problem {
-                None => session.turns.to_string(),
-                Some(_) => "?".to_owned(),
+                None => session.turns.to_string().into(),
+                Some(_) => "?".into(),
             },
-            ending(session),
+            ending(session).into(),
             session
                 .active_at
-                .map_or(String::new(), |at| age(at, view.now)),
+                .map_or(Styled::default(), |at| age(at, view.now).into()),
             remark(session, view),
         ]);
     }
-    Ok(table.render())
+    Ok(Printed::Words(table.render()))
 }
 
 fn ending(session: &SessionSummary) -> String {
@@ -51,22 +51,22 @@ fn ending(session: &SessionSummary) -> String {
 }
 
 /// What is special about it.
-fn remark(session: &SessionSummary, view: View) -> String {
+fn remark(session: &SessionSummary, view: View) -> Styled {
     let style = view.style;
     if let Some(problem) = &session.problem {
-        return style.paint(Role::Bad, &escape::line(&chain(problem)));
+        return style.paint(Role::Bad, chain(problem));
     }
     match (&session.owner, session.turn_open) {
         (Some(owner), true) => {
             let said = format!("a turn runs in process {}", owner.pid);
-            style.paint(Role::Good, &said)
+            style.paint(Role::Good, said)
         }
-        (Some(owner), false) => format!("in use by process {}", owner.pid),
+        (Some(owner), false) => format!("in use by process {}", owner.pid).into(),
         (None, true) => style.paint(
             Role::Warning,
             "a turn was cut off by a crash; the next run ends it",
         ),
-        (None, false) => String::new(),
+        (None, false) => Styled::default(),
     }
 }
 

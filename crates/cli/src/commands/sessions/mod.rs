@@ -10,7 +10,6 @@ mod remove;
 mod show;
 mod view;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,7 +21,7 @@ use allstop_runtime::{Config, StoreChoice, open_store};
 use self::error::SessionsError;
 use self::find::find;
 use crate::args::{SessionsCommand, StoreArgs};
-use crate::display::{RECEIPT_WIDTH_DEFAULT, Style};
+use crate::display::{Keep, RECEIPT_WIDTH_DEFAULT, Style, Styled};
 use crate::host::Host;
 use crate::problem::Problem;
 
@@ -48,7 +47,13 @@ pub(crate) async fn sessions(
         width: stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT),
         now: SystemTime::now().into(),
     };
-    on_log(command, &*log, view, &mut stdout.writer()).await?;
+    let mut print = |printed| {
+        match printed {
+            Printed::Json(text) => stdout.json(&text, Keep::Last),
+            Printed::Words(text) => stdout.lines(text, Keep::Last),
+        };
+    };
+    on_log(command, &*log, view, &mut print).await?;
     for output in outputs {
         // Most sessions have none.
         drop(std::fs::remove_dir_all(output));
@@ -95,19 +100,27 @@ struct View {
     now: Timestamp,
 }
 
+/// What a command prints.
+#[derive(Debug)]
+enum Printed {
+    Json(String),
+    Words(Styled),
+}
+
 /// Runs the command on a log. What it prints is whole or, after an error, only what came before it.
 async fn on_log(
     command: &SessionsCommand,
     log: &dyn Log,
     view: View,
-    out: &mut (dyn io::Write + Send),
+    print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
-    let text = match command {
+    let printed = match command {
         SessionsCommand::List { json } => list::list(log, view, *json).await?,
         SessionsCommand::Show { id, json, full } => show::show(log, view, id, *json, *full).await?,
-        SessionsCommand::Rm { ids } => return remove::remove(log, ids, out).await,
+        SessionsCommand::Rm { ids } => return remove::remove(log, ids, print).await,
     };
-    Ok(out.write_all(text.as_bytes())?)
+    print(printed);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! `sessions rm`.
 
-use std::io;
-
 use allstop_log::{Log, read_session, remove_session};
 
+use super::Printed;
 use super::error::SessionsError;
 use super::find::find;
 use super::view::Work;
+use crate::display::styled;
 
 /// Removes one after another; the first that cannot be removed ends it. All are found before the first is removed, so
 /// that a typing error removes nothing.
 pub(super) async fn remove(
     log: &dyn Log,
     given: &[String],
-    out: &mut (dyn io::Write + Send),
+    print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
     let mut ids = Vec::new();
     for given in given {
@@ -39,7 +39,7 @@ pub(super) async fn remove(
             }
         }
         remove_session(log, &id).await?;
-        writeln!(out, "removed {id}")?;
+        print(Printed::Words(styled![format_args!("removed {id}")]));
     }
     Ok(())
 }

@@ -1,15 +1,13 @@
 //! `sessions show`.
 
-use std::fmt::Write as _;
-
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
 
-use super::View;
 use super::error::SessionsError;
 use super::find::find;
 use super::view::{Session, Turn, UnknownCall, Work, json};
-use crate::display::{Role, Symbol, age, call_label, escape, plain, render_receipt};
+use super::{Printed, View};
+use crate::display::{Role, Styled, Symbol, age, call_label, plain, render_receipt, styled};
 
 pub(super) async fn show(
     log: &dyn Log,
@@ -17,36 +15,32 @@ pub(super) async fn show(
     id: &str,
     as_json: bool,
     with_receipts: bool,
-) -> Result<String, SessionsError> {
+) -> Result<Printed, SessionsError> {
     let id = find(log, id).await?;
     let (state, owner) = read_session(log, &id).await?;
     let session = Session::of(&id, &state, owner.as_ref(), with_receipts);
     Ok(if as_json {
-        json(&session)
+        Printed::Json(json(&session))
     } else {
-        in_words(&session, view)
+        Printed::Words(in_words(&session, view))
     })
 }
 
-fn in_words(session: &Session<'_>, view: View) -> String {
+fn in_words(session: &Session<'_>, view: View) -> Styled {
     let style = view.style;
-    let mut text = format!(
-        "{} {}",
-        style.paint(Role::Strong, "session"),
-        escape::line(session.id.as_str())
-    );
-    if let Some(owner) = session.owner {
-        let _ = write!(text, "  in use by process {}", owner.pid);
-    }
-    text.push('\n');
-    let folder = escape::line(session.folder.unwrap_or("?"));
+    let mut text = Styled::default();
+    let title = style.paint(Role::Strong, "session");
+    let used = session.owner.map_or(String::new(), |owner| {
+        format!("  in use by process {}", owner.pid)
+    });
+    text.push_line(&styled![title, " ", session.id.as_str(), used]);
     let opened = session.opened_at.map_or(String::new(), |at| {
         format!(", opened {}", age(at, view.now))
     });
-    let _ = writeln!(text, "  in {folder}{opened}");
+    let folder = session.folder.unwrap_or("?");
+    text.push_line(&format_args!("  in {folder}{opened}"));
     let (committed, metered) = (session.usage.committed, session.usage.metered);
-    let _ = writeln!(
-        text,
+    text.push_line(&format_args!(
         "  tokens: {} in, {} out committed; {} in, {} out metered{}",
         committed.input_tokens,
         committed.output_tokens,
@@ -57,24 +51,25 @@ fn in_words(session: &Session<'_>, view: View) -> String {
         } else {
             ""
         }
-    );
+    ));
     if session.summed_up {
-        text.push_str("  a summary stands in place of the oldest turns\n");
+        text.push_line("  a summary stands in place of the oldest turns");
     }
     for turn in &session.turns {
-        text.push_str(&turn_in_words(turn, session.owner.is_some(), view));
+        text.push(&turn_in_words(turn, session.owner.is_some(), view));
     }
     if !session.background.is_empty() {
         let title = style.paint(Role::Strong, "background work");
-        let _ = writeln!(text, "\n{title}");
+        text.push_line("");
+        text.push_line(&title);
         for work in &session.background {
-            text.push_str(&work_in_words(work, view));
+            text.push(&work_in_words(work, view));
         }
     }
     text
 }
 
-fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
+fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> Styled {
     let style = view.style;
     let (symbol, role, said) = match turn.stop_reason {
         Some(allstop_core::StopReason::Completed) => {
@@ -95,7 +90,7 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
         ),
     };
     let undone = if turn.undone { ", taken back" } else { "" };
-    let said = format!("{} {}{undone}", style.symbol(symbol), escape::line(&said));
+    let said = format!("{} {said}{undone}", style.symbol(symbol));
     let steps = if turn.steps == 1 { "step" } else { "steps" };
     let about = format!(
         "{} {steps}, {} tokens, {}",
@@ -103,44 +98,46 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> String {
         turn.usage.total_tokens(),
         age(turn.started_at, view.now)
     );
-    let mut text = format!(
-        "\n{}  {}  {}\n  {} {}\n",
-        style.paint(Role::Strong, &format!("turn {}", turn.number)),
-        style.paint(role, &said),
-        style.paint(Role::Dim, &about),
-        style.pick("›", ">"),
-        match turn.input {
-            "" => "(it began by itself: background work had ended)".into(),
-            said => escape::line(said),
-        }
-    );
+    let mut text = Styled::default();
+    text.push_line("");
+    text.push_line(&styled![
+        style.paint(Role::Strong, format_args!("turn {}", turn.number)),
+        "  ",
+        style.paint(role, said),
+        "  ",
+        style.paint(Role::Dim, about)
+    ]);
+    let input = match turn.input {
+        "" => "(it began by itself: background work had ended)",
+        said => said,
+    };
+    text.push_line(&styled!["  ", style.pick("›", ">"), " ", input]);
     for call in &turn.unknown_calls {
-        text.push_str(&unknown_in_words(call, view));
+        text.push_line(&unknown_in_words(call, view));
     }
     if let Some(receipt) = turn.receipt {
         let width = view.width.saturating_sub(2);
         for line in render_receipt(receipt, style, width).lines() {
-            let _ = writeln!(text, "  {line}");
+            text.push_line(&styled!["  ", line]);
         }
     }
     text
 }
 
-fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> String {
+fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
     let label = call
         .arguments
         .map_or_else(|| call.name.to_owned(), |a| call_label(call.name, a));
-    let label = escape::line(&label).into_owned();
     // What changes nothing needs no check.
     if call.arguments.is_none() || call.effect.is_some_and(allstop_core::Effect::may_repeat) {
-        return format!("  ? {label}  ended without a result\n");
+        return styled!["  ? ", label, "  ended without a result"];
     }
     let warning = " may have completed; check before repeating ";
     let warning = view.style.paint(Role::Alarm, warning);
-    format!("  ? {label}  {warning}\n")
+    styled!["  ? ", label, "  ", warning]
 }
 
-fn work_in_words(work: &Work<'_>, view: View) -> String {
+fn work_in_words(work: &Work<'_>, view: View) -> Styled {
     let style = view.style;
     let detached = match work.attachment {
         Attachment::Attached => "",
@@ -174,16 +171,20 @@ fn work_in_words(work: &Work<'_>, view: View) -> String {
             (Symbol::Unknown, Role::Warning, said)
         }
     };
-    let mut text = format!(
-        "  {} {}  {}  {}\n",
+    let mut text = Styled::default();
+    text.push_line(&styled![
+        "  ",
         style.paint(role, style.symbol(symbol)),
-        work.id,
-        escape::line(work.name),
-        style.paint(role, &said)
-    );
+        " ",
+        work.id.as_str(),
+        "  ",
+        work.name,
+        "  ",
+        style.paint(role, said)
+    ]);
     if let Some(output) = work.output {
-        let line = format!("output: {}", escape::line(output));
-        let _ = writeln!(text, "      {}", style.paint(Role::Dim, &line));
+        let line = style.paint(Role::Dim, format_args!("output: {output}"));
+        text.push_line(&styled!["      ", line]);
     }
     text
 }

@@ -32,9 +32,18 @@ fn view() -> View {
 }
 
 async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, SessionsError> {
-    let mut out = Vec::new();
-    on_log(&command, log, view(), &mut out).await?;
-    Ok(String::from_utf8(out).unwrap())
+    let mut out = String::new();
+    let mut print = |printed| match printed {
+        Printed::Json(text) => out += &text,
+        Printed::Words(mut text) => {
+            if !text.shown().ends_with('\n') {
+                text.push_line("");
+            }
+            out += text.shown();
+        }
+    };
+    on_log(&command, log, view(), &mut print).await?;
+    Ok(out)
 }
 
 async fn list(log: &MemoryLog, json: bool) -> String {

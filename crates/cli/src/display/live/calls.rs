@@ -1,6 +1,5 @@
 //! The calls that run, each with a line that changes, and the short line that stays of each.
 
-use std::fmt::Write as _;
 use std::time::Instant;
 
 use allstop_core::message::Arguments;
@@ -8,8 +7,9 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, StopReason};
 
 use super::super::style::{Role, Style, Symbol};
+use super::super::styled::{Styled, styled};
+use super::super::words;
 use super::super::writer::{Keep, Lane, Running};
-use super::super::{escape, table, words};
 
 /// Columns that a call may take where there is no terminal that says how many it has.
 const COLUMNS_DEFAULT: usize = 100;
@@ -29,15 +29,16 @@ pub(super) struct Calls {
 /// The model call that runs, until it speaks.
 #[derive(Debug)]
 struct Model {
-    label: String,
+    label: Styled,
     since: Instant,
     shown: bool,
+    thinks: bool,
 }
 
 #[derive(Debug)]
 struct Call {
     id: CallId,
-    label: String,
+    label: Styled,
     since: Option<Instant>,
 }
 
@@ -70,12 +71,11 @@ impl Calls {
     }
 
     pub(super) fn model_started(&mut self, step: u32, name: &str, since: Instant) {
-        let label = format!("step {step}: {}", escape::line(name));
-        let shown = true;
         self.model = Some(Model {
-            label,
+            label: styled![format_args!("step {step}: {name}")],
             since,
-            shown,
+            shown: true,
+            thinks: false,
         });
         self.show();
     }
@@ -89,10 +89,9 @@ impl Calls {
     }
 
     pub(super) fn model_thinks(&mut self) {
-        if let Some(model) = &mut self.model
-            && !model.label.ends_with("(thinks)")
-        {
-            model.label.push_str(" (thinks)");
+        if let Some(model) = self.model.as_mut().filter(|model| !model.thinks) {
+            model.thinks = true;
+            model.label.push(" (thinks)");
             self.show();
         }
     }
@@ -114,7 +113,7 @@ impl Calls {
         self.known.retain(|call| call.id != *id);
         self.known.push(Call {
             id: id.clone(),
-            label: escape::line(&words::call(name, arguments)).into_owned(),
+            label: styled![words::call(name, arguments)],
             since: None,
         });
     }
@@ -126,7 +125,7 @@ impl Calls {
             call.label.clone()
         } else {
             // Its request was missed.
-            let label = escape::line(name).into_owned();
+            let label = styled![name];
             self.known.push(Call {
                 id: id.clone(),
                 label: label.clone(),
@@ -137,8 +136,8 @@ impl Calls {
         if self.moves {
             self.show();
         } else {
-            let label = self.fit(&label, 2);
-            let line = format!("{} {label}", self.style.pick("→", ">"));
+            let sign = self.style.pick("→", ">");
+            let line = styled![sign, " ", self.fit(&label, 2)];
             self.lane.lines(line, Keep::Must);
         }
     }
@@ -152,10 +151,7 @@ impl Calls {
         content: &str,
     ) {
         let at = self.known.iter().position(|call| call.id == *id);
-        let label = match at {
-            Some(at) => self.known.remove(at).label,
-            None => escape::line(name).into_owned(),
-        };
+        let label = at.map_or_else(|| styled![name], |at| self.known.remove(at).label);
         let (symbol, role, word) = match outcome {
             CallOutcome::Succeeded => answered(content),
             CallOutcome::Failed => (Symbol::Bad, Role::Bad, "failed"),
@@ -173,22 +169,16 @@ impl Calls {
         let mut about: Vec<&str> = Vec::new();
         about.extend(ran.then_some(time.as_str()));
         about.extend((!word.is_empty()).then_some(word));
-        let about = about.join(", ");
-        let label = self.fit(&label, 4 + table::width(&about));
-        let mut line = format!(
-            "{} {label}  {}",
-            self.style.paint(role, self.style.symbol(symbol)),
-            self.style.paint(Role::Dim, &about)
-        );
+        let mut lines = self.row(symbol, role, &label, &about.join(", "));
         if outcome == CallOutcome::Failed {
             let first = content.lines().find(|line| !line.trim().is_empty());
-            let first = escape::line(first.unwrap_or_default().trim()).into_owned();
-            let first = table::cut(&first, ERROR_COLUMNS, self.style.pick("…", "..."));
+            let first = styled![first.unwrap_or_default().trim()];
+            let first = first.cut(ERROR_COLUMNS, self.style.pick("…", "..."));
             if !first.is_empty() {
-                let _ = write!(line, "\n  {}", self.style.paint(Role::Dim, &first));
+                lines.push_line(&styled!["  ", self.style.paint(Role::Dim, first)]);
             }
         }
-        self.lane.lines(line, Keep::Must);
+        self.lane.lines(lines, Keep::Must);
         self.show();
     }
 
@@ -198,23 +188,33 @@ impl Calls {
         for call in std::mem::take(&mut self.known) {
             if stopped.is_some() && call.since.is_some() {
                 let said = "stopped: see the receipt";
-                let label = self.fit(&call.label, 4 + said.len());
-                let symbol = self.style.symbol(Symbol::Stopped);
-                let line = format!(
-                    "{} {label}  {}",
-                    self.style.paint(Role::Warning, symbol),
-                    self.style.paint(Role::Dim, said)
-                );
+                let line = self.row(Symbol::Stopped, Role::Warning, &call.label, said);
                 self.lane.lines(line, Keep::Must);
             }
         }
         self.show();
     }
 
-    fn fit(&self, label: &str, used: usize) -> String {
+    /// The line that stays of a call.
+    fn row(&self, symbol: Symbol, role: Role, label: &Styled, about: &str) -> Styled {
+        let about = styled![about];
+        let label = self.fit(label, 4 + about.width());
+        let sign = self.style.paint(role, self.style.symbol(symbol));
+        let mut row = Styled::default();
+        row.push_line(&styled![
+            sign,
+            " ",
+            label,
+            "  ",
+            self.style.paint(Role::Dim, about)
+        ]);
+        row
+    }
+
+    fn fit(&self, label: &Styled, used: usize) -> Styled {
         let columns = self.lane.columns().unwrap_or(COLUMNS_DEFAULT);
         let room = columns.saturating_sub(used + 1);
-        table::cut(label, room, self.style.pick("…", "...")).into_owned()
+        label.cut(room, self.style.pick("…", "..."))
     }
 
     /// Draws the lines that change.
@@ -223,8 +223,8 @@ impl Calls {
             return;
         }
         let style = self.style;
-        let running = |label: &str, since| Running {
-            label: label.to_owned(),
+        let running = |label: &Styled, since| Running {
+            label: label.clone(),
             since,
             style,
         };

@@ -17,9 +17,10 @@ use tokio::sync::watch;
 use self::calls::Calls;
 use self::text::{Rest, StepText};
 use super::style::{Environment, Role, Style, Symbol};
+use super::styled::styled;
 use super::watch::Watcher;
+use super::words;
 use super::writer::{Keep, Lane, Output};
-use super::{escape, words};
 
 /// How to show a run.
 #[derive(Debug, Clone)]
@@ -141,12 +142,7 @@ impl Live {
         if text.is_empty() {
             return true;
         }
-        let safe = if self.streams {
-            escape::text(text).into_owned()
-        } else {
-            text.to_owned()
-        };
-        let taken = self.stdout.text(safe, keep);
+        let taken = self.stdout.answer(text, keep);
         if taken {
             self.in_line = !text.ends_with('\n');
         }
@@ -165,16 +161,16 @@ impl Live {
         if self.text.discard() {
             self.finish_line();
             let mark = self.out_style.pick("↑", "^");
-            let mark = format!("{mark} discarded: the call failed in the middle of its answer\n");
+            let mark = format!("{mark} discarded: the call failed in the middle of its answer");
             self.stdout
-                .text(self.out_style.paint(Role::Warning, &mark), Keep::Must);
+                .lines(self.out_style.paint(Role::Warning, mark), Keep::Must);
         }
     }
 
     fn note(&self, role: Role, symbol: Symbol, said: &str) {
-        let said = format!("{} {}", self.err_style.symbol(symbol), escape::line(said));
+        let said = styled![self.err_style.symbol(symbol), " ", said];
         self.stderr
-            .lines(self.err_style.paint(role, &said), Keep::Must);
+            .lines(self.err_style.paint(role, said), Keep::Must);
     }
 }
 

@@ -1,12 +1,11 @@
 //! One item of a receipt, as a branch of the tree.
 
-use std::fmt::Write as _;
-
 use allstop_core::Effect;
 use allstop_core::receipt::{ItemState, ReceiptItem};
 
 use super::super::style::{Role, Style, Symbol};
-use super::super::{escape, table, words};
+use super::super::styled::{Styled, styled};
+use super::super::words;
 use super::is_outside;
 
 /// Columns that a name may take: a command longer than that is told apart by its id.
@@ -18,14 +17,14 @@ const DETAIL_COLUMNS_MIN: usize = 24;
 pub(super) struct Row {
     symbol: &'static str,
     role: Role,
-    state: String,
-    kind: &'static str,
-    name: String,
-    id: String,
-    time: String,
-    detail: String,
+    state: Styled,
+    kind: Styled,
+    name: Styled,
+    id: Styled,
+    time: Styled,
+    detail: Styled,
     /// What must be seen even where the rest is not read.
-    loud: Option<String>,
+    loud: Option<Styled>,
 }
 
 /// How wide the cells are.
@@ -39,13 +38,13 @@ pub(super) struct Columns {
 
 impl Columns {
     pub(super) fn of(rows: &[Row]) -> Self {
-        let widest = |cell: fn(&Row) -> &str| {
-            let widths = rows.iter().map(|row| table::width(cell(row)));
+        let widest = |cell: fn(&Row) -> &Styled| {
+            let widths = rows.iter().map(|row| cell(row).width());
             widths.max().unwrap_or_default()
         };
         Self {
             state: widest(|row| &row.state),
-            kind: widest(|row| row.kind),
+            kind: widest(|row| &row.kind),
             name: widest(|row| &row.name),
             id: widest(|row| &row.id),
             time: widest(|row| &row.time),
@@ -66,29 +65,30 @@ impl Row {
             | ItemState::Unreachable { .. }
             | ItemState::Refused { .. } => (Symbol::Bad, Role::Alarm),
         };
-        let name = escape::line(&item.name);
-        let name = table::cut(&name, NAME_COLUMNS, style.pick("…", "...")).into_owned();
+        let name = styled![item.name].cut(NAME_COLUMNS, style.pick("…", "..."));
         let time = match &item.state {
             ItemState::Finished { after_ms } | ItemState::Unknown { after_ms, .. } => *after_ms,
             ItemState::Stopped { after_ms, .. } => Some(*after_ms),
             _ => None,
         };
         // The same word twice says nothing: an item without an id of its own is often named for itself.
-        let id = escape::line(&item.id).into_owned();
+        let id = styled![item.id];
         Self {
             symbol: style.symbol(symbol),
             role,
-            state: words::plain(item.state.as_str()),
-            kind: words::kind(item.kind),
-            id: if id == name { String::new() } else { id },
+            state: styled![words::plain(item.state.as_str())],
+            kind: styled![words::kind(item.kind)],
+            id: if id == name { Styled::default() } else { id },
             name,
-            time: time.map_or(String::new(), |ms| words::milliseconds(ms.as_f64())),
-            detail: detail(item, preview),
-            loud: pids(item),
+            time: time.map_or(Styled::default(), |ms| {
+                words::milliseconds(ms.as_f64()).into()
+            }),
+            detail: styled![detail(item, preview)],
+            loud: pids(item).map(Styled::from),
         }
     }
 
-    pub(super) fn draw(&self, columns: &Columns, last: bool, style: Style, width: usize) -> String {
+    pub(super) fn draw(&self, columns: &Columns, last: bool, style: Style, width: usize) -> Styled {
         let branch = match (style.is_unicode(), last) {
             (true, false) => "├─ ",
             (true, true) => "└─ ",
@@ -100,17 +100,19 @@ impl Row {
         } else {
             style.pick("│  ", "|  ")
         };
-        let cells = format!(
-            "  {}  {}  {}  {:>time$}",
-            table::pad(self.kind, columns.kind),
-            table::pad(&self.name, columns.name),
-            table::pad(&self.id, columns.id),
-            self.time,
-            time = columns.time
-        );
-        let state = format!("{} {}", self.symbol, table::pad(&self.state, columns.state));
-        let used = 3 + table::width(&state) + table::width(&cells) + 2;
-        let state = style.paint(self.role, &state);
+        let cells = styled![
+            "  ",
+            self.kind.pad(columns.kind),
+            "  ",
+            self.name.pad(columns.name),
+            "  ",
+            self.id.pad(columns.id),
+            "  ",
+            self.time.pad_start(columns.time)
+        ];
+        let state = styled![self.symbol, " ", self.state.pad(columns.state)];
+        let used = 3 + state.width() + cells.width() + 2;
+        let state = style.paint(self.role, state);
         // Behind the cells if there is room, else below.
         let room = width.saturating_sub(used);
         let (below, room) = if room < DETAIL_COLUMNS_MIN {
@@ -118,20 +120,20 @@ impl Row {
         } else {
             (false, room)
         };
-        let details = table::wrap(&self.detail, room);
-        let louds = self.loud.as_deref().map(|loud| table::wrap(loud, room));
+        let details = self.detail.wrap(room);
+        let louds = self.loud.as_ref().map(|loud| loud.wrap(room));
         let mut details = louds
             .into_iter()
             .flatten()
-            .map(|line| style.paint(Role::Alarm, &line))
+            .map(|line| style.paint(Role::Alarm, line))
             .chain(details);
         let first = if below { None } else { details.next() };
         let indent = if below { 4 } else { used - 3 };
-        let mut text = format!("{branch}{state}{cells}  {}", first.unwrap_or_default());
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+        let mut text = Styled::default();
+        let line = styled![branch, state, cells, "  ", first.unwrap_or_default()];
+        text.push_line(&line.trim_end());
         for line in details {
-            let _ = writeln!(text, "{trunk}{:indent$}{line}", "");
+            text.push_line(&styled![trunk, " ".repeat(indent), line]);
         }
         text
     }
@@ -181,7 +183,7 @@ fn detail(item: &ReceiptItem, preview: bool) -> String {
         parts.push(format!("{tokens} tokens after the stop"));
     }
     parts.extend(item.note.as_deref().map(str::to_owned));
-    escape::line(&parts.join("; ")).into_owned()
+    parts.join("; ")
 }
 
 fn effect(effect: Effect) -> &'static str {

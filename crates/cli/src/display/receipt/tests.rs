@@ -13,6 +13,10 @@ use super::*;
 
 const UNICODE: Style = Style::new(false, true);
 
+fn drawn(receipt: &Receipt, style: Style, width: usize) -> String {
+    render_receipt(receipt, style, width).into_string()
+}
+
 fn request() -> StopRequest {
     StopRequest {
         stop_id: StopId::from("01JSTOP"),
@@ -162,21 +166,17 @@ fn receipt(items: Vec<ReceiptItem>, engine_acknowledged: bool) -> Receipt {
 fn a_quiet_receipt() {
     let receipt =
         receipt(well_stopped(), true).with_conversation(ConversationEffect::KeptCompletedSteps);
-    insta::assert_snapshot!(render_receipt(&receipt, UNICODE, 150));
+    insta::assert_snapshot!(drawn(&receipt, UNICODE, 150));
 }
 
 #[test]
 fn a_receipt_that_is_not_quiet() {
-    insta::assert_snapshot!(render_receipt(
-        &receipt(badly_stopped(), true),
-        UNICODE,
-        150
-    ));
+    insta::assert_snapshot!(drawn(&receipt(badly_stopped(), true), UNICODE, 150));
 }
 
 #[test]
 fn in_ascii() {
-    insta::assert_snapshot!(render_receipt(
+    insta::assert_snapshot!(drawn(
         &receipt(badly_stopped(), false),
         Style::default(),
         150
@@ -185,13 +185,13 @@ fn in_ascii() {
 
 #[test]
 fn on_a_narrow_terminal() {
-    insta::assert_snapshot!(render_receipt(&receipt(well_stopped(), true), UNICODE, 60));
+    insta::assert_snapshot!(drawn(&receipt(well_stopped(), true), UNICODE, 60));
 }
 
 #[test]
 fn in_colour() {
     let receipt = receipt(badly_stopped(), true);
-    let drawn = render_receipt(&receipt, Style::new(true, true), 150);
+    let drawn = self::drawn(&receipt, Style::new(true, true), 150);
     insta::assert_snapshot!(drawn.replace('\u{1b}', "ESC"));
 }
 
@@ -201,7 +201,7 @@ fn nothing_to_stop() {
     let unknown = Receipt::of_nothing(request(), StopOutcome::NotFound);
     let empty = receipt(Vec::new(), true);
     let all = [ended, unknown, empty];
-    let all = all.map(|receipt| render_receipt(&receipt, UNICODE, 100));
+    let all = all.map(|receipt| drawn(&receipt, UNICODE, 100));
     insta::assert_snapshot!(all.join("\n"));
 }
 
@@ -226,13 +226,13 @@ fn a_preview_says_what_runs() {
         ),
     ];
     let preview = Receipt::of_preview(request(), items);
-    insta::assert_snapshot!(render_receipt(&preview, UNICODE, 100));
+    insta::assert_snapshot!(drawn(&preview, UNICODE, 100));
 }
 
 #[test]
 fn no_width_is_too_small_and_nothing_is_left_out() {
     for width in [0, 1, 20, 79, 80, 81, 500] {
-        let drawn = render_receipt(&receipt(badly_stopped(), true), UNICODE, width);
+        let drawn = self::drawn(&receipt(badly_stopped(), true), UNICODE, width);
         for said in ["4711", "4712", "NOT QUIET", "task_10", "cannot"] {
             assert!(drawn.contains(said), "{said} at {width}:\n{drawn}");
         }

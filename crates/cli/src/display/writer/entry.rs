@@ -2,8 +2,9 @@
 
 use unicode_width::UnicodeWidthChar as _;
 
+use super::super::escape;
 use super::super::style::{Role, Style};
-use super::super::table;
+use super::super::styled::Styled;
 
 /// Rows of typed text that are shown at once; of more, those around the cursor.
 const ROWS_MAX: usize = 10;
@@ -12,9 +13,9 @@ const ROWS_MAX: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Lines above it that belong to it, each cut to the width: messages that wait.
-    pub(crate) above: Vec<String>,
+    pub(crate) above: Vec<Styled>,
     /// The sign in front of it.
-    pub(crate) prefix: String,
+    pub(crate) prefix: Styled,
     /// What was typed; may have several lines.
     pub(crate) text: String,
     /// Where the cursor is in that, in bytes.
@@ -35,7 +36,7 @@ impl Entry {
     pub(super) fn draw(&self, columns: usize, screen_rows: usize) -> Drawn {
         // The last column stays free: some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(1).max(2);
-        let indent = table::width(&self.prefix).min(room - 1);
+        let indent = self.prefix.width().min(room - 1);
         let mut rows = vec![String::new()];
         let mut column = indent;
         let mut cursor = None;
@@ -68,7 +69,7 @@ impl Entry {
             .skip(first)
             .take(most)
             .map(|(at, row)| match at {
-                0 => self.style.paint(Role::Strong, &self.prefix) + &row,
+                0 => self.style.paint(Role::Strong, &self.prefix).into_string() + &row,
                 _ => format!("{:indent$}{row}", ""),
             })
             .collect();
@@ -76,7 +77,7 @@ impl Entry {
         let mut all: Vec<String> = self
             .above
             .iter()
-            .map(|line| self.above(line, room))
+            .map(|line| self.above(line, room).into_string())
             .collect();
         cursor_row += all.len();
         all.extend(rows);
@@ -87,9 +88,9 @@ impl Entry {
         }
     }
 
-    fn above(&self, line: &str, room: usize) -> String {
-        let line = table::cut(line, room, self.style.pick("…", "..."));
-        self.style.paint(Role::Dim, &line)
+    fn above(&self, line: &Styled, room: usize) -> Styled {
+        let line = line.cut(room, self.style.pick("…", "..."));
+        self.style.paint(Role::Dim, line)
     }
 }
 
@@ -97,9 +98,7 @@ impl Entry {
 fn shown(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
-            '?'
-        }
+        c if escape::is_harmful(c) => '?',
         c => c,
     }
 }
@@ -111,7 +110,7 @@ mod tests {
     fn drawn(text: &str, cursor: usize, columns: usize, rows: usize) -> Drawn {
         let entry = Entry {
             above: Vec::new(),
-            prefix: "> ".to_owned(),
+            prefix: "> ".into(),
             text: text.to_owned(),
             cursor,
             style: Style::default(),

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::super::escape;
+use super::super::styled::Styled;
 use super::entry::Entry;
 use super::lines::LaneWriter;
 use super::pump;
@@ -135,15 +137,31 @@ impl Lane {
         }
     }
 
-    /// Pushes text as it is. False: there was no room, and it will not be written. What goes to a closed stream counts
-    /// as written: nobody misses it.
-    pub(crate) fn text(&self, text: impl Into<String>, keep: Keep) -> bool {
-        self.push(text.into(), false, keep, None)
+    /// Pushes an answer, or a piece of it: harmless where it goes to a terminal, and as it is where it goes to a file.
+    /// False: there was no room, and it will not be written. What goes to a closed stream counts as written: nobody
+    /// misses it.
+    pub(crate) fn answer(&self, text: &str, keep: Keep) -> bool {
+        let text = if self.is_terminal() {
+            escape::text(text)
+        } else {
+            text.into()
+        };
+        self.push(text.into_owned(), false, keep, None)
     }
 
-    /// Pushes whole lines, which begin on a line of their own whatever was written before.
-    pub(crate) fn lines(&self, lines: impl Into<String>, keep: Keep) -> bool {
-        let mut lines = lines.into();
+    /// Pushes lines of JSON. False: there was no room.
+    pub(crate) fn json(&self, json: &str, keep: Keep) -> bool {
+        let mut json = escape::json(json).into_owned();
+        if !json.ends_with('\n') {
+            json.push('\n');
+        }
+        self.push(json, false, keep, None)
+    }
+
+    /// Pushes whole lines, which begin on a line of their own whatever was written before. A string is a text of
+    /// several lines. False: there was no room.
+    pub(crate) fn lines(&self, lines: impl Into<Styled>, keep: Keep) -> bool {
+        let mut lines = lines.into().into_string();
         if !lines.ends_with('\n') {
             lines.push('\n');
         }

@@ -33,8 +33,10 @@ impl io::Write for LaneWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         let line = std::mem::take(&mut self.line);
-        self.lane
-            .text(String::from_utf8_lossy(&line).into_owned(), Keep::Must);
+        if !line.is_empty() {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            self.lane.lines(line, Keep::Must);
+        }
         Ok(())
     }
 }

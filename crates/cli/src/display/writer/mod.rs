@@ -5,7 +5,8 @@
 //! 2. Memory is bounded: what has no room is refused, and the one who pushed it learns that.
 //! 3. Standard output and standard error do not hold each other up, unless they are the same thing: then they share a
 //!    lane, so that their order is kept.
-//! 4. A stream that is closed or full swallows what comes later; it is never a panic.
+//! 4. What others wrote never drives a terminal: a lane takes styled text, answers and JSON, and escapes them here.
+//! 5. A stream that is closed or full swallows what comes later; it is never a panic.
 
 mod entry;
 mod lane;
@@ -96,8 +97,7 @@ impl Output {
     /// Waits until everything that was pushed is written, but no longer than the limit for both together. It blocks
     /// the calling thread: it is the last thing before the exit.
     pub(crate) fn flush(&self, limit: Duration) -> Flushed {
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or(now + FOREVER);
+        let deadline = deadline_of(limit);
         // Both first, so that the second has its time too while the first is waited for.
         self.stdout.begin_flush();
         self.stderr.begin_flush();
@@ -106,6 +106,17 @@ impl Output {
             stderr: self.stderr.flush(deadline),
         }
     }
+
+    /// Waits until standard error has taken what was pushed, whatever standard output does.
+    pub(crate) fn flush_stderr(&self, limit: Duration) -> Flush {
+        self.stderr.begin_flush();
+        self.stderr.flush(deadline_of(limit))
+    }
+}
+
+fn deadline_of(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + FOREVER)
 }
 
 fn same_file(a: &File, b: &File) -> bool {

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use super::super::styled::Styled;
 use super::lane::{Keep, Lane, Piece};
 
 impl Lane {
     /// Shows a question and holds everything else back until the returned value is dropped or ended.
-    pub(crate) fn question(&self, text: String) -> Asked {
+    pub(crate) fn question(&self, text: Styled) -> Asked {
         let id = {
             let mut state = self.shared().state.lock();
             state.questions += 1;
             state.questions
         };
-        self.push(text, true, Keep::Must, Some(id));
+        self.push(text.into_string(), true, Keep::Must, Some(id));
         Asked {
             lane: self.clone(),
             id,
@@ -27,13 +28,14 @@ impl Lane {
 pub(crate) struct Asked {
     lane: Lane,
     id: u64,
-    closing: Option<String>,
+    closing: Option<&'static str>,
 }
 
 impl Asked {
-    /// What to write when it is over: nothing, if the person's answer has ended the line already.
-    pub(crate) fn close_with(&mut self, closing: impl Into<String>) {
-        self.closing = Some(closing.into()).filter(|text| !text.is_empty());
+    /// What to write when it is over, control sequences included: nothing, if the person's answer has ended the line
+    /// already.
+    pub(crate) fn close_with(&mut self, closing: &'static str) {
+        self.closing = Some(closing).filter(|text| !text.is_empty());
     }
 }
 
@@ -54,7 +56,7 @@ impl Drop for Asked {
             let file = Arc::clone(&self.lane.file);
             state.queue.push_front(Piece {
                 file,
-                text,
+                text: text.to_owned(),
                 on_new_line: false,
                 question: None,
             });

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use super::super::style::{Role, Style};
-use super::super::{table, words};
+use super::super::styled::{Styled, styled};
+use super::super::words;
 use super::entry::Entry;
 
 /// How many of them are drawn: more would push the text off a small terminal.
@@ -16,8 +17,8 @@ const LINES_MAX: usize = 8;
 /// Something that runs.
 #[derive(Debug, Clone)]
 pub(in crate::display) struct Running {
-    /// What it is: one line, escaped.
-    pub(in crate::display) label: String,
+    /// What it is, in one line.
+    pub(in crate::display) label: Styled,
     /// Since when.
     pub(in crate::display) since: Instant,
     /// How to draw it.
@@ -91,7 +92,7 @@ impl Region {
             _ => room - 1,
         };
         for line in running.iter().take(shown) {
-            to.push_str(&line.draw(now, columns));
+            to.push_str(line.draw(now, columns).as_str());
             to.push('\n');
         }
         self.lines += shown;
@@ -103,7 +104,7 @@ impl Region {
 }
 
 impl Running {
-    fn draw(&self, now: Instant, columns: usize) -> String {
+    fn draw(&self, now: Instant, columns: usize) -> Styled {
         let elapsed = now.saturating_duration_since(self.since);
         let frames = self.style.pick("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\");
         let count = frames.chars().count().max(1);
@@ -111,13 +112,14 @@ impl Running {
         let frame = frames.chars().nth(at).unwrap_or(' ');
         let time = words::duration(elapsed);
         // The last column stays free: some terminals wrap as soon as it is written.
-        let room = columns.saturating_sub(table::width(&time) + 5);
-        let label = table::cut(&self.label, room, self.style.pick("…", "..."));
-        let (frame, time) = (frame.to_string(), format!("  {time}"));
-        format!(
-            "{} {label}{}",
-            self.style.paint(Role::Warning, &frame),
-            self.style.paint(Role::Dim, &time)
-        )
+        let room = columns.saturating_sub(time.len() + 5);
+        let label = self.label.cut(room, self.style.pick("…", "..."));
+        let time = format!("  {time}");
+        styled![
+            self.style.paint(Role::Warning, frame.to_string()),
+            " ",
+            label,
+            self.style.paint(Role::Dim, time)
+        ]
     }
 }

@@ -31,7 +31,7 @@ fn read_aside(file: File) -> std::thread::JoinHandle<String> {
 fn what_is_pushed_is_written_in_order() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
     let output = Output::new(stdout, stderr);
-    output.stdout().text("a", Keep::IfRoom);
+    output.stdout().answer("a", Keep::IfRoom);
     output.stdout().lines("b", Keep::Must);
     output.stdout().lines("c", Keep::Last);
     output.stderr().lines("note", Keep::Must);
@@ -49,7 +49,7 @@ fn one_pipe_for_both_keeps_their_order() {
     let stderr = stdout.try_clone().unwrap();
     let output = Output::new(stdout, stderr);
     for number in 0..50 {
-        output.stdout().text(format!("{number} "), Keep::Must);
+        output.stdout().answer(&format!("{number} "), Keep::Must);
         output.stderr().lines("-", Keep::Must);
     }
     output.flush(LONG);
@@ -65,16 +65,16 @@ fn a_pipe_that_nobody_reads_blocks_nobody() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
     let output = Output::new(stdout, stderr);
     let mut taken = 0;
-    while output.stdout().text("x".repeat(1_000), Keep::IfRoom) {
+    while output.stdout().answer(&"x".repeat(1_000), Keep::IfRoom) {
         taken += 1;
         assert!(taken < 1_000, "what waits is bounded");
     }
-    assert!(output.stdout().text("answer", Keep::Must));
-    while output.stdout().text("y".repeat(100_000), Keep::Must) {
+    assert!(output.stdout().answer("answer", Keep::Must));
+    while output.stdout().answer(&"y".repeat(100_000), Keep::Must) {
         taken += 1;
         assert!(taken < 2_000, "even what ought to be kept is bounded");
     }
-    assert!(output.stdout().text("envelope\n", Keep::Last));
+    assert!(output.stdout().answer("envelope\n", Keep::Last));
     output.stderr().lines("receipt", Keep::Last);
     let began = Instant::now();
     let flushed = output.flush(SHORT);
@@ -96,10 +96,10 @@ fn a_pipe_that_is_closed_is_no_panic() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
     drop(out);
     let output = Output::new(stdout, stderr);
-    output.stdout().text("a", Keep::Must);
+    output.stdout().answer("a", Keep::Must);
     let closed = Flush::Closed(std::io::ErrorKind::BrokenPipe);
     assert_eq!(output.flush(LONG).stdout, closed);
-    assert!(output.stdout().text("b", Keep::Must), "nobody misses it");
+    assert!(output.stdout().answer("b", Keep::Must), "nobody misses it");
     assert_eq!(output.flush(LONG).stdout, closed);
 }
 
@@ -108,7 +108,7 @@ fn a_full_disk_is_said() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let (_err, stderr) = pipe();
     let output = Output::new(full(), stderr);
-    output.stdout().text("a", Keep::Last);
+    output.stdout().answer("a", Keep::Last);
     let flushed = output.flush(LONG);
     assert_eq!(
         flushed.stdout,
@@ -123,7 +123,7 @@ fn a_non_blocking_pipe_gets_all_of_it() {
     rustix::io::ioctl_fionbio(&stdout, true).unwrap();
     let output = Output::new(stdout, stderr);
     let text = "z".repeat(1_000_000);
-    assert!(output.stdout().text(text.clone(), Keep::Last));
+    assert!(output.stdout().answer(&text, Keep::Last));
     let reading = read_aside(out);
     assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
     drop(output);
@@ -134,7 +134,7 @@ fn a_non_blocking_pipe_gets_all_of_it() {
 fn a_question_holds_back_what_comes_after_it_until_it_is_over() {
     let ((mut out, stdout), (_err, stderr)) = (pipe(), pipe());
     let output = Output::new(stdout, stderr);
-    let asked = output.stdout().question("Allow? ".to_owned());
+    let asked = output.stdout().question("Allow? ".into());
     output.stdout().lines("later", Keep::Must);
     // The question is there, and what comes after it is not.
     let mut buffer = [0; 64];
@@ -154,9 +154,9 @@ fn a_withdrawn_question_is_closed_first_and_one_never_shown_leaves_nothing() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
     let output = Output::new(stdout, stderr);
     let lane = output.stdout();
-    let mut first = lane.question("first? ".to_owned());
+    let mut first = lane.question("first? ".into());
     first.close_with("withdrawn\n");
-    let mut second = lane.question("second? ".to_owned());
+    let mut second = lane.question("second? ".into());
     second.close_with("never\n");
     lane.lines("later", Keep::Must);
     wait_until_held(lane);
@@ -171,7 +171,7 @@ fn a_withdrawn_question_is_closed_first_and_one_never_shown_leaves_nothing() {
 fn a_flush_does_not_wait_for_an_answer() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
     let output = Output::new(stdout, stderr);
-    let _asked = output.stdout().question("Allow? ".to_owned());
+    let _asked = output.stdout().question("Allow? ".into());
     output.stdout().lines("receipt", Keep::Last);
     assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
     let mut read = [0; 64];
@@ -196,8 +196,8 @@ fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
     let output = Output::new(screen.terminal(), screen.terminal());
     let typed = |text: &str| {
         let entry = Entry {
-            above: vec!["  waits: next".to_owned()],
-            prefix: "> ".to_owned(),
+            above: vec!["  waits: next".into()],
+            prefix: "> ".into(),
             text: text.to_owned(),
             cursor: text.len(),
             style: Style::default(),
@@ -208,7 +208,9 @@ fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
     let answer = "The answer, word by word, and more";
     for (at, letter) in answer.char_indices() {
         typed(&answer[..at / 4]);
-        output.stdout().text(letter, Keep::Must);
+        output
+            .stdout()
+            .answer(letter.encode_utf8(&mut [0; 4]), Keep::Must);
         // Rows that a terminal has wrapped are one line of its contents: blanks and ends of line say nothing.
         let letters = |text: &str| text.split_whitespace().collect::<String>();
         let shows = format!("{} waits:... > {}", &answer[..=at], &answer[..at / 4]);

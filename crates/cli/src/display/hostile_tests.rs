@@ -1,0 +1,208 @@
+//! Text that others wrote, sent through every way to a terminal: nothing of it drives the terminal or deceives its
+//! reader.
+
+use std::time::{Duration, Instant};
+
+use allstop_agent::AgentEvent;
+use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::record::CallOutcome;
+use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp};
+
+use super::screen::Screen;
+use super::writer::Running;
+use super::*;
+
+const STYLE: Style = Style::new(true, true);
+
+/// One of each kind, and sequences that no style and no live line has.
+const HOSTILE: &str = "a\0\u{1}\u{7}\u{8}\u{b}\r\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{7f}\u{80}\u{85}\u{9b}5m\u{9d}\
+    \u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fff9}\u{e0001}\u{e0041}z";
+
+/// What was written but for the sequences that are ours, and the ends of line as a terminal gets them.
+fn without_ours(written: &str) -> String {
+    let mut rest = written.replace("\r\n", "\n");
+    for count in 1..600 {
+        for ours in [format!("\u{1b}[{count}A"), format!("\r\u{1b}[{count}C")] {
+            rest = rest.replace(&ours, "");
+        }
+    }
+    for code in ["0", "1", "2", "7", "31", "32", "33"] {
+        rest = rest.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    rest.replace("\r\u{1b}[J", "")
+}
+
+#[track_caller]
+fn check_harmless(way: &str, written: &str) {
+    let rest = without_ours(written);
+    let harm: Vec<char> = rest
+        .chars()
+        .filter(|c| escape::is_harmful(*c) && !matches!(c, '\n' | '\t'))
+        .collect();
+    assert!(harm.is_empty(), "{way}: {harm:?} in {written:?}");
+}
+
+/// What a terminal gets of it.
+fn written(way: impl FnOnce(&Output)) -> String {
+    let mut screen = Screen::open(50, 600);
+    let output = Output::new(screen.terminal(), screen.terminal());
+    way(&output);
+    screen.read_until_flushed(&output)
+}
+
+#[test]
+fn no_way_to_a_terminal_lets_hostile_text_through() {
+    type Way = fn(&Lane);
+    let ways: [(&str, Way); 8] = [
+        ("an answer", |lane| {
+            lane.answer(HOSTILE, Keep::Must);
+        }),
+        ("lines", |lane| {
+            lane.lines(HOSTILE, Keep::Must);
+        }),
+        ("a part of a line", |lane| {
+            lane.lines(styled!["file ", HOSTILE], Keep::Must);
+        }),
+        ("painted", |lane| {
+            lane.lines(STYLE.paint(Role::Alarm, HOSTILE), Keep::Must);
+        }),
+        ("a table", |lane| {
+            let mut table = Table::default();
+            table.row([styled![HOSTILE], styled![format_args!("{HOSTILE}")]]);
+            lane.lines(table.render(), Keep::Must);
+        }),
+        ("JSON", |lane| {
+            lane.json(
+                &serde_json::json!({ HOSTILE: HOSTILE }).to_string(),
+                Keep::Must,
+            );
+        }),
+        ("a question", |lane| drop(lane.question(styled![HOSTILE]))),
+        ("the log", |lane| {
+            let mut writer = lane.writer();
+            std::io::Write::write_all(&mut writer, HOSTILE.as_bytes()).unwrap();
+        }),
+    ];
+    for (name, way) in ways {
+        check_harmless(name, &written(|output| way(output.stdout())));
+    }
+}
+
+#[test]
+fn lines_that_change_are_harmless() {
+    let mut screen = Screen::open(50, 600);
+    let output = Output::new(screen.terminal(), screen.terminal());
+    output.stdout().show_running(vec![Running {
+        label: styled!["running ", HOSTILE],
+        since: Instant::now(),
+        style: STYLE,
+    }]);
+    output.stdout().show_entry(Some(Entry {
+        above: vec![styled!["waits ", HOSTILE]],
+        prefix: styled!["asks ", HOSTILE],
+        text: format!("{HOSTILE}typed"),
+        cursor: 0,
+        style: STYLE,
+    }));
+    screen.wait_for("typed");
+    let written = screen.read_until_flushed(&output);
+    assert!(
+        written.contains("running a") && written.contains("waits a"),
+        "{written:?}"
+    );
+    check_harmless("lines that change", &written);
+}
+
+#[test]
+fn events_of_a_run_are_harmless() {
+    let name = || HOSTILE.into();
+    let id = || CallId::from(HOSTILE);
+    let arguments = serde_json::json!({ "command": HOSTILE });
+    let finished = |outcome| AgentEvent::ToolFinished {
+        call_id: id(),
+        name: name(),
+        outcome,
+        after_ms: 1,
+        content: format!("{HOSTILE}\n[exit code {HOSTILE}]").into(),
+    };
+    let events = [
+        AgentEvent::StepStarted {
+            step: 1,
+            model: name(),
+        },
+        AgentEvent::TextDelta { text: name() },
+        AgentEvent::RetryScheduled {
+            step: 1,
+            attempt: 1,
+            delay_ms: 1,
+            error: HOSTILE.into(),
+        },
+        AgentEvent::StepAnswered {
+            step: 1,
+            text: name(),
+        },
+        AgentEvent::ToolRequested {
+            call_id: id(),
+            name: name(),
+            arguments: arguments.into(),
+        },
+        AgentEvent::ToolStarted {
+            call_id: id(),
+            name: name(),
+            effect: Effect::Irreversible,
+        },
+        finished(CallOutcome::Failed),
+        finished(CallOutcome::Succeeded),
+        AgentEvent::BackgroundStarted {
+            id: HOSTILE.into(),
+            name: name(),
+        },
+        AgentEvent::StopHeard {
+            cause: Cause::new(CauseKind::User).detail(HOSTILE).by(HOSTILE),
+        },
+    ];
+    let environment = Environment::read(|name| (name == "TERM").then(|| "xterm".into()));
+    let shown = written(|output| {
+        let options = LiveOptions {
+            environment,
+            answers: true,
+        };
+        let mut live = Live::new(output, &options);
+        for event in &events {
+            live.event(event);
+        }
+        live.end(Some(HOSTILE));
+    });
+    check_harmless("a run", &shown);
+    // Into a file an answer goes as it is.
+    let path = tempfile::tempdir().unwrap();
+    let path = path.path().join("answer");
+    let file = std::fs::File::create(&path).unwrap();
+    let output = Output::new(file, std::fs::File::create("/dev/null").unwrap());
+    output.stdout().answer(HOSTILE, Keep::Must);
+    output.flush(Duration::from_secs(20));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), HOSTILE);
+}
+
+#[test]
+fn a_receipt_is_harmless() {
+    let why = Why::NotConfirmed;
+    let item = ReceiptItem {
+        note: Some(HOSTILE.into()),
+        ..ReceiptItem::new(
+            ItemKind::ToolCall,
+            HOSTILE,
+            HOSTILE,
+            ItemState::StillRunning { why },
+        )
+    };
+    let request = allstop_core::receipt::StopRequest {
+        stop_id: HOSTILE.into(),
+        target: HOSTILE.into(),
+        extent: Extent::Turn,
+        cause: Cause::new(CauseKind::User).detail(HOSTILE).by(HOSTILE),
+        requested_at: Timestamp::from_unix_ms(0),
+    };
+    let receipt = Receipt::of_preview(request, vec![item]);
+    check_harmless("a receipt", render_receipt(&receipt, STYLE, 100).shown());
+}
