@@ -135,7 +135,8 @@ fn what_is_kept_is_in_the_envelope() {
 fn what_cannot_be_kept_is_stopped_with_a_receipt() {
     let place = Place::new();
     let full = place.work().join("full");
-    let fault = Fault::new(&place, "disk_full").when(full);
+    let rule = format!("write store.db ENOSPC when={}", full.display());
+    let fault = Fault::new(&place, &rule);
     let script = "replies: [{calls: [{tool: shell, arguments: {command: 'touch full; sleep 600', background: true}}, {tool: shell, arguments: {command: 'until test -e full; do sleep 0.01; done'}}]}, {text: Started.}]";
     let run = place
         .run_script(script)

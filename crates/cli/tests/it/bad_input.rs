@@ -396,7 +396,7 @@ fn a_store_that_may_not_be_written() {
 fn a_disk_that_is_full_from_the_beginning() {
     let place = Place::new();
     let session = filled(&place);
-    let fault = Fault::new(&place, "disk_full");
+    let fault = Fault::new(&place, "write store.db ENOSPC");
     check("disk_full", &place, &[], || {
         fault.below(
             place
@@ -420,7 +420,8 @@ fn a_disk_that_fills_up_in_the_middle_of_a_turn() {
     let place = Place::new();
     let session = filled(&place);
     let ready = place.work().join("ready");
-    let fault = Fault::new(&place, "disk_full").when(ready.clone());
+    let rule = format!("write store.db ENOSPC when={}", ready.display());
+    let fault = Fault::new(&place, &rule);
     let script = "turns: [{replies: [{calls: [{tool: shell, arguments: {command: touch ready}}]}, {text: done}]}]";
     check("disk_fills_up", &place, &[], || {
         drop(fs::remove_file(&ready));

@@ -10,12 +10,9 @@ const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo
 fn no_more_threads() {
     for after in 0..24 {
         let place = Place::new();
-        let fault = Fault::new(&place, "no_more_threads");
+        let fault = Fault::new(&place, &format!("thread * EAGAIN skip={after}"));
         let run = fault.below(place.run_script(SCRIPT).arg("hello"));
-        let ended = run
-            .env("FAULT_AFTER", after.to_string())
-            .start()
-            .end(FACT_MAX);
+        let ended = run.start().end(FACT_MAX);
         place.assert_nothing_runs();
         assert!(
             ended.code != 0 || ended.stdout == "Hello.\n",

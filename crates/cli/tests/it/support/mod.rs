@@ -1,8 +1,10 @@
 //! What all tests use: a place of their own, the command in it, and looks at what it leaves.
 
+pub(crate) mod agreement;
 pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod history;
+pub(crate) mod load;
 pub(crate) mod place;
 pub(crate) mod processes;
 pub(crate) mod random;

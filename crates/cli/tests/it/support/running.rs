@@ -36,6 +36,8 @@ pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// When it ended.
+    pub(crate) at: Instant,
     /// From its start.
     pub(crate) after: Duration,
     /// From the last signal that it was sent.
@@ -61,11 +63,17 @@ impl Running {
         Pid::from_child(&self.child).as_raw_nonzero().get()
     }
 
+    /// When it was started.
+    pub(crate) fn begin(&self) -> Instant {
+        self.begin
+    }
+
     /// Its standard input, where that is a pipe.
     pub(crate) fn take_stdin(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
 
+    /// Sends a signal; one that has ended gets none.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it has not been waited for");
         self.signalled = Some(Instant::now());
@@ -114,6 +122,7 @@ impl Running {
             code: code_of(status),
             stdout: text(self.stdout.take()),
             stderr: text(self.stderr.take()),
+            at: now,
             after: now - self.begin,
             after_signal: self.signalled.map(|at| now.saturating_duration_since(at)),
         }

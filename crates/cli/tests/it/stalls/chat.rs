@@ -1,0 +1,132 @@
+//! Stalls of a chat, where there is neither an envelope nor a deadline.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use super::stall::{Hanging, Stall};
+use super::way::Way;
+use crate::support::fault::Fault;
+use crate::support::terminal::Terminal;
+use crate::support::{Allstop, Place};
+
+/// The ways to end a chat that reads from a pipe.
+const WAYS: [Way; 4] = [Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup];
+
+fn chat<'a>(place: &'a Place, model: &str, args: &str) -> Allstop<'a> {
+    let chat = place
+        .allstop()
+        .args("chat --yes --store")
+        .arg(place.store());
+    chat.arg("--model").arg(model).args(args)
+}
+
+/// A chat that is sent one line, and whose input stays open.
+fn piped(command: Allstop<'_>, line: &str) -> Hanging {
+    let mut running = command.stdin(Stdio::piped()).start();
+    let mut stdin = running.take_stdin().expect("a pipe");
+    // It may have ended already.
+    let _taken = stdin.write_all(line.as_bytes());
+    Hanging::from(running).holding(stdin)
+}
+
+/// A turn with this call.
+fn calling(command: &str) -> String {
+    format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: \"{command}\"}}}}]}}, {{text: done}}]"
+    )
+}
+
+#[test]
+fn it_waits_for_a_line() {
+    let begin = |place: &Place, args: &str| {
+        let fault = Fault::new(place, "read pipe: 0ms");
+        let command = chat(place, &place.script("replies: [{text: Hello.}]"), args);
+        piped(fault.below(command), "").once_hit(fault)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+#[test]
+fn its_store_does_not_open() {
+    let begin = |place: &Place, args: &str| {
+        let fault = Fault::new(place, "open store.db hang");
+        let command = chat(place, &place.script("replies: [{text: Hello.}]"), args);
+        piped(fault.below(command), "").once_hit(fault)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+#[test]
+fn its_call_is_deaf() {
+    let begin = |place: &Place, args: &str| {
+        let ready = place.path("ready");
+        let deaf = format!(
+            "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
+            ready.display()
+        );
+        piped(chat(place, &place.script(&calling(&deaf)), args), "go\n").once_there(&ready)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+#[test]
+fn its_disk_hangs_below_a_call() {
+    let begin = |place: &Place, args: &str| {
+        let ready = place.path("ready");
+        let rules = [
+            "sync", "write", "unlink", "rmdir", "open", "truncate", "mkdir",
+        ]
+        .map(|call| format!("{call} store.db hang when={}", ready.display()));
+        let fault = Fault::new(place, &rules.join("\n"));
+        let script = place.script(&calling(&format!("touch {}; sleep 600", ready.display())));
+        piped(fault.below(chat(place, &script, args)), "go\n")
+            .once_there(&ready)
+            .with(fault)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+#[test]
+fn its_commands_are_not_told_by_proc() {
+    let begin = |place: &Place, args: &str| {
+        let ready = place.path("ready");
+        let rule = |file: &str| format!("open /{file} hang when={}", ready.display());
+        let fault = Fault::new(place, &format!("{}\n{}", rule("cmdline"), rule("environ")));
+        let deaf = format!(
+            "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
+            ready.display()
+        );
+        piped(
+            fault.below(chat(place, &place.script(&calling(&deaf)), args)),
+            "go\n",
+        )
+        .once_there(&ready)
+        .with(fault)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+/// A person's terminal that hangs: Ctrl-C is a key there, and no signal.
+#[test]
+fn its_terminal_shows_nothing() {
+    let begin = |place: &Place, args: &str| {
+        let terminal = Terminal::unread();
+        let ready = place.path("ready");
+        let script = format!(
+            "replies: [{{text: '{}', calls: [{{tool: shell, arguments: {{command: 'touch {}; sleep 600'}}}}]}}]",
+            "word ".repeat(60_000),
+            ready.display()
+        );
+        let command = chat(place, &place.script(&script), args).arg("go");
+        let screen = terminal.line().try_clone().expect("it can be duplicated");
+        let command = command
+            .on_terminal(terminal.line())
+            .stdout(screen)
+            .env("TERM", "xterm");
+        let running = command.start();
+        Hanging::from(running).holding(terminal).once_there(&ready)
+    };
+    Stall::new(begin)
+        .unseen("")
+        .check(&[Way::Sigterm, Way::Sighup]);
+}

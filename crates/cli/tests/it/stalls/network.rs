@@ -1,0 +1,137 @@
+//! Stalls of the network.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use allstop_testkit::openai_server::{Answer, OpenAiServer};
+
+use super::stall::{Hanging, Stall, read_some};
+use super::way::Way;
+use crate::support::fault::Fault;
+use crate::support::{Allstop, FACT_MAX, Place};
+
+const CONNECTION: [&str; 3] = ["model_call", "connection_closed", "socket_closed"];
+const NO_CONNECTION: [&str; 3] = ["model_call", "dropped", "future_dropped"];
+
+/// The event that keeps an engine busy.
+const LARGE_EVENT_BYTES: usize = 20 * 1024 * 1024;
+
+fn against<'a>(place: &'a Place, url: &str, args: &str) -> Allstop<'a> {
+    let run = place.run().args("--model any --base-url").arg(url);
+    run.args(args).arg("hello")
+}
+
+/// A run that has sent its request.
+fn provider(place: &Place, args: &str, answer: Answer) -> Hanging {
+    let server = OpenAiServer::start([answer]);
+    let running = against(place, &server.url(), args).start();
+    let asked = server.wait_until_blocking(FACT_MAX, |seen| !seen.requests.is_empty());
+    assert!(asked.is_ok(), "no request: {running:#?}");
+    Hanging::from(running).against(server)
+}
+
+#[test]
+fn the_provider_before_its_answer() {
+    let begin =
+        |place: &Place, args: &str| provider(place, args, Answer::stream().stall_before_headers());
+    Stall::new(begin).item(CONNECTION).check(&Way::ALL);
+}
+
+#[test]
+fn the_provider_in_mid_stream() {
+    let begin = |place: &Place, args: &str| {
+        let hanging = provider(place, args, Answer::text("Half an ans").stall());
+        hanging.running.wait_stdout("\"ans\"");
+        hanging
+    };
+    Stall::new(begin)
+        .streaming()
+        .item(CONNECTION)
+        .check(&Way::ALL);
+}
+
+/// One event that is long enough to keep the engine busy for as long as it is being received and parsed.
+#[test]
+fn an_event_that_is_far_too_large() {
+    let begin = |place: &Place, args: &str| {
+        let answer = Answer::stream().chunk(&"word ".repeat(LARGE_EVENT_BYTES / 5));
+        provider(place, args, answer.stall())
+    };
+    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+}
+
+/// A listener whose queue is full: the kernel answers nobody.
+#[test]
+fn the_connect() {
+    let begin = |place: &Place, args: &str| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        rustix::net::listen(&listener, 0).expect("a shorter queue");
+        let address = listener.local_addr().expect("it is bound");
+        let mut sockets = Vec::new();
+        while let Ok(socket) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+            sockets.push(socket);
+        }
+        let running = against(place, &format!("http://{address}"), args).start();
+        let pid = running.pid();
+        let hanging = Hanging::from(running).holding((sockets, listener));
+        hanging.once("a connection under way", || is_connecting(pid, address))
+    };
+    Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
+}
+
+/// Whether the process has a socket to the address that has sent its SYN and heard nothing. The table is the whole
+/// machine's.
+fn is_connecting(pid: i32, address: SocketAddr) -> bool {
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let to = format!("0100007F:{:04X} 02 ", address.port());
+    let inode = |line: &str| Some(format!("socket:[{}]", line.split_whitespace().nth(9)?));
+    let mut inodes = table
+        .lines()
+        .filter(|line| line.contains(&to))
+        .filter_map(inode);
+    inodes.any(|inode| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd"));
+        let mut files = files.into_iter().flatten().flatten();
+        files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == &*inode))
+    })
+}
+
+/// A server that takes the connection, hears the greeting, and says nothing. Its connection is not known yet where it is
+/// accounted for.
+#[test]
+fn the_handshake_of_tls() {
+    let begin = |place: &Place, args: &str| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let running = against(place, &format!("https://{address}/v1"), args).start();
+        let (socket, _) = listener.accept().expect("a connection");
+        read_some(&socket);
+        Hanging::from(running).holding((socket, listener))
+    };
+    Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
+}
+
+#[test]
+fn the_resolver() {
+    let begin = |place: &Place, args: &str| {
+        let fault = Fault::new(place, "resolve models.example hang");
+        let command = against(place, "http://models.example:1/v1", args);
+        Hanging::from(fault.below(command).start()).once_hit(fault)
+    };
+    Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
+}
+
+/// The wait before a call is repeated, longer than any deadline: nothing runs meanwhile. Under a deadline it is not begun.
+#[test]
+fn the_back_off_after_a_503() {
+    let begin = |place: &Place, args: &str| {
+        let answer = Answer::status(503).header("retry-after", "50");
+        let hanging = provider(place, args, answer);
+        hanging.running.wait_stdout("retry_scheduled");
+        hanging
+    };
+    Stall::new(begin)
+        .streaming()
+        .check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+}

@@ -1,0 +1,102 @@
+//! Stalls of whoever reads: a pipe that is full, a terminal that shows nothing.
+
+use std::os::fd::OwnedFd;
+
+use rustix::pipe::pipe;
+
+use super::stall::{Hanging, Stall};
+use super::way::Way;
+use crate::support::Place;
+use crate::support::terminal::Terminal;
+
+/// More than a pipe holds.
+const LONG_BYTES: usize = 300_000;
+
+/// A long answer, and then a call that runs until it is stopped.
+fn endless(place: &Place) -> String {
+    format!(
+        "replies: [{{text: '{}', calls: [{{tool: shell, arguments: {{command: 'touch {}; sleep 600'}}}}]}}]",
+        "word ".repeat(LONG_BYTES / 5),
+        place.path("ready").display()
+    )
+}
+
+/// A pipe that takes nothing more.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be non-blocking");
+    while rustix::io::write(&writer, &[0; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("a pipe can be blocking");
+    (reader, writer)
+}
+
+/// Nobody reads standard output, so there is no envelope to be seen.
+fn unread(place: &Place, args: &str, stderr_too: bool) -> Hanging {
+    let (reader, writer) = pipe().expect("a pipe");
+    let mut run = place.run_script(&endless(place)).args(args).arg("hello");
+    if stderr_too {
+        run = run.stderr(writer.try_clone().expect("it can be duplicated"));
+    }
+    let running = run.stdout(writer).start();
+    Hanging::from(running)
+        .holding(reader)
+        .once_there(&place.path("ready"))
+}
+
+#[test]
+fn nobody_reads_the_events() {
+    let begin = |place: &Place, args: &str| unread(place, args, false);
+    Stall::new(begin)
+        .unseen("--stream-json")
+        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+}
+
+#[test]
+fn nobody_reads_the_answer() {
+    let begin = |place: &Place, args: &str| unread(place, args, false);
+    Stall::new(begin)
+        .unseen("")
+        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+}
+
+#[test]
+fn nobody_reads_anything() {
+    let begin = |place: &Place, args: &str| unread(place, args, true);
+    Stall::new(begin)
+        .unseen("")
+        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+}
+
+/// The envelope is read, what is said beside it is not.
+#[test]
+fn nobody_reads_standard_error() {
+    let begin = |place: &Place, args: &str| {
+        let (reader, writer) = full_pipe();
+        let run = place.run_script(&endless(place)).args(args).arg("hello");
+        let running = run.env("ALLSTOP_LOG", "debug").stderr(writer).start();
+        Hanging::from(running)
+            .holding(reader)
+            .once_there(&place.path("ready"))
+    };
+    Stall::new(begin).check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+}
+
+#[test]
+fn the_terminal_shows_nothing() {
+    let begin = |place: &Place, args: &str| {
+        let terminal = Terminal::unread();
+        let run = place.run_script(&endless(place)).args(args).arg("hello");
+        let screen = terminal.line().try_clone().expect("it can be duplicated");
+        let run = run
+            .on_terminal(terminal.line())
+            .stdout(screen)
+            .env("TERM", "xterm");
+        let running = run.start();
+        Hanging::from(running)
+            .holding(terminal)
+            .once_there(&place.path("ready"))
+    };
+    Stall::new(begin)
+        .unseen("")
+        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+}

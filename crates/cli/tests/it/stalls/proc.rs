@@ -1,0 +1,76 @@
+//! Stalls of `/proc`: a process whose memory is locked hangs whoever asks for its command line or environment.
+
+use std::fs;
+
+use super::stall::{Hanging, Stall};
+use super::way::Way;
+use crate::support::Place;
+use crate::support::fault::Fault;
+
+/// Ignores SIGTERM, and has a grandchild in a session of its own. Makes the file `ready`, with its pid.
+fn stubborn(place: &Place) -> String {
+    format!(
+        "trap \"\" TERM; setsid sleep 600 & sleep 600 & echo $$ > {}; wait",
+        place.path("ready").display()
+    )
+}
+
+/// A run whose call, or the background work beside it, is a process of which `/proc` says nothing more.
+fn hung(place: &Place, args: &str, file: &str, in_background: bool) -> Hanging {
+    let fault = Fault::new(place, "");
+    let call = format!(
+        "{{tool: shell, arguments: {{command: '{}', background: {in_background}}}}}",
+        stubborn(place)
+    );
+    let other = format!(
+        "{{tool: shell, arguments: {{command: 'until test -s {}; do sleep 0.01; done; sleep 600'}}}}",
+        place.path("ready").display()
+    );
+    let calls = if in_background {
+        format!("{call}, {other}")
+    } else {
+        call
+    };
+    let run = place
+        .run_script(&format!("replies: [{{calls: [{calls}]}}]"))
+        .args(args)
+        .arg("hello");
+    let ready = place.path("ready");
+    let read = || fs::read_to_string(&ready).unwrap_or_default();
+    let hanging =
+        Hanging::from(fault.below(run).start()).once("its pid", || read().ends_with('\n'));
+    fault.set(&format!("open /proc/{}/{file} hang", read().trim()));
+    hanging.with(fault)
+}
+
+#[test]
+fn the_command_line_of_a_call() {
+    Stall::new(|place, args| hung(place, args, "cmdline", false)).check(&Way::ALL);
+}
+
+#[test]
+fn the_environment_of_a_call() {
+    Stall::new(|place, args| hung(place, args, "environ", false)).check(&Way::ALL);
+}
+
+/// The state of a process is never locked; a `/proc` that hangs altogether is somebody else's bug. Still it must end.
+#[test]
+fn the_state_of_a_call() {
+    Stall::new(|place, args| hung(place, args, "stat", false))
+        .not_quiet()
+        .check(&Way::ALL);
+}
+
+#[test]
+fn the_environment_of_background_work() {
+    Stall::new(|place, args| hung(place, args, "environ", true)).check(&Way::ALL);
+}
+
+#[test]
+fn the_command_line_of_every_process() {
+    let begin = |place: &Place, args: &str| {
+        let hanging = hung(place, args, "cmdline", false);
+        hanging.set("open /cmdline hang\nopen /environ hang")
+    };
+    Stall::new(begin).check(&Way::ALL);
+}

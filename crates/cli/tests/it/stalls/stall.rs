@@ -1,0 +1,265 @@
+//! A place where a run can hang, and what must come of it however it is stopped.
+
+use std::any::Any;
+use std::io::Read;
+use std::path::Path;
+
+use allstop_testkit::openai_server::OpenAiServer;
+use serde_json::Value;
+
+use super::way::Way;
+use crate::support::agreement::ensure;
+use crate::support::fault::Fault;
+use crate::support::wait::within;
+use crate::support::{Ended, FACT_MAX, Place, Running, agreement};
+
+/// A run that hangs, with what keeps it so.
+pub(super) struct Hanging {
+    pub(super) running: Running,
+    /// What it hangs on, where that is looked at afterwards.
+    server: Option<OpenAiServer>,
+    fault: Option<Fault>,
+    /// Dropped with it.
+    held: Vec<Box<dyn Any>>,
+}
+
+impl From<Running> for Hanging {
+    fn from(running: Running) -> Self {
+        Self {
+            running,
+            server: None,
+            fault: None,
+            held: Vec::new(),
+        }
+    }
+}
+
+impl Hanging {
+    /// Waits until it hangs: until the fact is there. It may end before, by its deadline.
+    #[track_caller]
+    pub(super) fn once(self, what: &str, mut fact: impl FnMut() -> bool) -> Self {
+        let there = within(FACT_MAX, || {
+            (fact() || self.running.ends_within(std::time::Duration::ZERO)).then_some(())
+        });
+        assert!(there.is_some(), "never seen: {what}: {:#?}", self.running);
+        self
+    }
+
+    /// Waits until the file is there.
+    #[track_caller]
+    pub(super) fn once_there(self, file: &Path) -> Self {
+        self.once("what hangs", || file.exists())
+    }
+
+    /// Waits until a call was hit by a fault, and keeps that.
+    #[track_caller]
+    pub(super) fn once_hit(self, fault: Fault) -> Self {
+        self.once("a call that hangs", || !fault.seen().is_empty())
+            .with(fault)
+    }
+
+    /// With a fault, which is there until the end of the run.
+    pub(super) fn with(mut self, fault: Fault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// Replaces the rules of its fault.
+    pub(super) fn set(self, rules: &str) -> Self {
+        self.fault.iter().for_each(|fault| fault.set(rules));
+        self
+    }
+
+    /// Against this server.
+    pub(super) fn against(mut self, server: OpenAiServer) -> Self {
+        self.server = Some(server);
+        self
+    }
+
+    /// Keeps something open until its end.
+    pub(super) fn holding(mut self, thing: impl Any) -> Self {
+        self.held.push(Box::new(thing));
+        self
+    }
+}
+
+/// How a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// As the way of its stop says.
+    Stopped,
+    /// The turn was committed before it was stopped: that stands.
+    Committed,
+}
+
+/// A place where a run can hang.
+#[derive(Clone, Copy)]
+pub(super) struct Stall {
+    begin: fn(&Place, &str) -> Hanging,
+    ends: Ends,
+    item: Option<[&'static str; 3]>,
+    is_quiet: bool,
+    format: &'static str,
+    is_seen: bool,
+}
+
+impl Stall {
+    /// A run with these arguments that hangs, once `begin` has returned.
+    pub(super) const fn new(begin: fn(&Place, &str) -> Hanging) -> Self {
+        Self {
+            begin,
+            ends: Ends::Stopped,
+            item: None,
+            is_quiet: true,
+            format: "--json",
+            is_seen: true,
+        }
+    }
+
+    /// It ends so.
+    pub(super) const fn ends(self, ends: Ends) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// The receipt says this of what hung: kind, how, verified.
+    pub(super) const fn item(self, item: [&'static str; 3]) -> Self {
+        Self {
+            item: Some(item),
+            ..self
+        }
+    }
+
+    /// Something may be left that the receipt names.
+    pub(super) const fn not_quiet(self) -> Self {
+        Self {
+            is_quiet: false,
+            ..self
+        }
+    }
+
+    /// Events tell that it hangs.
+    pub(super) const fn streaming(self) -> Self {
+        Self {
+            format: "--stream-json",
+            ..self
+        }
+    }
+
+    /// There is no envelope to be seen: nobody reads it, or people do.
+    pub(super) const fn unseen(self, format: &'static str) -> Self {
+        Self {
+            format,
+            is_seen: false,
+            ..self
+        }
+    }
+
+    /// Stops such a run in every way, each in a run of its own, at the same time.
+    #[track_caller]
+    pub(super) fn check(self, ways: &[Way]) {
+        let broken: Vec<String> = std::thread::scope(|threads| {
+            let start = |way: &Way| {
+                let way = *way;
+                (way, threads.spawn(move || self.check_way(way)))
+            };
+            let running: Vec<_> = ways.iter().map(start).collect();
+            let end = |(way, thread): (Way, std::thread::ScopedJoinHandle<'_, _>)| {
+                let checked: Result<(), String> = match thread.join() {
+                    Ok(checked) => checked,
+                    Err(_panic) => Err("see the panic above".into()),
+                };
+                checked.err().map(|why| format!("{way:?}: {why}"))
+            };
+            running.into_iter().filter_map(end).collect()
+        });
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+
+    fn check_way(self, way: Way) -> Result<(), String> {
+        let place = Place::new();
+        let Hanging {
+            running,
+            server,
+            held: _held,
+            ..
+        } = (self.begin)(&place, &format!("{} {}", self.format, way.args()));
+        let ended = way.stop(running)?;
+        let lie = |what: String| format!("{what}: {ended:#?}");
+        if ended.stderr.contains("panicked") {
+            return Err(lie("a panic".into()));
+        }
+        check_server(server.as_ref()).map_err(lie)?;
+        if !self.is_seen {
+            return self.check_unseen(way, &place, &ended).map_err(lie);
+        }
+        let envelope = agreement::envelope(&ended).map_err(lie)?;
+        self.check_ending(way, &ended, &envelope).map_err(lie)?;
+        agreement::check(&place, &envelope).map_err(lie)
+    }
+
+    fn check_ending(self, way: Way, ended: &Ended, envelope: &Value) -> Result<(), String> {
+        let (code, reason) = match self.ends {
+            Ends::Committed => (0, "completed"),
+            Ends::Stopped => way.ending(),
+        };
+        if (ended.code, &envelope["stop_reason"]) != (code, &reason.into()) {
+            return Err(format!("not {reason}, {code}"));
+        }
+        let receipt = &envelope["receipt"];
+        if receipt.is_null() || reason == "completed" {
+            return Ok(());
+        }
+        let [kind, detail] = way.cause();
+        if receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail {
+            return Err(format!("not the cause {kind} ({detail})"));
+        }
+        if receipt["quiet"] == true {
+            return self.item.map_or(Ok(()), |item| check_item(receipt, item));
+        }
+        // In a hurry there may be no time for a proof.
+        let may_be_left = !self.is_quiet || way == Way::CtrlCTwice;
+        ensure(may_be_left, || "not quiet".into())
+    }
+
+    /// Where there is no envelope: the exit code, what is left, and the log's ending.
+    fn check_unseen(self, way: Way, place: &Place, ended: &Ended) -> Result<(), String> {
+        let (code, reason) = way.ending();
+        if ended.code != code {
+            return Err(format!("not exit code {code}"));
+        }
+        let left = place.leftovers();
+        if self.is_quiet && !left.is_empty() {
+            return Err(format!("still there: {left:#?}"));
+        }
+        let logged = agreement::last_stop_reason(place)?;
+        ensure(logged.is_none_or(|logged| logged == reason), || {
+            "another stop reason in the log".into()
+        })
+    }
+}
+
+/// The receipt has an item of this kind that was stopped so.
+fn check_item(receipt: &Value, [kind, how, verified]: [&str; 3]) -> Result<(), String> {
+    let items = receipt["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let item = items.iter().find(|item| item["kind"] == kind);
+    let item = item.ok_or_else(|| format!("no {kind} in the receipt"))?;
+    let is_so = item["state"] == "stopped" && item["how"] == how && item["verified"] == verified;
+    ensure(is_so, || {
+        format!("not stopped by {how}, verified by {verified}: {item:#}")
+    })
+}
+
+/// The fake provider saw its connection close.
+fn check_server(server: Option<&OpenAiServer>) -> Result<(), String> {
+    let Some(server) = server else {
+        return Ok(());
+    };
+    let closed = server.wait_until_blocking(FACT_MAX, |seen| seen.open() == 0);
+    closed.map(drop).map_err(|error| format!("{error:?}"))
+}
+
+/// Reads what comes until there is some.
+pub(super) fn read_some(mut socket: impl Read) {
+    let mut buffer = [0; 64];
+    assert_ne!(socket.read(&mut buffer).expect("it can be read"), 0);
+}

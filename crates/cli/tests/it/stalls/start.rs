@@ -1,0 +1,91 @@
+//! Stalls before a session is open: files that are read, the store, servers of tools, standard input.
+
+use std::process::Stdio;
+
+use super::stall::{Hanging, Stall};
+use super::way::Way;
+use crate::support::Place;
+use crate::support::fault::Fault;
+
+/// A model that says a word.
+const HELLO: &str = "replies: [{text: Hello.}]";
+
+/// A run below a fault, until that is met.
+fn below(place: &Place, rule: &str, args: &str, more: &[&str]) -> Hanging {
+    let fault = Fault::new(place, rule);
+    let mut run = place.run_script(HELLO).args(args);
+    for arg in more {
+        run = run.arg(arg);
+    }
+    Hanging::from(fault.below(run.arg("hello")).start()).once_hit(fault)
+}
+
+fn config(place: &Place, args: &str, config: &str) -> Hanging {
+    let config = place.file("allstop.toml", config);
+    let run = place.run_script(HELLO).arg("--config").arg(config);
+    Hanging::from(run.args(args).arg("hello").start())
+}
+
+#[test]
+fn a_prompt_never_comes_from_standard_input() {
+    let begin = |place: &Place, args: &str| {
+        let fault = Fault::new(place, "read pipe: 0ms");
+        let run = place.run_script(HELLO).args(args).arg("-");
+        let mut running = fault.below(run.stdin(Stdio::piped())).start();
+        let stdin = running.take_stdin();
+        Hanging::from(running).holding(stdin).once_hit(fault)
+    };
+    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+}
+
+#[test]
+fn the_store_does_not_open() {
+    Stall::new(|place, args| below(place, "open store.db hang", args, &[])).check(&Way::ALL);
+}
+
+#[test]
+fn the_lock_of_the_session_does_not_open() {
+    Stall::new(|place, args| below(place, "open store.db.locks hang", args, &[])).check(&Way::ALL);
+}
+
+#[test]
+fn the_store_cannot_be_read() {
+    Stall::new(|place, args| below(place, "read store.db hang", args, &[])).check(&Way::ALL);
+}
+
+#[test]
+fn the_store_takes_no_session() {
+    Stall::new(|place, args| below(place, "sync store.db hang", args, &[])).check(&Way::ALL);
+}
+
+#[test]
+fn an_mcp_server_never_answers() {
+    let begin = |place: &Place, args: &str| {
+        let ready = place.path("ready");
+        let section = format!(
+            "[mcp.servers.deaf]\ncommand = \"sh\"\nhandshake_timeout = \"60s\"\nargs = [\"-c\", \"trap '' TERM; touch {}; while :; do sleep 0.1; done\"]\n",
+            ready.display()
+        );
+        config(place, args, &section).once_there(&ready)
+    };
+    Stall::new(begin).check(&Way::ALL);
+}
+
+/// The deadline counts from the start of the process, and not anew from each thing that is waited for.
+#[test]
+fn one_deadline_covers_reading_and_servers() {
+    let begin = |place: &Place, args: &str| {
+        let config = place.file(
+            "allstop.toml",
+            "[mcp.servers.deaf]\ncommand = \"sleep\"\nargs = [\"600\"]\nhandshake_timeout = \"60s\"\n",
+        );
+        let config = config.to_str().expect("text");
+        below(
+            place,
+            "open allstop.toml 700ms",
+            args,
+            &["--config", config],
+        )
+    };
+    Stall::new(begin).check(&[Way::Timeout]);
+}

@@ -1,0 +1,123 @@
+//! Stalls of the store and of the files beside it, in a turn and at its end.
+
+use super::stall::{Ends, Hanging, Stall};
+use super::way::Way;
+use crate::support::Place;
+use crate::support::fault::Fault;
+
+/// A run of this script below this fault, which is there once the file `ready` is.
+fn below(place: &Place, rule: &str, args: &str, yaml: &str) -> Hanging {
+    let fault = Fault::new(place, &when_ready(place, rule));
+    let run = place.run_script(yaml).args(args).arg("hello");
+    Hanging::from(fault.below(run).start()).once_hit(fault)
+}
+
+fn when_ready(place: &Place, rule: &str) -> String {
+    format!("{rule} when={}", place.path("ready").display())
+}
+
+/// A turn with one call, which makes the file `ready` first.
+fn calling(place: &Place, command: &str) -> String {
+    format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: 'touch {}; {command}'}}}}]}}, {{text: done}}]",
+        place.path("ready").display()
+    )
+}
+
+#[test]
+fn the_end_of_a_call_is_not_written() {
+    let begin = |place: &Place, args: &str| {
+        below(place, "sync store.db hang", args, &calling(place, "true"))
+    };
+    Stall::new(begin).check(&Way::ALL);
+}
+
+#[test]
+fn the_store_takes_no_byte() {
+    let begin = |place: &Place, args: &str| {
+        below(place, "write store.db- hang", args, &calling(place, "true"))
+    };
+    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+}
+
+/// What writes cannot be forced: it may be left, if the receipt names it.
+#[test]
+fn the_file_of_a_long_output_does_not_open() {
+    let begin = |place: &Place, args: &str| {
+        let yaml = calling(place, "head -c 300000 /dev/zero; sleep 600");
+        below(place, "open store.db.output hang", args, &yaml)
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+#[test]
+fn the_file_of_a_long_output_takes_no_byte() {
+    let begin = |place: &Place, args: &str| {
+        let yaml = calling(
+            place,
+            "while :; do head -c 300000 /dev/zero; sleep 0.05; done",
+        );
+        below(place, "write store.db.output hang", args, &yaml)
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+#[test]
+fn the_output_of_background_work_takes_no_byte() {
+    let begin = |place: &Place, args: &str| {
+        let ready = place.path("ready");
+        let yaml = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{background: true, command: 'touch {}; while :; do echo x; sleep 0.05; done'}}}}, {{tool: shell, arguments: {{command: sleep 600}}}}]}}]",
+            ready.display()
+        );
+        below(place, "write store.db.output hang", args, &yaml)
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+#[test]
+fn a_lock_cannot_be_removed() {
+    let begin = |place: &Place, args: &str| {
+        let rule = when_ready(place, "unlink store.db hang");
+        let fault = Fault::new(place, &rule);
+        let run = place
+            .run_script(&calling(place, "sleep 600"))
+            .args(args)
+            .arg("hello");
+        Hanging::from(fault.below(run).start())
+            .once_there(&place.path("ready"))
+            .with(fault)
+    };
+    Stall::new(begin).check(&Way::ALL);
+}
+
+#[test]
+fn the_recording_cannot_be_written() {
+    let begin = |place: &Place, args: &str| {
+        let fault = Fault::new(place, "open record.yaml hang");
+        let run = place.run_script(&calling(place, "sleep 600")).args(args);
+        let run = run
+            .arg("--record")
+            .arg(place.path("record.yaml"))
+            .arg("hello");
+        Hanging::from(fault.below(run).start())
+            .once_there(&place.path("ready"))
+            .with(fault)
+    };
+    Stall::new(begin).check(&Way::ALL);
+}
+
+/// Whoever stops it only then finds that the turn is committed.
+#[test]
+fn the_recording_of_a_completed_run_cannot_be_written() {
+    let begin = |place: &Place, args: &str| {
+        let fault = Fault::new(place, "open record.yaml hang");
+        let run = place.run_script("replies: [{text: Hello.}]").args(args);
+        let run = run
+            .arg("--record")
+            .arg(place.path("record.yaml"))
+            .arg("hello");
+        Hanging::from(fault.below(run).start()).once_hit(fault)
+    };
+    Stall::new(begin).ends(Ends::Committed).check(&Way::ALL);
+}

@@ -1,0 +1,110 @@
+//! Stalls of what a turn runs: calls, questions, hooks, guardrails, background work.
+
+use std::fs;
+
+use rustix::process::{Pid, kill_process};
+
+use super::stall::{Hanging, Stall};
+use super::way::Way;
+use crate::support::terminal::Terminal;
+use crate::support::{Place, Signal};
+
+const PROCESS: [&str; 3] = ["process", "sigkill", "process_tree_empty"];
+const TOOL: [&str; 3] = ["tool_call", "sigkill", "process_tree_empty"];
+
+/// A model that asks for something harmless.
+const ASKS: &str =
+    "replies: [{calls: [{tool: shell, arguments: {command: 'true'}}]}, {text: done}]";
+
+/// What ignores SIGTERM, with a grandchild in a session of its own.
+fn stubborn(place: &Place) -> String {
+    format!(
+        "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
+        place.path("ready").display()
+    )
+}
+
+#[test]
+fn a_call() {
+    let begin = |place: &Place, args: &str| {
+        let yaml = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{command: \"{}\"}}}}]}}]",
+            stubborn(place)
+        );
+        let run = place.run_script(&yaml).args(args).arg("hello");
+        Hanging::from(run.start()).once_there(&place.path("ready"))
+    };
+    Stall::new(begin).item(TOOL).check(&Way::ALL);
+}
+
+/// Nobody can say whether anything of the call is left: its keeper does not answer.
+#[test]
+fn the_keeper_of_a_call() {
+    let begin = |place: &Place, args: &str| {
+        let ready = place.path("ready");
+        let yaml = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{command: 'echo $PPID > {}; sleep 600'}}}}]}}]",
+            ready.display()
+        );
+        let run = place.run_script(&yaml).args(args).arg("hello");
+        let read = || fs::read_to_string(&ready).unwrap_or_default();
+        let hanging = Hanging::from(run.start()).once("its keeper", || read().ends_with('\n'));
+        if let Some(keeper) = read().trim().parse().ok().and_then(Pid::from_raw) {
+            // It may have ended with a run that was cut by its deadline.
+            let _stopped = kill_process(keeper, Signal::STOP);
+        }
+        hanging
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+#[test]
+fn a_question() {
+    let begin = |place: &Place, args: &str| {
+        let terminal = Terminal::new();
+        let run = place.run_unasked().arg("--model").arg(place.script(ASKS));
+        let running = run
+            .args(args)
+            .arg("hello")
+            .on_terminal(terminal.line())
+            .start();
+        Hanging::from(running)
+            .once("a question", || terminal.shown().contains("[y]es"))
+            .holding(terminal)
+    };
+    Stall::new(begin)
+        .item(["permission", "acknowledged", "task_ended"])
+        .check(&Way::ALL);
+}
+
+/// A run with a configuration that has this section, whose command hangs.
+fn command_of_config(place: &Place, args: &str, section: &str) -> Hanging {
+    let config = format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place));
+    let config = place.file("allstop.toml", config);
+    let run = place.run_script(ASKS).arg("--config").arg(config);
+    Hanging::from(run.args(args).arg("hello").start()).once_there(&place.path("ready"))
+}
+
+#[test]
+fn a_hook() {
+    let begin = |place: &Place, args: &str| {
+        command_of_config(place, args, "[[hooks]]\non = \"turn_start\"")
+    };
+    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+}
+
+#[test]
+fn a_hook_of_a_call() {
+    let begin = |place: &Place, args: &str| {
+        command_of_config(place, args, "[[hooks]]\non = \"tool_start\"")
+    };
+    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+}
+
+#[test]
+fn a_guardrail() {
+    let begin = |place: &Place, args: &str| {
+        command_of_config(place, args, "[[guardrails]]\non = \"input\"")
+    };
+    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+}

@@ -1,0 +1,175 @@
+//! What a run said of itself, compared with what is so: its envelope, its receipt, its exit code, the log and `/proc`.
+
+use serde_json::Value;
+
+use super::wait::within;
+use super::{Ended, Place};
+use std::time::Duration;
+
+/// How long after the end of the command its keepers may take to end what it left, without an owner.
+const OUTLIVES_MAX: Duration = Duration::from_secs(4);
+
+/// The envelope of a run that has ended, behind whatever `--stream-json` printed.
+///
+/// # Errors
+/// Why it is none, or does not go with the exit code.
+pub(crate) fn envelope(ended: &Ended) -> Result<Value, String> {
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let parse = |line: &str| -> Result<Value, String> {
+        serde_json::from_str(line).map_err(|error| format!("{error}: {line:?}"))
+    };
+    let Some((last, before)) = lines.split_last() else {
+        return Err("no envelope".into());
+    };
+    for line in before {
+        if parse(line)?["schema"] != "allstop.event/1" {
+            return Err(format!("neither an event nor the last line: {line}"));
+        }
+    }
+    let envelope = parse(last)?;
+    super::schema::check("envelope", &envelope)?;
+    if envelope["exit_code"] != ended.code {
+        return Err(format!(
+            "exit code {} in the envelope",
+            envelope["exit_code"]
+        ));
+    }
+    let codes: &[i32] = match envelope["stop_reason"].as_str().unwrap_or_default() {
+        "completed" => &[0],
+        "error" => &[1],
+        "timeout" => &[124],
+        "cancelled" => &[130],
+        "shutdown" => &[143, 129],
+        other => return Err(format!("an unexpected stop reason: {other}")),
+    };
+    if !codes.contains(&ended.code) {
+        return Err(format!(
+            "{} with exit code {}",
+            envelope["stop_reason"], ended.code
+        ));
+    }
+    Ok(envelope)
+}
+
+/// Compares an envelope with `/proc`, right after the end, and with the log.
+///
+/// # Errors
+/// The first lie.
+pub(crate) fn check(place: &Place, envelope: &Value) -> Result<(), String> {
+    check_processes(place, envelope)?;
+    check_log(place, envelope)
+}
+
+/// A quiet receipt leaves nothing, and what is left has an account. Nothing outlives the command for long, unless it was
+/// kept.
+fn check_processes(place: &Place, envelope: &Value) -> Result<(), String> {
+    let left = place.leftovers();
+    let receipt = &envelope["receipt"];
+    let keeps = envelope["background"]
+        .as_array()
+        .is_some_and(|kept| !kept.is_empty());
+    let left_something = |item: &Value| {
+        let outside = item["state"] == "still_running" && item["why"] == "outside_extent";
+        ["still_running", "unreachable", "refused"]
+            .contains(&item["state"].as_str().unwrap_or_default())
+            && !outside
+    };
+    let items = receipt["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let breaks_quiet = items.iter().any(left_something);
+    if !receipt.is_null() && (receipt["quiet"] == true) == breaks_quiet {
+        return Err("`quiet` does not go with the items".into());
+    }
+    if receipt["cancel_observed"] == true && breaks_quiet {
+        return Err("`cancel_observed` does not go with the items".into());
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    if !keeps && (receipt.is_null() || receipt["quiet"] == true) {
+        return Err(format!("still there, and no receipt says so: {left:#?}"));
+    }
+    let gone = within(OUTLIVES_MAX, || place.leftovers().is_empty().then_some(()));
+    if gone.is_none() && !keeps {
+        return Err(format!("still there long after: {:#?}", place.leftovers()));
+    }
+    Ok(())
+}
+
+/// The log says the same of the run's last turn.
+fn check_log(place: &Place, envelope: &Value) -> Result<(), String> {
+    let Some(session) = envelope["session_id"].as_str() else {
+        return ensure(envelope["turn"].is_null(), || {
+            "a turn without a session".into()
+        });
+    };
+    let Some(number) = envelope["turn"].as_u64() else {
+        return Ok(());
+    };
+    let log = log_of(place, session)?;
+    let turns = log["turns"].as_array().map_or(&[][..], Vec::as_slice);
+    let turn = turns.iter().find(|turn| turn["turn"] == number);
+    let turn = turn.unwrap_or(&Value::Null);
+    let (said, logged) = (&envelope["stop_reason"], &turn["stop_reason"]);
+    let agree = |is_so: bool, what: &str| ensure(is_so, || format!("{what}: the log has {turn:#}"));
+    let conversation = envelope["receipt"]["conversation"].as_str();
+    if conversation == Some("unknown") {
+        let is_of_store = said == "error" && envelope["error"]["kind"] == "store";
+        return agree(
+            is_of_store,
+            "an unknown conversation is an error of the store",
+        );
+    }
+    let both_completed = (said == "completed") == (logged == "completed");
+    agree(both_completed, "completed, or not")?;
+    let was_kept = conversation == Some("kept_completed_steps");
+    agree(!was_kept || !logged.is_null(), "nothing was kept")?;
+    agree(logged.is_null() || said == logged, "another stop reason")?;
+    check_receipts(envelope, turn)
+}
+
+/// Where both have a receipt of the turn's stop, it is the same one.
+fn check_receipts(envelope: &Value, turn: &Value) -> Result<(), String> {
+    let (said, logged) = (&envelope["receipt"], &turn["receipt"]);
+    if said.is_null() || logged.is_null() || said["extent"] != logged["extent"] {
+        return Ok(());
+    }
+    let mut keys = ["stop_id", "cause", "conversation"].into_iter();
+    let other = keys.find(|key| said[key] != logged[key]);
+    ensure(other.is_none(), || {
+        format!("another {other:?} in the log: {logged:#}")
+    })
+}
+
+/// Why it is not so.
+pub(crate) fn ensure(is_so: bool, lie: impl FnOnce() -> String) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(lie()) }
+}
+
+/// A session as `sessions show` has it.
+pub(crate) fn log_of(place: &Place, session: &str) -> Result<Value, String> {
+    let shown = place
+        .sessions()
+        .args("show --json --full")
+        .arg(session)
+        .end();
+    if shown.code != 0 {
+        return Err(format!("the session cannot be shown: {shown:#?}"));
+    }
+    serde_json::from_str(&shown.stdout).map_err(|error| error.to_string())
+}
+
+/// The stop reason of the only session's last turn; `None` where there is none.
+pub(crate) fn last_stop_reason(place: &Place) -> Result<Option<String>, String> {
+    if !place.store().exists() {
+        return Ok(None);
+    }
+    let listed = place.sessions().args("list --json").end();
+    let listed: Value =
+        serde_json::from_str(&listed.stdout).map_err(|error| format!("{error}: {listed:#?}"))?;
+    let Some(session) = listed["sessions"][0]["session_id"].as_str() else {
+        return Ok(None);
+    };
+    let log = log_of(place, session)?;
+    let last = log["turns"].as_array().and_then(|turns| turns.last());
+    Ok(last.and_then(|turn| turn["stop_reason"].as_str().map(Into::into)))
+}
