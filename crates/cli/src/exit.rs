@@ -11,7 +11,6 @@ use futures::FutureExt as _;
 use crate::display::{Flush, Flushed, Output};
 use crate::host::Host;
 use crate::problem::Problem;
-use crate::signals::Signals;
 
 /// How often a wait for the reader looks for a signal.
 const READER_LOOK: Duration = Duration::from_millis(50);
@@ -42,7 +41,7 @@ impl Exit {
         let output = &host.output;
         let flushed = match self.output_wait {
             Some(limit) => output.flush(limit),
-            None => host.block_on(flush_to_reader(output)),
+            None => host.block_on(flush_to_reader(host)),
         };
         let Some(lost) = lost_output(flushed.stdout, output) else {
             return self.code;
@@ -54,8 +53,9 @@ impl Exit {
 }
 
 /// Waits until all output is read, or a signal comes.
-async fn flush_to_reader(output: &Output) -> Flushed {
-    let mut signals = Signals::install().ok();
+async fn flush_to_reader(host: &Host) -> Flushed {
+    let output = &host.output;
+    let mut signals = host.signals().ok();
     loop {
         let flushed = output.flush(READER_LOOK);
         let is_blocked = [flushed.stdout, flushed.stderr].contains(&Flush::Blocked);

@@ -16,6 +16,7 @@ use crate::KEEPER_COMMAND;
 use crate::args::StoreArgs;
 use crate::display::{Environment, Keep, Output, Role, Styled, styled};
 use crate::problem::Problem;
+use crate::signals::{InheritedSignals, Signals};
 
 /// Threads for work. Tools that block their thread must not hold up others, and the engine has a thread of its own.
 const WORK_THREADS_MIN: usize = 4;
@@ -23,6 +24,8 @@ const WORK_THREADS_MIN: usize = 4;
 /// What the process is given.
 #[derive(Debug)]
 pub(crate) struct Host {
+    /// What the parent process has set for signals.
+    signals: InheritedSignals,
     /// Standard output and standard error.
     pub(crate) output: Output,
     /// What the environment says about terminals.
@@ -39,7 +42,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn of_process() -> Result<Self, Problem> {
+    pub(crate) fn of_process(signals: InheritedSignals) -> Result<Self, Problem> {
         let output = Output::of_process().context("cannot use standard output and error")?;
         let folder = std::env::current_dir().map_err(|error| {
             Problem::usage(format!("the working directory cannot be used: {error}"))
@@ -55,6 +58,7 @@ impl Host {
                 .context("cannot start threads")
         };
         Ok(Self {
+            signals,
             output,
             terminal: Environment::read(|name| std::env::var_os(name)),
             folder,
@@ -65,6 +69,14 @@ impl Host {
             control: runtime(2, "allstop-control")?,
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
         })
+    }
+
+    /// Takes the signals over that end runs.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(crate) fn signals(&self) -> anyhow::Result<Signals> {
+        Signals::install(self.signals)
     }
 
     /// Runs a command on the main thread.

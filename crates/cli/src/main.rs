@@ -24,6 +24,7 @@ use args::{Cli, Command, SessionsAction};
 pub(crate) use exit::Exit;
 use host::Host;
 use problem::Problem;
+use signals::InheritedSignals;
 
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 const KEEPER_COMMAND: &str = "__keeper";
@@ -37,9 +38,10 @@ fn main() -> ExitCode {
     if args.nth(1).is_some_and(|first| first == KEEPER_COMMAND) {
         return allstop_scope::process::keeper::main(args.collect::<Vec<OsString>>());
     }
+    let signals = InheritedSignals::take();
     exit_when_this_thread_panics();
     let cli = Cli::parse();
-    let host = match Host::of_process() {
+    let host = match Host::of_process(signals) {
         Ok(host) => host,
         Err(problem) => return last_words(&problem),
     };

@@ -1,26 +1,62 @@
-//! The signals that end runs, as a stream.
+//! The signals that end runs, as a stream, and what the parent process has set for them.
+
+use std::fs;
 
 use anyhow::Context as _;
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control::Signal;
+use crate::control::Signal as EndSignal;
+
+/// What the parent process has set for signals.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct InheritedSignals {
+    /// SIGHUP is ignored, as `nohup` does: it stays so, here and in whatever this process starts.
+    hang_up_is_ignored: bool,
+}
+
+impl InheritedSignals {
+    /// Unblocks all signals, and looks at what is ignored. Call it first of all: threads have the mask of the one that
+    /// starts them. Processes are started with an empty mask anyway.
+    pub(crate) fn take() -> Self {
+        // A mask can always be set; where it could not, signals would be as blocked as before.
+        let _unchanged = SigSet::empty().thread_set_mask();
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self {
+            hang_up_is_ignored: is_ignored(&status, Signal::SIGHUP),
+        }
+    }
+}
+
+/// Whether the text of `/proc/PID/status` has a signal among the ignored ones.
+fn is_ignored(status: &str, signal: Signal) -> bool {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
+}
 
 /// The signals that end runs. From its making on none of them ends the process by itself.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    hang_up: tokio::signal::unix::Signal,
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
-    /// Takes the signals over.
-    pub(crate) fn install() -> anyhow::Result<Self> {
+    /// Takes the signals over, but for those that the parent process has ignored.
+    pub(crate) fn install(inherited: InheritedSignals) -> anyhow::Result<Self> {
         let of = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             interrupt: of(SignalKind::interrupt())?,
             terminate: of(SignalKind::terminate())?,
-            hang_up: of(SignalKind::hangup())?,
+            hang_up: if inherited.hang_up_is_ignored {
+                None
+            } else {
+                Some(of(SignalKind::hangup())?)
+            },
         })
     }
 
@@ -28,13 +64,32 @@ impl Signals {
     ///
     /// # Cancel safety
     /// Cancel safe: a signal that comes meanwhile is the next one's.
-    pub(crate) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> EndSignal {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(hang_up) => hang_up.recv().await,
+                None => None,
+            }
+        };
         tokio::select! {
-            Some(()) = self.interrupt.recv() => Signal::Interrupt,
-            Some(()) = self.terminate.recv() => Signal::Terminate,
-            Some(()) = self.hang_up.recv() => Signal::HangUp,
+            Some(()) = self.interrupt.recv() => EndSignal::Interrupt,
+            Some(()) = self.terminate.recv() => EndSignal::Terminate,
+            Some(()) = hang_up => EndSignal::HangUp,
             // The streams end only with the runtime.
             else => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ignored_signals_are_read() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, Signal::SIGHUP));
+        assert!(!is_ignored(status, Signal::SIGTERM));
+        assert!(!is_ignored("", Signal::SIGHUP));
     }
 }

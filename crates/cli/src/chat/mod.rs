@@ -95,7 +95,7 @@ impl From<PolicyArg> for FollowUp {
 /// # Cancel safety
 /// Dropping it is a crash of the session: its work is dropped without a receipt.
 pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem> {
-    let mut signals = Signals::install()?;
+    let mut signals = host.signals()?;
     let with = &start.with;
     if with.json || with.stream_json {
         return Err(

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::{Agent, AgentEvent, Background, EventSink, History, RunRequest, TurnOutcome};
+use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, ScopeOptions, Stop, StopOrder, WorkSpec};
 use allstop_tools::{
     BackgroundHost, OutputFolder, ShellConfig, ToolRegistry, Workspace, builtin_tools,
 };
@@ -24,8 +25,10 @@ use serde_json::json;
 
 use crate::Exit;
 use crate::args::DemoArgs;
+use crate::control::{Control, Effect};
 use crate::host::Host;
 use crate::problem::Problem;
+use crate::signals::Signals;
 use parts::{Crunch, Fetch, StalledServer};
 use proof::{Proof, World};
 use report::Report;
@@ -33,29 +36,79 @@ use report::Report;
 /// The demo is over within this, or something hangs: then it says so and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
-/// Runs the demo. The exit code is 0 if, and only if, nothing was left.
+/// How long the removal of the temporary folder may take.
+const REMOVE_MAX: Duration = Duration::from_millis(500);
+
+/// How long output may still be waited for after a signal.
+const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Runs the demo. The exit code is 0 if, and only if, nothing was left. A signal stops all of it.
 pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
+    let mut signals = host.signals()?;
+    let folder = Folder::make().context("a temporary folder")?;
+    let root = Scope::root("process", host.scopes());
     let mut report = Report::new(host, args.json);
-    let ok = match tokio::time::timeout(DEMO_MAX, play(host, &mut report, args.wedged)).await {
-        Ok(result) => result?,
-        Err(_elapsed) => {
-            return Err(Problem::failure(format!(
-                "the demo was not over within {DEMO_MAX:?}"
-            )));
+    let mut control = Control::new(GRACE_DEFAULT);
+    let played = {
+        let playing = play(host, &root, folder.path(), &mut report, args.wedged);
+        tokio::select! {
+            biased;
+            signal = signals.next() => Err(control.signal(signal, Instant::now())),
+            played = tokio::time::timeout(DEMO_MAX, playing) => Ok(played),
         }
     };
-    report.end(ok);
-    Ok(Exit::from(u8::from(!ok)))
+    let exit = match played {
+        Ok(Ok(result)) => result.map(|ok| {
+            report.end(ok);
+            Exit::from(u8::from(!ok))
+        }),
+        Ok(Err(_elapsed)) => Err(Problem::failure(format!(
+            "the demo was not over within {DEMO_MAX:?}"
+        ))),
+        Err(effect) => {
+            if let Effect::Stop(cause) = effect {
+                let stop = root.stop(StopOrder::new(Extent::Process, cause));
+                let receipt = end_of(&stop, &mut signals, &mut control).await;
+                report.receipt(&receipt);
+            }
+            report.stopped();
+            Ok(Exit {
+                code: control.exit_code(control.stop_reason()),
+                output_wait: Some(OUTPUT_WAIT_MAX),
+            })
+        }
+    };
+    folder.remove().await;
+    exit
 }
 
-async fn play(host: &Host, report: &mut Report<'_>, wedged: bool) -> Result<bool, Problem> {
+/// Waits for the receipt of a stop; another signal forces.
+async fn end_of(stop: &Stop, signals: &mut Signals, control: &mut Control) -> Arc<Receipt> {
+    let receipt = stop.receipt();
+    tokio::pin!(receipt);
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => if control.signal(signal, Instant::now()) == Effect::Force {
+                stop.force();
+            },
+            receipt = &mut receipt => return receipt,
+        }
+    }
+}
+
+async fn play(
+    host: &Host,
+    root: &Scope,
+    folder: &Path,
+    report: &mut Report<'_>,
+    wedged: bool,
+) -> Result<bool, Problem> {
     let server = StalledServer::start()
         .await
         .context("a server on 127.0.0.1")?;
     let world = World::new(server.port());
-    let folder = Folder::make().context("a temporary folder")?;
-    let root = Scope::root("process", host.scopes());
-    let stage = Stage::open(host, &root, folder.path(), &world, &server, wedged).await?;
+    let stage = Stage::open(host, root, folder, &world, &server, wedged).await?;
 
     report.say("one turn starts: a quick tool, a background shell, and then at the same time");
     report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
@@ -227,11 +280,15 @@ impl Folder {
     fn path(&self) -> &Path {
         &self.0
     }
-}
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A temporary folder that stays harms nobody.
-        drop(std::fs::remove_dir_all(&self.0));
+    /// Removes it, but does not wait long for a disk that hangs.
+    async fn remove(self) {
+        let scope = Scope::root("folder", RootOptions::current());
+        let spec = WorkSpec::new(ItemKind::Thread, "folder");
+        let removing = scope.spawn_blocking(spec, move |_| std::fs::remove_dir_all(&self.0));
+        if let Ok(removing) = removing {
+            // A temporary folder that stays harms nobody.
+            drop(tokio::time::timeout(REMOVE_MAX, removing).await);
+        }
     }
 }

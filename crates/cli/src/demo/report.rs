@@ -84,6 +84,14 @@ impl<'a> Report<'a> {
         self.say(format!("  {answer}"));
     }
 
+    /// The end after a signal.
+    pub(super) fn stopped(&mut self) {
+        self.say(self.style.paint(Role::Warning, "the demo was stopped"));
+        if self.json {
+            self.end(false);
+        }
+    }
+
     pub(super) fn end(&mut self, ok: bool) {
         if self.json {
             let object = json!({

@@ -26,7 +26,6 @@ use crate::control::Control;
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::{Nobody, TerminalPrompter};
-use crate::signals::Signals;
 use running::Running;
 use show::Show;
 use start::{NotStarted, open, tell_found};
@@ -41,7 +40,7 @@ const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     // First of all: from here on a signal is answered with an envelope.
-    let signals = Signals::install()?;
+    let signals = host.signals()?;
     let config = options::config(&args)?;
     let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
     let mut supervisor = Supervisor::new(signals, Control::new(grace));

@@ -94,6 +94,62 @@ fn while_background_work_is_waited_for() {
     assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");
 }
 
+/// `nohup`: who ignores SIGHUP for a command means that it goes on.
+#[test]
+fn an_ignored_hang_up_stays_ignored() {
+    let place = Place::new();
+    let run = place.run_script(
+        "replies: [{calls: [{tool: shell, arguments: {command: 'touch ready; until test -e go; do sleep 0.01; done'}}]}, {text: Hello.}]",
+    );
+    let run = run.args("--json hello");
+    let mut running = run.by_shell("trap '' HUP").start();
+    let work = place.work();
+    eventually("the call", || work.join("ready").exists().then_some(()));
+    running.signal(Signal::HUP);
+    assert!(!running.ends_within(Duration::from_millis(300)));
+    std::fs::write(work.join("go"), "").expect("a file");
+    let ended = running.end(FACT_MAX).ok();
+    assert_eq!(ended.envelope()["output"], "Hello.");
+}
+
+#[test]
+fn signals_that_the_parent_blocked_are_heard() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let run = place.run_script(
+            "replies: [{calls: [{tool: shell, arguments: {command: 'grep SigBlk /proc/self/status > mask; touch ready; sleep 600'}}]}]",
+        );
+        let run = run.args("--json hello");
+        let running = run.by("env --block-signal=INT,TERM,HUP,CHLD,USR1").start();
+        let work = place.work();
+        eventually("the call", || work.join("ready").exists().then_some(()));
+        let ended = running.end_by(signal);
+        assert_eq!(ended.code, code, "{ended:#?}");
+        assert_eq!(ended.envelope()["receipt"]["quiet"], true);
+        let mask = std::fs::read_to_string(work.join("mask")).expect("a mask");
+        assert_eq!(mask.trim(), "SigBlk:\t0000000000000000");
+        place.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn a_stopped_demo_leaves_no_folder() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let temporary = place.path("tmp");
+        std::fs::create_dir(&temporary).expect("a folder");
+        let demo = place.allstop().arg("demo").env("TMPDIR", &temporary);
+        let running = demo.start();
+        running.wait_stdout("one turn starts");
+        let ended = running.end_by(signal);
+        assert_eq!(ended.code, code, "{ended:#?}");
+        assert!(ended.stdout.contains("the demo was stopped"), "{ended:#?}");
+        let left: Vec<_> = std::fs::read_dir(&temporary).expect("a folder").collect();
+        assert!(left.is_empty(), "{left:?}");
+        place.assert_nothing_runs();
+    }
+}
+
 mod alone {
     use super::*;
 
