@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use allstop_core::decision::{Decision, DecisionState};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{CallId, Cause, Extent, MessageId, Usage};
 use allstop_scope::{Scope, Stop, StopOrder};
@@ -24,6 +25,8 @@ pub struct RunControls {
     calls: Mutex<HashMap<CallId, ControlledCall>>,
     steered: Mutex<SteerBox>,
     superseded: OnceLock<StopPolicy>,
+    /// The decision of the running turn, or of the last one.
+    decision: Mutex<Option<Arc<Decision>>>,
     meter: ModelMeter,
 }
 
@@ -80,6 +83,14 @@ impl RunControls {
         if let Some(meter) = &self.meter.0 {
             meter(usage);
         }
+    }
+
+    /// Progress of the ending of the running turn, or of the last one; `None` before the first. Whoever has to account
+    /// for a run without its outcome asks here: a turn that is [`DecisionState::Committing`] is not cancelled, it ends
+    /// with [`TurnError::ending_unknown`](crate::TurnError::ending_unknown).
+    pub fn decision_state(&self) -> Option<DecisionState> {
+        let decision = self.decision.lock();
+        decision.as_ref().map(|decision| decision.state())
     }
 
     /// Stops one call; its siblings and the turn go on, and the model is told. `None`: no such call was asked for in
@@ -173,7 +184,8 @@ impl RunControls {
     }
 
     /// A turn begins: its calls can be asked for, and messages are taken.
-    pub(crate) fn begin_turn(&self) {
+    pub(crate) fn begin_turn(&self, decision: &Arc<Decision>) {
+        *self.decision.lock() = Some(Arc::clone(decision));
         self.calls.lock().clear();
         self.steered.lock().closed = false;
     }

@@ -52,6 +52,20 @@ pub enum TurnErrorKind {
     Bug,
 }
 
+impl TurnError {
+    /// The failure of a turn whose ending the store has not confirmed: a commit, as long as
+    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing) is all that is known, or the
+    /// ending of a stopped turn. It may be in the log, or not.
+    pub fn ending_unknown() -> Self {
+        Self {
+            kind: TurnErrorKind::Store,
+            message: "the store has not confirmed the turn's ending, which is not known yet"
+                .to_owned(),
+            hint: Some("`allstop sessions show` tells, once the store answers again".to_owned()),
+        }
+    }
+}
+
 impl From<ModelError> for TurnError {
     fn from(error: ModelError) -> Self {
         let kind = match error.kind {

@@ -63,6 +63,19 @@ impl History {
         matches!(self, Self::Logged(_))
     }
 
+    /// Asks again for what the store has not answered: a turn stands on what was written before it.
+    ///
+    /// # Cancel safety
+    /// As [`SessionStream::settle`].
+    pub(crate) async fn settle(&mut self) {
+        if let Self::Logged(session) = self
+            && let Err(error) = session.settle().await
+        {
+            // The turn's own append asks once more, and fails as this did.
+            tracing::warn!(%error, "an earlier append is not confirmed");
+        }
+    }
+
     /// Appends records as one.
     ///
     /// # Cancel safety

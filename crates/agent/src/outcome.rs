@@ -45,6 +45,9 @@ pub struct TurnOutcome {
     pub error: Option<TurnError>,
     /// What the conversation is now.
     pub conversation: Arc<Conversation>,
+    /// Whether the store has said that the ending is written, or that it is not. Else `conversation` is what it was
+    /// before the turn, and the next start of the session tells the rest.
+    pub is_ending_known: bool,
 }
 
 /// What a run came to.

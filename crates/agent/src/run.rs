@@ -172,6 +172,11 @@ async fn drive(
     let mut turns = Vec::with_capacity(request.prompts.len());
     let mut loops = LoopDetector::new(parts.settings.loop_limits);
     while let Some(prompt) = request.prompts.pop_front() {
+        tokio::select! {
+            biased;
+            () = request.history.settle() => {}
+            () = above.stopped() => {}
+        }
         let notes: Vec<Note> = match &request.background {
             Some(background) => notes::untold(&request.history, background),
             None => Vec::new(),

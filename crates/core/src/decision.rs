@@ -8,7 +8,11 @@ use crate::sync::OnceLock;
 
 /// The one decision of a turn. It is made once, by [`Decision::commit`] or by [`Decision::stop`], from any thread.
 #[derive(Debug, Default)]
-pub struct Decision(OnceLock<Verdict>);
+pub struct Decision {
+    verdict: OnceLock<Verdict>,
+    /// Whether the commit is durable; empty while the store has not said.
+    written: OnceLock<bool>,
+}
 
 /// How the decision fell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +21,21 @@ pub enum Verdict {
     Commit,
     /// The turn is stopped, and can no longer commit.
     Stop(Cause),
+}
+
+/// Progress of a turn's ending, for whoever has to account for the turn before its outcome is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DecisionState {
+    /// The turn runs.
+    Undecided,
+    /// The turn is stopped, and can no longer commit.
+    Stopped(Cause),
+    /// The decision fell for the commit, whose write is not confirmed: the turn is neither stopped nor yet committed.
+    Committing,
+    /// The commit is durable.
+    Committed,
+    /// The commit was refused by the store: the turn ends with an error, and the conversation is as it was.
+    NotCommitted,
 }
 
 /// The right to commit one turn. Made only by the decision that fell for it, and used up by the commit.
@@ -35,20 +54,37 @@ impl Decision {
     /// # Errors
     /// How it had fallen before: for a stop, with its cause, or for a commit, whose permit was given once already.
     pub fn commit(&self) -> Result<CommitPermit, Verdict> {
-        match self.0.set(Verdict::Commit) {
+        match self.verdict.set(Verdict::Commit) {
             Ok(()) => Ok(CommitPermit(())),
-            Err(_) => Err(self.0.get().cloned().unwrap_or(Verdict::Commit)),
+            Err(_) => Err(self.verdict.get().cloned().unwrap_or(Verdict::Commit)),
         }
     }
 
     /// Decides for the stop. Returns whether this call was the first to decide; a later cause changes nothing.
     pub fn stop(&self, cause: Cause) -> bool {
-        self.0.set(Verdict::Stop(cause)).is_ok()
+        self.verdict.set(Verdict::Stop(cause)).is_ok()
     }
 
     /// How it fell, if it has.
     pub fn verdict(&self) -> Option<&Verdict> {
-        self.0.get()
+        self.verdict.get()
+    }
+
+    /// Progress of the turn's ending.
+    pub fn state(&self) -> DecisionState {
+        match (self.verdict(), self.written.get()) {
+            (None, _) => DecisionState::Undecided,
+            (Some(Verdict::Stop(cause)), _) => DecisionState::Stopped(cause.clone()),
+            (Some(Verdict::Commit), None) => DecisionState::Committing,
+            (Some(Verdict::Commit), Some(true)) => DecisionState::Committed,
+            (Some(Verdict::Commit), Some(false)) => DecisionState::NotCommitted,
+        }
+    }
+
+    /// The store has answered the commit.
+    pub(crate) fn settle_commit(&self, is_written: bool) {
+        // A commit is settled once, by the permit's holder.
+        let _ = self.written.set(is_written);
     }
 
     /// The cause, if it fell for a stop.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_agent::{Denial, TurnError, TurnOutcome};
+use allstop_core::receipt::ConversationEffect;
 use allstop_core::{Cause, MessageId, Receipt, StopReason, TurnNumber, Usage};
 use tokio::sync::SetOnce;
 
@@ -74,7 +75,7 @@ impl Sent {
 
     /// What it came to, if it has.
     pub fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
-        self.state.outcome.get().cloned()
+        self.state.known_outcome().cloned()
     }
 }
 
@@ -102,12 +103,23 @@ pub struct MessageOutcome {
     pub denials: Vec<Denial>,
     /// How many steps the turn took.
     pub steps: u32,
+    /// Whether the store has said that the turn's ending is written, or that it is not.
+    pub is_ending_known: bool,
 }
 
 impl MessageOutcome {
     /// Whether it was answered.
     pub fn is_completed(&self) -> bool {
         self.stop_reason == StopReason::Completed
+    }
+
+    /// What is confirmed of the conversation after the turn was stopped.
+    pub(crate) fn conversation_effect(&self) -> ConversationEffect {
+        match &self.receipt {
+            Some(receipt) => receipt.conversation(),
+            None if self.is_ending_known => ConversationEffect::Unchanged,
+            None => ConversationEffect::Unknown,
+        }
     }
 
     pub(crate) fn of_turn(message: Option<MessageId>, turn: &TurnOutcome) -> Self {
@@ -122,6 +134,7 @@ impl MessageOutcome {
             error: turn.error.clone(),
             denials: turn.denials.clone(),
             steps: turn.steps,
+            is_ending_known: turn.is_ending_known,
         }
     }
 
@@ -138,6 +151,7 @@ impl MessageOutcome {
             error: Some(error),
             denials: Vec::new(),
             steps: 0,
+            is_ending_known: true,
         }
     }
 }
@@ -151,6 +165,11 @@ pub(crate) struct MessageState {
 impl MessageState {
     pub(crate) async fn outcome(&self) -> Arc<MessageOutcome> {
         Arc::clone(self.outcome.wait().await)
+    }
+
+    /// What it came to, if that is known.
+    pub(crate) fn known_outcome(&self) -> Option<&Arc<MessageOutcome>> {
+        self.outcome.get()
     }
 
     /// Says what it came to. The first one to say it decides.

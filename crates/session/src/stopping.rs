@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::{ConversationEffect, StopRequest};
 use allstop_core::{CallId, Extent, MessageId, Receipt, StopId};
 use allstop_scope::Stop;
 use tokio::time::{Duration, timeout};
 
-use crate::message::MessageState;
+use crate::message::{MessageOutcome, MessageState};
 
 /// How long the ending of a turn may take to be known when its stop is over: what the turn has to write it.
 const ENDING_MAX: Duration = Duration::from_secs(1);
@@ -137,7 +137,15 @@ impl Stopping {
     pub fn account_now(&self) -> Arc<Receipt> {
         match &self.what {
             What::Answered(receipt) => Arc::clone(receipt),
-            What::One(stop, _) => stop.account_now(),
+            What::One(stop, turn) => {
+                let receipt = stop.account_now();
+                match turn {
+                    Some(turn) if receipt.outcome().is_none() => {
+                        with_ending(&receipt, turn.known_outcome())
+                    }
+                    _ => receipt,
+                }
+            }
             What::Parts(parts) => {
                 let parts: Vec<_> = parts.iter().map(Self::account_now).collect();
                 Arc::new(Receipt::of_parts(self.request.clone(), &parts))
@@ -148,12 +156,17 @@ impl Stopping {
 
 /// The same, with what the turn's ending says of the conversation and of what was used.
 async fn of_turn(receipt: Arc<Receipt>, turn: &MessageState) -> Arc<Receipt> {
-    let Ok(outcome) = timeout(ENDING_MAX, turn.outcome()).await else {
-        return receipt;
-    };
-    let kept = outcome.receipt.as_ref().map(|own| own.conversation());
-    let receipt = Receipt::clone(&receipt)
-        .with_conversation(kept.unwrap_or_default())
-        .with_usage(outcome.usage);
-    Arc::new(receipt)
+    let outcome = timeout(ENDING_MAX, turn.outcome()).await;
+    with_ending(&receipt, outcome.as_ref().ok())
+}
+
+/// The same, with what is known of the turn's ending.
+fn with_ending(receipt: &Receipt, outcome: Option<&Arc<MessageOutcome>>) -> Arc<Receipt> {
+    let receipt = receipt.clone();
+    Arc::new(match outcome {
+        Some(outcome) => receipt
+            .with_conversation(outcome.conversation_effect())
+            .with_usage(outcome.usage),
+        None => receipt.with_conversation(ConversationEffect::Unknown),
+    })
 }

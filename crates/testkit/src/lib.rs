@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod explore;
+mod faulty_log;
 pub mod guide;
 pub mod llama;
 pub mod openai_server;
@@ -15,6 +16,7 @@ pub mod soak;
 mod stop_safe;
 mod tool_fn;
 
+pub use faulty_log::{FaultyLog, LogFault};
 pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventKind, TreeView};
 pub use stop_safe::StopSafe;
 pub use tool_fn::ToolFn;

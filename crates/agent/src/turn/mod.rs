@@ -117,7 +117,7 @@ pub(crate) async fn run(
         notes,
         decision,
     } = asked;
-    cx.controls.begin_turn();
+    cx.controls.begin_turn(&decision);
     let start = TurnStart {
         turn: history.next_turn(),
         input: prompt.text,

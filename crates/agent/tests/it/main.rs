@@ -3,7 +3,9 @@
 mod endings;
 mod hooks;
 mod loop_limits;
+mod provider;
 mod stops;
+mod store;
 mod subagents;
 mod tools;
 mod turns;
@@ -17,7 +19,7 @@ use allstop_agent::{
 use allstop_core::message::check_history;
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
-use allstop_model::{Reply, ScriptedModel};
+use allstop_model::{Model, Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
@@ -41,7 +43,11 @@ fn model(replies: Vec<Reply>) -> Arc<ScriptedModel> {
 }
 
 fn agent(model: &Arc<ScriptedModel>) -> AgentBuilder {
-    Agent::builder(Arc::clone(model) as _)
+    agent_of(Arc::clone(model) as _)
+}
+
+fn agent_of(model: Arc<dyn Model>) -> AgentBuilder {
+    Agent::builder(model)
 }
 
 fn tools(tools: Vec<ToolFn>) -> ToolRegistry {

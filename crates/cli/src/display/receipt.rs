@@ -114,6 +114,7 @@ fn footer(receipt: &Receipt, style: Style) -> Styled {
     let conversation = match receipt.conversation() {
         ConversationEffect::Unchanged => "conversation unchanged",
         ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
+        ConversationEffect::Unknown => "conversation not known yet",
     };
     let usage = receipt.usage();
     let estimated = if usage.estimated { " (estimated)" } else { "" };

@@ -42,6 +42,8 @@ pub enum ConversationEffect {
     Unchanged,
     /// The policy `keep`: the user's message, the completed steps and a marker were committed as one.
     KeptCompletedSteps,
+    /// The ending's write is not confirmed.
+    Unknown,
 }
 
 /// The answer of a stop that found nothing to do.
@@ -163,14 +165,14 @@ impl Receipt {
             engine_acknowledged: carried_out().all(|part| part.cancel_observed),
             elapsed: Duration::from_secs_f64(last / 1e3),
         };
-        let kept = carried_out().any(|part| part.conversation != ConversationEffect::Unchanged);
+        let effects = || carried_out().map(|part| part.conversation);
+        let effect = effects()
+            .find(|effect| *effect == ConversationEffect::Unknown)
+            .or_else(|| effects().find(|effect| *effect != ConversationEffect::Unchanged));
         let usage = carried_out().fold(Usage::default(), |sum, part| sum + part.usage);
-        let receipt = Self::of_stop(request, findings).with_usage(usage);
-        if kept {
-            receipt.with_conversation(ConversationEffect::KeptCompletedSteps)
-        } else {
-            receipt
-        }
+        Self::of_stop(request, findings)
+            .with_usage(usage)
+            .with_conversation(effect.unwrap_or_default())
     }
 
     /// What a stop would find, without doing it: every item of the extent as it runs now.

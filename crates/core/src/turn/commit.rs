@@ -4,24 +4,25 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cause::{Cause, CauseKind};
-use crate::decision::{CommitPermit, Verdict};
+use crate::decision::{CommitPermit, Decision, Verdict};
 use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
 use crate::turn::draft::Draft;
-use crate::turn::state::{Ending, IllegalEvent, TurnEvent, TurnState};
-use crate::turn::stop::{StoppedTurn, rolled_back};
+use crate::turn::state::{Ending, IllegalEvent, TurnState};
+use crate::turn::stop::{StopEnding, StoppedTurn};
 use crate::usage::Usage;
 
 /// A turn that can no longer be stopped: append [`Commit::record`], then [`Commit::publish`].
 ///
-/// If the append fails for good, [`Commit::fail`] gives the turn its ending instead. Whoever holds this finishes it,
-/// whether or not somebody waits.
+/// If the append fails for good, [`Commit::fail`] gives the turn its ending instead; if its outcome is not known,
+/// [`Commit::leave_unconfirmed`] claims nothing. Whoever holds this finishes it, whether or not somebody waits.
 #[derive(Debug)]
 #[must_use = "a commit that is neither published nor failed leaves a turn without an ending"]
 pub struct Commit {
     base: Arc<Conversation>,
+    decision: Arc<Decision>,
     state: TurnState,
     record: SessionRecord,
     _permit: CommitPermit,
@@ -81,6 +82,7 @@ impl Draft {
         };
         Ok(Commit {
             base: self.base,
+            decision: self.decision,
             state: self.state,
             record,
             _permit: permit,
@@ -113,6 +115,7 @@ impl Commit {
 
     /// The conversation with this turn, once its record is durable.
     pub fn publish(self) -> Arc<Conversation> {
+        self.decision.settle_commit(true);
         match self.record {
             SessionRecord::TurnCommitted {
                 messages, usage, ..
@@ -121,29 +124,30 @@ impl Commit {
         }
     }
 
+    /// The conversation before the turn, of a commit whose append may or may not have happened. The decision stays
+    /// [`Committing`](crate::decision::DecisionState::Committing): the log tells later.
+    pub fn leave_unconfirmed(self) -> Arc<Conversation> {
+        self.base
+    }
+
     /// The ending of a turn whose record could not be written, with the cause `failure` and this detail: the
-    /// conversation is as it was. Not for an append whose outcome is not known; that one is repeated with its id.
+    /// conversation is as it was. Not for an append whose outcome is not known: see [`Commit::leave_unconfirmed`].
     pub fn fail(self, detail: impl Into<Cow<'static, str>>, at: Timestamp) -> StoppedTurn {
         let Self {
-            base, mut state, ..
-        } = self;
-        let (cause, reason) = (
-            Cause::new(CauseKind::Failure).detail(detail),
-            StopReason::Error,
-        );
-        let record = rolled_back(state.number(), at, reason, cause.clone());
-        state
-            .apply(TurnEvent::Stopped(reason))
-            .expect("it could be committed, so no call is open");
-        let (records, conversation) = (vec![record], Arc::clone(&base));
-        StoppedTurn {
-            records,
-            conversation,
             base,
-            reason,
-            cause,
-            receipt: None,
+            decision,
             state,
-        }
+            ..
+        } = self;
+        decision.settle_commit(false);
+        let ending = StopEnding {
+            at,
+            reason: StopReason::Error,
+            cause: Cause::new(CauseKind::Failure).detail(detail),
+            receipt: None,
+            kept: Vec::new(),
+            usage: Usage::default(),
+        };
+        StoppedTurn::new(base, state, Vec::new(), ending)
     }
 }

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use crate::cause::{Cause, CauseKind};
-use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::turn::budget::{Budget, BudgetExceeded};
-use crate::turn::draft::TurnStart;
-use crate::turn::stop::{StopPolicy, reason_of, rolled_back, stop_marker};
+use crate::turn::stop::reason_of;
 
 /// The limits of a turn. `None` is no limit.
 #[derive(Debug, Clone, Default)]
@@ -60,24 +58,5 @@ impl Refusal {
             Self::Stopped(cause) => cause.clone(),
             limit => Cause::new(CauseKind::Budget).detail(limit.to_string()),
         }
-    }
-
-    /// The records of a turn that was refused at its entry: its start and its ending, to be appended as one. Empty
-    /// after a lost lease, whose ending the successor writes. Of one that a stop refused the policy `keep` keeps the
-    /// user's words; what a limit refused leaves nothing.
-    pub fn records(&self, start: &TurnStart, policy: StopPolicy) -> Vec<SessionRecord> {
-        let cause = self.cause();
-        if cause.kind == CauseKind::LeaseLost {
-            return Vec::new();
-        }
-        let mut ending = rolled_back(start.turn, start.at, self.reason(), cause.clone());
-        if let (StopPolicy::Keep, Self::Stopped(_), SessionRecord::TurnStopped { kept, .. }) =
-            (policy, self, &mut ending)
-            && cause.kind != CauseKind::Guardrail
-        {
-            *kept = start.messages();
-            kept.push(stop_marker(&cause));
-        }
-        vec![start.record(), ending]
     }
 }

@@ -5,7 +5,7 @@ use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::session_state::SessionState;
-use crate::turn::stop::rolled_back;
+use crate::usage::Usage;
 
 impl SessionState {
     /// The records that a crash left out: the ends of the calls that were open, which nobody knows, and the ending of
@@ -24,8 +24,15 @@ impl SessionState {
                 outcome: CallOutcome::Unknown,
                 usage: None,
             });
-        let cause = Cause::new(CauseKind::Failure).detail("crash");
-        let ending = rolled_back(turn, at, StopReason::Error, cause);
+        let ending = SessionRecord::TurnStopped {
+            turn,
+            at,
+            reason: StopReason::Error,
+            cause: Cause::new(CauseKind::Failure).detail("crash"),
+            receipt: None,
+            kept: Vec::new(),
+            usage: Usage::default(),
+        };
         ends.chain([ending]).collect()
     }
 }

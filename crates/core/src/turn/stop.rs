@@ -6,16 +6,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, CauseKind};
-use crate::ids::{CallId, TurnNumber};
+use crate::ids::CallId;
 use crate::message::{Message, ToolResult};
 use crate::receipt::{ConversationEffect, ItemState, Receipt};
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
-use crate::turn::draft::Draft;
+use crate::turn::draft::{Draft, TurnStart};
 use crate::turn::limits::Refusal;
-use crate::turn::state::TurnState;
+use crate::turn::state::{TurnEvent, TurnState};
 use crate::usage::Usage;
 
 /// What a stopped turn leaves of itself in the conversation.
@@ -82,6 +82,8 @@ pub struct StoppedTurn {
     pub records: Vec<SessionRecord>,
     /// What the session goes on with once the records are durable: the base itself, unless something was kept.
     pub conversation: Arc<Conversation>,
+    /// What the stop leaves of the conversation once the records are durable.
+    pub effect: ConversationEffect,
     /// What it goes on with if they could not be written.
     pub base: Arc<Conversation>,
     /// Why it ended.
@@ -102,50 +104,27 @@ impl Draft {
     /// guardrail's stop keeps nothing: what it refused must not reach the model with the next message.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
-        let mut records = self.end_open_calls(stop.receipt.as_ref());
+        let records = self.end_open_calls(stop.receipt.as_ref());
         let forbidden = reason == StopReason::Guardrail || cause.kind == CauseKind::LeaseLost;
-        let (kept, usage, effect) = if stop.policy == StopPolicy::Keep && !forbidden {
+        let (kept, usage) = if stop.policy == StopPolicy::Keep && !forbidden {
             let kept = self.kept_messages(stop.receipt.as_ref(), &cause);
-            (
-                kept,
-                self.answered_usage,
-                ConversationEffect::KeptCompletedSteps,
-            )
+            (kept, self.answered_usage)
         } else {
-            (Vec::new(), Usage::default(), ConversationEffect::Unchanged)
+            (Vec::new(), Usage::default())
         };
-        let conversation = match effect {
-            ConversationEffect::Unchanged => Arc::clone(&self.base),
-            ConversationEffect::KeptCompletedSteps => {
-                Arc::clone(&self.base).with_turn(self.state.number(), kept.iter().cloned(), usage)
-            }
-        };
-        let metered = self.state.metered();
-        let receipt = stop
-            .receipt
-            .map(|receipt| Arc::new(receipt.with_conversation(effect).with_usage(metered)));
-        records.push(self.end(SessionRecord::TurnStopped {
-            turn: self.state.number(),
-            at: stop.at,
-            reason,
-            cause: cause.clone(),
-            receipt: receipt.clone(),
-            kept,
-            usage,
-        }));
-        if cause.kind == CauseKind::LeaseLost {
-            records.clear();
-        }
-        let (base, state) = (self.base, self.state);
-        StoppedTurn {
+        StoppedTurn::new(
+            self.base,
+            self.state,
             records,
-            conversation,
-            base,
-            reason,
-            cause,
-            receipt,
-            state,
-        }
+            StopEnding {
+                at: stop.at,
+                reason,
+                cause,
+                receipt: stop.receipt,
+                kept,
+                usage,
+            },
+        )
     }
 
     fn decide_stop(&self, cause: Cause, reason: StopReason) -> (Cause, StopReason) {
@@ -215,10 +194,125 @@ impl Draft {
             ),
         }
     }
+}
 
-    fn end(&mut self, record: SessionRecord) -> SessionRecord {
-        self.take(record)
-            .expect("no call is open, and a stop's reason is never `completed`")
+impl Refusal {
+    /// Ends a turn that was refused at its entry: its start and its ending are the records.
+    ///
+    /// Of one that a stop refused the policy `keep` keeps the user's words; what a limit refused leaves nothing.
+    pub fn stop(
+        &self,
+        start: &TurnStart,
+        policy: StopPolicy,
+        receipt: Option<Receipt>,
+        base: Arc<Conversation>,
+    ) -> StoppedTurn {
+        let cause = self.cause();
+        let forbidden = matches!(cause.kind, CauseKind::Guardrail | CauseKind::LeaseLost);
+        let kept = match self {
+            Self::Stopped(_) if policy == StopPolicy::Keep && !forbidden => {
+                let mut kept = start.messages();
+                kept.push(stop_marker(&cause));
+                kept
+            }
+            _ => Vec::new(),
+        };
+        let ending = StopEnding {
+            at: start.at,
+            reason: self.reason(),
+            cause,
+            receipt,
+            kept,
+            usage: Usage::default(),
+        };
+        StoppedTurn::new(
+            base,
+            TurnState::new(start.turn),
+            vec![start.record()],
+            ending,
+        )
+    }
+}
+
+/// The ending of a turn that was not committed.
+pub(super) struct StopEnding {
+    pub(super) at: Timestamp,
+    pub(super) reason: StopReason,
+    pub(super) cause: Cause,
+    pub(super) receipt: Option<Receipt>,
+    pub(super) kept: Vec<Arc<Message>>,
+    pub(super) usage: Usage,
+}
+
+impl StoppedTurn {
+    /// Ends the turn behind these records. No call of it is open.
+    pub(super) fn new(
+        base: Arc<Conversation>,
+        mut state: TurnState,
+        mut records: Vec<SessionRecord>,
+        ending: StopEnding,
+    ) -> Self {
+        let StopEnding {
+            at,
+            reason,
+            cause,
+            receipt,
+            kept,
+            usage,
+        } = ending;
+        let turn = state.number();
+        let (conversation, effect) = if kept.is_empty() {
+            (Arc::clone(&base), ConversationEffect::Unchanged)
+        } else {
+            let next = Arc::clone(&base).with_turn(turn, kept.iter().cloned(), usage);
+            (next, ConversationEffect::KeptCompletedSteps)
+        };
+        let metered = state.metered();
+        let receipt =
+            receipt.map(|receipt| Arc::new(receipt.with_conversation(effect).with_usage(metered)));
+        state
+            .apply(TurnEvent::Stopped(reason))
+            .expect("no call is open, and a stop's reason is never `completed`");
+        records.push(SessionRecord::TurnStopped {
+            turn,
+            at,
+            reason,
+            cause: cause.clone(),
+            receipt: receipt.clone(),
+            kept,
+            usage,
+        });
+        if cause.kind == CauseKind::LeaseLost {
+            records.clear();
+        }
+        Self {
+            records,
+            conversation,
+            effect,
+            base,
+            reason,
+            cause,
+            receipt,
+            state,
+        }
+    }
+
+    /// The store refused the records (`is_certain`), or nobody knows whether it took them: what was to be kept is then
+    /// not there, or not known to be there.
+    pub fn not_written(&mut self, is_certain: bool) {
+        self.conversation = Arc::clone(&self.base);
+        if self.effect == ConversationEffect::Unchanged {
+            return;
+        }
+        self.effect = if is_certain {
+            ConversationEffect::Unchanged
+        } else {
+            ConversationEffect::Unknown
+        };
+        if let Some(receipt) = &mut self.receipt {
+            let corrected = Receipt::clone(receipt).with_conversation(self.effect);
+            *receipt = Arc::new(corrected);
+        }
     }
 }
 
@@ -226,25 +320,6 @@ impl Draft {
 pub(super) fn stop_marker(cause: &Cause) -> Arc<Message> {
     let text = format!("The turn was stopped here ({cause}).").into();
     Arc::new(Message::StopMarker { text })
-}
-
-/// The ending of a turn that leaves nothing in the conversation and has no receipt.
-pub(super) fn rolled_back(
-    turn: TurnNumber,
-    at: Timestamp,
-    reason: StopReason,
-    cause: Cause,
-) -> SessionRecord {
-    let (kept, usage) = (Vec::new(), Usage::default());
-    SessionRecord::TurnStopped {
-        turn,
-        at,
-        reason,
-        cause,
-        receipt: None,
-        kept,
-        usage,
-    }
 }
 
 pub(super) fn reason_of(cause: &Cause) -> StopReason {

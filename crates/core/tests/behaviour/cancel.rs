@@ -265,7 +265,8 @@ fn a_lost_lease_writes_no_ending_of_its_own() {
     assert_eq!(stopped.conversation, session.conversation);
     assert!(
         Refusal::Stopped(lost())
-            .records(&start, allstop_core::turn::StopPolicy::Keep)
+            .stop(&start, keep, None, Arc::clone(&session.conversation))
+            .records
             .is_empty()
     );
 }

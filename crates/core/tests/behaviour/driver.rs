@@ -149,7 +149,11 @@ impl Session {
         );
         match &draft {
             Ok(_) => self.log.push(start.record()),
-            Err(refusal) => self.log.extend(refusal.records(&start, self.policy)),
+            Err(refusal) => {
+                let base = Arc::clone(&self.conversation);
+                let stopped = refusal.stop(&start, self.policy, None, base);
+                self.log.extend(stopped.records);
+            }
         }
         draft
     }

@@ -1,6 +1,6 @@
 //! The stream of one call: genai's events as ours, until the provider's end marker.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,9 +89,7 @@ pub(super) struct ProviderEvents {
     failures: FailureCx,
     frames: Arc<FrameWatch>,
     ids: CallIds,
-    /// The arguments of each call as text, as far as they have come: some of genai's adapters replace what they cannot
-    /// parse.
-    raw: HashMap<String, String>,
+    half_calls: HalfCalls,
     queue: VecDeque<ModelEvent>,
 }
 
@@ -109,7 +107,7 @@ impl ProviderEvents {
             failures,
             frames,
             ids,
-            raw: HashMap::new(),
+            half_calls: HalfCalls::default(),
             queue: VecDeque::new(),
         }
     }
@@ -137,14 +135,10 @@ impl ProviderEvents {
                     .push_back(ModelEvent::Reasoning(chunk.content.into()));
             }
             ChatStreamEvent::ToolCallChunk(chunk) => {
-                let call = chunk.tool_call;
-                let bytes = if let Value::String(text) = call.fn_arguments {
-                    let bytes = text.len();
-                    self.raw.insert(call.call_id, text);
-                    bytes
-                } else {
-                    0
-                };
+                let bytes = self.half_calls.take(chunk.tool_call);
+                if self.half_calls.0.len() > CALLS_MAX {
+                    return Err(too_many_calls(self.half_calls.0.len()));
+                }
                 self.queue.push_back(ModelEvent::ToolCallProgress { bytes });
             }
             ChatStreamEvent::End(end) => self.end(end)?,
@@ -173,26 +167,31 @@ impl ProviderEvents {
         let captured = end.captured_into_tool_calls().unwrap_or_default();
         // genai fills the gaps that a wild index leaves: a million calls from a line of text.
         if captured.len() > CALLS_MAX {
-            return Err(ModelError::new(
-                ModelErrorKind::Protocol,
-                format!(
-                    "the model asked for {} calls at once; at most {CALLS_MAX} are taken",
-                    captured.len()
-                ),
-            ));
+            return Err(too_many_calls(captured.len()));
         }
+        let is_cut = finish != FinishReason::Done;
+        let mut half_calls = std::mem::take(&mut self.half_calls);
         for call in captured {
-            let arguments = arguments_of(call.fn_arguments, self.raw.remove(&call.call_id));
-            // The limit fell into this call: it is half a call, and half a call never leaves here.
-            if finish == FinishReason::Length && matches!(arguments, Arguments::Malformed(_)) {
-                continue;
-            }
-            let id = self.ids.unique(call.call_id);
+            let text = half_calls.remove(&call.call_id);
             calls.push(ToolCall {
-                id,
+                id: self.ids.unique(call.call_id),
                 name: call.fn_name.into(),
-                arguments,
+                arguments: arguments_of(call.fn_arguments, text, is_cut),
             });
+        }
+        if is_cut {
+            // The cut fell into these, and the adapter has kept them back: the model is told that they did not run.
+            for call in half_calls
+                .0
+                .into_iter()
+                .filter(|call| !call.name.is_empty())
+            {
+                calls.push(ToolCall {
+                    id: self.ids.unique(call.id),
+                    name: call.name.into(),
+                    arguments: Arguments::Malformed(call.arguments.into()),
+                });
+            }
         }
         if wants_tools && calls.is_empty() {
             return Err(ModelError::new(
@@ -247,13 +246,68 @@ fn usage_of(usage: &genai::chat::Usage) -> Option<Usage> {
     })
 }
 
-/// The arguments as the model wrote them. `raw` is their text, where it came in pieces.
-fn arguments_of(parsed: Value, raw: Option<String>) -> Arguments {
+/// The calls that are being streamed. genai's chunks hold all of a call so far, each more than the one before.
+#[derive(Default)]
+struct HalfCalls(Vec<HalfCall>);
+
+struct HalfCall {
+    id: String,
+    name: String,
+    /// The arguments as text: some of genai's adapters replace what they cannot parse.
+    arguments: String,
+}
+
+impl HalfCalls {
+    /// Takes what has come of a call so far, and returns how many bytes of that are new.
+    fn take(&mut self, call: genai::chat::ToolCall) -> usize {
+        let Value::String(arguments) = call.fn_arguments else {
+            return 0;
+        };
+        let grows = |half: &HalfCall| arguments.starts_with(&half.arguments);
+        // Some servers give two calls the same id, and a few give a call another id in its second chunk.
+        let same_id = |half: &HalfCall| half.id == call.call_id && grows(half);
+        let same_name = |half: &HalfCall| half.name == call.fn_name && grows(half);
+        let at = self.0.iter().position(same_id);
+        let at = at.or_else(|| self.0.iter().position(same_name));
+        if let Some(half) = at.and_then(|at| self.0.get_mut(at)) {
+            let new = arguments.len() - half.arguments.len();
+            (half.id, half.arguments) = (call.call_id, arguments);
+            return new;
+        }
+        let new = arguments.len();
+        self.0.push(HalfCall {
+            id: call.call_id,
+            name: call.fn_name,
+            arguments,
+        });
+        new
+    }
+
+    /// Takes a call out that is whole, and gives its text.
+    fn remove(&mut self, id: &str) -> Option<String> {
+        let at = self.0.iter().position(|half| half.id == id)?;
+        Some(self.0.remove(at).arguments)
+    }
+}
+
+fn too_many_calls(count: usize) -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Protocol,
+        format!("the model asked for {count} calls at once; at most {CALLS_MAX} are taken"),
+    )
+}
+
+/// The arguments as the model wrote them. `text` is what came in pieces, of an answer that may have been cut.
+fn arguments_of(parsed: Value, text: Option<String>, is_cut: bool) -> Arguments {
     match parsed {
         // genai leaves what it cannot parse as a string. A JSON string is no arguments either.
         Value::String(text) => Arguments::Malformed(text.into()),
-        Value::Object(fields) if fields.is_empty() => match raw {
-            Some(text) if !text.is_empty() && serde_json::from_str::<Value>(&text).is_err() => {
+        Value::Object(fields) if fields.is_empty() => match text {
+            // A tool without arguments may be called with no text at all, unless the cut fell there.
+            Some(text) if text.is_empty() && !is_cut => {
+                Arguments::Json(Value::Object(fields).into())
+            }
+            Some(text) if serde_json::from_str::<Value>(&text).is_err() => {
                 Arguments::Malformed(text.into())
             }
             _ => Arguments::Json(Value::Object(fields).into()),
@@ -270,20 +324,29 @@ mod tests {
     #[test]
     fn arguments_that_do_not_parse_are_kept_as_text() {
         let malformed = |text: &str| Arguments::Malformed(text.into());
-        assert_eq!(arguments_of(json!("{\"a\": "), None), malformed("{\"a\": "));
-        assert_eq!(arguments_of(json!(""), None), malformed(""));
+        assert_eq!(
+            arguments_of(json!("{\"a\": "), None, false),
+            malformed("{\"a\": ")
+        );
+        assert_eq!(arguments_of(json!(""), None, false), malformed(""));
         // An adapter that put `{}` in its place.
         assert_eq!(
-            arguments_of(json!({}), Some("{\"a".into())),
+            arguments_of(json!({}), Some("{\"a".into()), false),
             malformed("{\"a")
         );
         assert_eq!(
-            arguments_of(json!({}), Some("{}".into())),
+            arguments_of(json!({}), Some("{}".into()), true),
             Arguments::from(json!({}))
         );
-        assert_eq!(arguments_of(json!({}), None), Arguments::from(json!({})));
         assert_eq!(
-            arguments_of(json!({"a": 1}), None),
+            arguments_of(json!({}), None, false),
+            Arguments::from(json!({}))
+        );
+        let no_text = |is_cut| arguments_of(json!({}), Some(String::new()), is_cut);
+        assert_eq!(no_text(false), Arguments::from(json!({})));
+        assert_eq!(no_text(true), malformed(""));
+        assert_eq!(
+            arguments_of(json!({"a": 1}), None, true),
             Arguments::from(json!({"a": 1}))
         );
     }

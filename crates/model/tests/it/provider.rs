@@ -138,18 +138,52 @@ async fn malformed_arguments_are_kept_as_text_and_never_become_an_empty_object()
 }
 
 #[tokio::test]
-async fn a_call_that_the_token_limit_cut_in_half_is_dropped() {
-    let server = OpenAiServer::start([Answer::text("a")
-        .tool_call("a", "shell", r#"{"command":"ls"}"#)
-        .half_tool_call("b", "shell", r#"{"comma"#)
-        .finish("length")]);
+async fn call_that_a_limit_cut_in_half_is_given_out_as_malformed() {
+    for (finish, reason) in [
+        ("length", FinishReason::Length),
+        ("content_filter", FinishReason::ContentFilter),
+    ] {
+        let server = OpenAiServer::start([Answer::text("a")
+            .tool_call("a", "shell", r#"{"command":"ls"}"#)
+            .half_tool_call("b", "shell", r#"{"comma"#)
+            .finish(finish)]);
+        let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+        assert_eq!(error, None);
+        let [whole, half] = calls_of(&events)[..] else {
+            panic!("two calls, not {events:?}")
+        };
+        let command = Arguments::from(json!({"command": "ls"}));
+        assert_eq!((whole.id.as_str(), &whole.arguments), ("a", &command));
+        let text = Arguments::Malformed(r#"{"comma"#.into());
+        assert_eq!((half.id.as_str(), &half.arguments), ("b", &text));
+        assert_eq!(events.last(), Some(&ModelEvent::End(reason)));
+    }
+}
+
+/// The bytes of arguments that an answer was said to have while it was streamed.
+fn progress_of(events: &[ModelEvent]) -> usize {
+    let bytes = events.iter().map(|event| match event {
+        ModelEvent::ToolCallProgress { bytes } => *bytes,
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+#[tokio::test]
+async fn each_byte_of_a_streamed_call_is_counted_once() {
+    let pieces =
+        |answer: Answer| (0..2_500).fold(answer, |answer, _| answer.more_arguments("12345678"));
+    let answer = Answer::stream().half_tool_call("a", "write", r#"{"text":""#);
+    let first = pieces(answer).more_arguments(r#""}"#);
+    // The same id again: some servers number nothing.
+    let second = first.half_tool_call("a", "write", r#"{"text":"x"#);
+    let server = OpenAiServer::start([second.more_arguments(r#"y"}"#)]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
     assert_eq!(error, None);
-    let [call] = calls_of(&events)[..] else {
-        panic!("one call, not {events:?}")
-    };
-    assert_eq!(call.id.as_str(), "a");
-    assert_eq!(events.last(), Some(&ModelEvent::End(FinishReason::Length)));
+    let calls = calls_of(&events);
+    assert_eq!(calls.len(), 2);
+    let written: usize = calls.iter().map(|call| call.arguments.bytes()).sum();
+    assert_eq!(progress_of(&events), written);
 }
 
 #[tokio::test]

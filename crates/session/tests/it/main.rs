@@ -8,5 +8,6 @@ mod follow_ups;
 mod longer;
 mod questions;
 mod steered;
+mod store;
 mod subagents;
 mod support;

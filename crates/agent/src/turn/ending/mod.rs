@@ -5,20 +5,21 @@ mod write;
 
 use std::sync::Arc;
 
+use allstop_core::receipt::ConversationEffect;
 use allstop_core::record::SessionRecord;
-use allstop_core::turn::{Conversation, NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
+use allstop_core::turn::{NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{Account, Scope, StopOrder};
 
 pub(super) use refused::refused;
-use write::write;
+use write::{NotWritten, write};
 
 use super::{Interrupt, Turn, TurnCx};
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::history::History;
 use crate::hook::{self, HookCx, HookEvent};
-use crate::outcome::{Denial, TurnOutcome};
+use crate::outcome::TurnOutcome;
 
 impl Turn<'_> {
     /// Commits the turn, unless a stop is first.
@@ -51,8 +52,9 @@ impl Turn<'_> {
         if let Some(background) = cx.background {
             records.extend(background.take_records(turn));
         }
+        // A commit that the store refuses is refused with all of its append.
+        let before = records.clone();
         records.push(commit.record().clone());
-        let written = write(history, records, &scope).await;
         let mut outcome = TurnOutcome {
             turn,
             stop_reason: StopReason::Completed,
@@ -64,25 +66,32 @@ impl Turn<'_> {
             denials: self.denials,
             error: None,
             conversation: Arc::default(),
+            is_ending_known: true,
         };
-        match written {
+        match write(history, records, &scope).await {
             Ok(()) => {
-                let conversation = commit.publish();
-                history.publish(Arc::clone(&conversation));
-                outcome.conversation = conversation;
+                outcome.conversation = commit.publish();
+                history.publish(Arc::clone(&outcome.conversation));
             }
             Err(failed) => {
-                let known = failed.is_known();
-                let error = TurnError::from(failed);
-                let stopped = commit.fail(error.to_string(), (cx.parts.now)());
-                if known {
-                    // The store has just failed: whether this is written is for the next start to find.
-                    let _second_failure = write(history, stopped.records, &scope).await;
-                }
-                outcome.stop_reason = stopped.reason;
-                outcome.cause = Some(stopped.cause);
+                outcome.stop_reason = StopReason::Error;
                 outcome.output = "".into();
-                outcome.conversation = stopped.base;
+                outcome.is_ending_known = failed.is_known();
+                let error = TurnError::from(failed);
+                outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
+                outcome.conversation = if outcome.is_ending_known {
+                    let stopped = commit.fail(error.message.clone(), (cx.parts.now)());
+                    // The store has just failed: whether this is written is for the next start to find.
+                    let ending = before.into_iter().chain(stopped.records).collect();
+                    let _second_failure = write(history, ending, &scope).await;
+                    stopped.base
+                } else {
+                    let of_a_call = outcome.receipt.as_deref().cloned();
+                    outcome.receipt = of_a_call.map(|receipt| {
+                        Arc::new(receipt.with_conversation(ConversationEffect::Unknown))
+                    });
+                    commit.leave_unconfirmed()
+                };
                 outcome.error = Some(error);
             }
         }
@@ -111,7 +120,6 @@ impl Turn<'_> {
             at,
             receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
         };
-        let steps = self.draft.state().steps();
         for (id, usage) in self.cx.controls.metered() {
             self.draft.meter_call(id, usage);
         }
@@ -121,17 +129,11 @@ impl Turn<'_> {
         if let Some(background) = cx.background {
             records.extend(background.take_records(stopped.state.number()));
         }
-        let ended = finish_stopped(
-            cx,
-            history,
-            &scope,
-            records,
-            stopped,
-            steps,
-            self.denials,
-            error,
-        )
-        .await;
+        let mut ended = write_stopped(history, &scope, records, stopped).await;
+        ended.denials = self.denials;
+        ended.error = error.or(ended.error);
+        scope.close();
+        tell_end(cx, history, &ended).await;
         cx.controls.end_turn();
         self.work.close();
         ended
@@ -198,48 +200,38 @@ fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of a turn that is no more"
-)]
-async fn finish_stopped(
-    cx: TurnCx<'_>,
+/// Writes the ending of a turn that was not committed, behind `records`. What its outcome says of the conversation is
+/// what the log has confirmed.
+async fn write_stopped(
     history: &mut History,
     scope: &Scope,
     mut records: Vec<SessionRecord>,
-    stopped: StoppedTurn,
-    steps: u32,
-    denials: Vec<Denial>,
-    error: Option<TurnError>,
+    mut stopped: StoppedTurn,
 ) -> TurnOutcome {
-    records.extend(stopped.records);
+    records.append(&mut stopped.records);
     let written = if stopped.cause.kind == CauseKind::LeaseLost {
         // The stream is somebody else's: the successor writes what is missing.
         Ok(())
     } else {
         write(history, records, scope).await
     };
-    let conversation: Arc<Conversation> = if written.is_ok() {
-        stopped.conversation
-    } else {
-        stopped.base
-    };
-    history.publish(Arc::clone(&conversation));
-    let outcome = TurnOutcome {
+    if let Err(failed) = &written {
+        stopped.not_written(failed.is_known());
+    }
+    history.publish(Arc::clone(&stopped.conversation));
+    TurnOutcome {
         turn: stopped.state.number(),
         stop_reason: stopped.reason,
         cause: Some(stopped.cause),
         output: "".into(),
-        steps,
+        steps: stopped.state.steps(),
         usage: stopped.state.metered(),
         receipt: stopped.receipt,
-        denials,
-        error: error.or(written.err().map(TurnError::from)),
-        conversation,
-    };
-    scope.close();
-    tell_end(cx, history, &outcome).await;
-    outcome
+        denials: Vec::new(),
+        is_ending_known: written.as_ref().err().is_none_or(NotWritten::is_known),
+        error: written.err().map(TurnError::from),
+        conversation: stopped.conversation,
+    }
 }
 
 fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {

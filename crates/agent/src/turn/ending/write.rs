@@ -6,7 +6,7 @@ use allstop_core::record::SessionRecord;
 use allstop_log::SessionError;
 use allstop_scope::Scope;
 
-use crate::error::{TurnError, TurnErrorKind};
+use crate::error::TurnError;
 use crate::history::History;
 
 /// How long the ending of a stopped turn may take to be written. A store that blocks longer must not hold the process:
@@ -36,13 +36,10 @@ impl NotWritten {
 impl From<NotWritten> for TurnError {
     fn from(failed: NotWritten) -> Self {
         match failed {
+            NotWritten::Failed(SessionError::Indeterminate) | NotWritten::NoAnswer => {
+                Self::ending_unknown()
+            }
             NotWritten::Failed(error) => error.into(),
-            NotWritten::NoAnswer => Self {
-                kind: TurnErrorKind::Store,
-                message: "the store has not answered: it is not known whether the turn's ending is written"
-                    .to_owned(),
-                hint: Some("`allstop sessions show` tells, once the store answers again".to_owned()),
-            },
         }
     }
 }

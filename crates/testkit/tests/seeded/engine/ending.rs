@@ -180,6 +180,7 @@ impl Turn<'_> {
             denials: Vec::new(),
             error: None,
             conversation: Arc::clone(self.journal.conversation()),
+            is_ending_known: true,
         }
     }
 }
@@ -221,6 +222,7 @@ pub(super) async fn refused(
         denials: Vec::new(),
         error: None,
         conversation: Arc::clone(journal.conversation()),
+        is_ending_known: true,
     }
 }
 

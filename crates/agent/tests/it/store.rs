@@ -1,0 +1,235 @@
+//! A store that fails: the outcome of a turn claims what the log has confirmed, and nothing more.
+
+use std::sync::Arc;
+
+use allstop_agent::{EventSink, History, Run, RunRequest, Settings, TurnErrorKind, TurnOutcome};
+use allstop_core::decision::DecisionState;
+use allstop_core::receipt::ConversationEffect;
+use allstop_core::turn::StopPolicy;
+use allstop_core::{Cause, CauseKind, SessionId, StopReason, Timestamp};
+use allstop_log::{MemoryLog, SessionStream};
+use allstop_model::{Pause, Reply, ScriptedModel};
+use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_testkit::{FaultyLog, LogFault};
+
+use crate::{agent, ended, root, settings};
+
+fn model(replies: Vec<Reply>) -> Arc<ScriptedModel> {
+    Arc::new(ScriptedModel::in_order_of_calls(replies))
+}
+
+fn user() -> Cause {
+    Cause::new(CauseKind::User)
+}
+
+async fn faulty() -> (Arc<FaultyLog>, History) {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    let at = Timestamp::from_unix_ms(0);
+    let session = SessionStream::create(Arc::clone(&log) as _, SessionId::from("s1"), at, "/tmp");
+    let session = session.await.expect("a session in memory");
+    (log, History::Logged(Box::new(session)))
+}
+
+fn keeping(policy: StopPolicy) -> Settings {
+    Settings {
+        stop_policy: policy,
+        ..settings()
+    }
+}
+
+/// The store works again: the next message is answered, and the log and the outcome agree.
+async fn next_message_works(log: &FaultyLog, scope: &Scope, history: History) -> TurnOutcome {
+    log.heal();
+    let next = model(vec![Reply::text("fine")]);
+    let run = agent(&next).build();
+    let (turn, _) = crate::run(run, scope, history, "again").await;
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+    turn
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_commit_is_an_error_and_changes_nothing() {
+    let (log, history) = faulty().await;
+    let (scope, first) = (root(), model(vec![Reply::text("before")]));
+    let (before, history) = crate::run(agent(&first).build(), &scope, history, "one").await;
+
+    log.fail_at("turn_committed", LogFault::Refuse);
+    let model = model(vec![Reply::text("lost")]);
+    let request = RunRequest::new(history, "go");
+    let run = agent(&model)
+        .build()
+        .start(&scope, request, EventSink::none());
+    let controls = Arc::clone(run.controls());
+    // This also compares the outcome with the log.
+    let (turn, history) = ended(run.finish().await.expect("the engine"));
+
+    assert_eq!(turn.stop_reason, StopReason::Error);
+    assert_eq!(turn.error.unwrap().kind, TurnErrorKind::Store);
+    assert_eq!((&*turn.output, turn.is_ending_known), ("", true));
+    assert_eq!(turn.conversation, before.conversation);
+    assert_eq!(history.conversation(), before.conversation);
+    assert_eq!(controls.decision_state(), Some(DecisionState::NotCommitted));
+
+    let next = next_message_works(&log, &scope, history).await;
+    let added = &next.conversation.messages[before.conversation.messages.len()..];
+    assert_eq!(added.len(), 2, "nothing of the lost turn: {added:?}");
+}
+
+/// A turn whose commit is being written, and is not answered.
+async fn committing(fault: LogFault) -> (Arc<FaultyLog>, Scope, Run) {
+    let (log, history) = faulty().await;
+    log.fail_at("turn_committed", fault);
+    let (scope, model) = (root(), model(vec![Reply::text("an answer")]));
+    let request = RunRequest::new(history, "go");
+    let run = agent(&model)
+        .build()
+        .start(&scope, request, EventSink::none());
+    log.reached().await;
+    (log, scope, run)
+}
+
+fn check_ending_unknown(turn: &TurnOutcome) {
+    assert_eq!(turn.stop_reason, StopReason::Error, "never cancelled");
+    let error = turn.error.as_ref().expect("why");
+    assert_eq!(error.kind, TurnErrorKind::Store);
+    assert!(error.message.contains("not known yet"), "{error}");
+    let hint = error.hint.as_deref().unwrap_or_default();
+    assert!(hint.contains("allstop sessions show"), "{hint}");
+    assert_eq!((&*turn.output, turn.is_ending_known), ("", false));
+    assert!(turn.conversation.messages.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_during_an_unconfirmed_commit_is_never_cancelled() {
+    let (log, scope, run) = committing(LogFault::Stall).await;
+    let controls = Arc::clone(run.controls());
+    assert_eq!(controls.decision_state(), Some(DecisionState::Committing));
+    let _stop = run.stop(user());
+    let outcome = run.finish().await.expect("the engine");
+    assert_eq!(controls.decision_state(), Some(DecisionState::Committing));
+    check_ending_unknown(&outcome.turns[0]);
+
+    let next = next_message_works(&log, &scope, outcome.history).await;
+    assert_eq!(next.conversation.turns, 2, "the commit was settled first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn commit_whose_answer_is_lost_is_not_known() {
+    let (log, scope, run) = committing(LogFault::LoseAnswer).await;
+    let outcome = run.finish().await.expect("the engine");
+    check_ending_unknown(&outcome.turns[0]);
+    let next = next_message_works(&log, &scope, outcome.history).await;
+    assert_eq!(next.conversation.turns, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decision_tells_running_stopped_and_committed_apart() {
+    let (_, history) = faulty().await;
+    let answers = model(vec![Reply::text("yes")]);
+    let scope = root();
+    let request = RunRequest::new(history, "go");
+    let controls = Arc::clone(&request.controls);
+    assert_eq!(controls.decision_state(), None);
+    let run = agent(&answers)
+        .build()
+        .start(&scope, request, EventSink::none());
+    let (_, history) = ended(run.finish().await.expect("the engine"));
+    assert_eq!(controls.decision_state(), Some(DecisionState::Committed));
+
+    let waits = model(vec![Reply::text("yes").pause(Pause::Forever)]);
+    let (sink, mut events) = EventSink::channel();
+    let run = agent(&waits)
+        .build()
+        .start(&scope, RunRequest::new(history, "go"), sink);
+    events.recv().await.expect("the turn has begun");
+    assert_eq!(
+        run.controls().decision_state(),
+        Some(DecisionState::Undecided)
+    );
+    let _stop = run.stop(user());
+    assert_eq!(
+        run.controls().decision_state(),
+        Some(DecisionState::Stopped(user()))
+    );
+    let _ended = run.finish().await.expect("the engine");
+}
+
+/// The receipt of a turn that is stopped in mid-stream, while its ending cannot be written.
+async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect {
+    let (log, history) = faulty().await;
+    let waits = model(vec![Reply::text("some words").pause(Pause::Forever)]);
+    let (sink, mut events) = EventSink::channel();
+    let agent = agent(&waits).settings(keeping(policy)).build();
+    let scope = root();
+    let run = agent.start(&scope, RunRequest::new(history, "go"), sink);
+    while !matches!(
+        events.recv().await.expect("it streams"),
+        allstop_agent::AgentEvent::TextDelta { .. }
+    ) {}
+    log.fail_at("turn_stopped", fault);
+    let _stop = run.stop(user());
+    let mut outcome = run.finish().await.expect("the engine");
+    let turn = outcome.turns.pop().expect("a turn");
+    assert_eq!(turn.stop_reason, StopReason::Cancelled);
+    assert_eq!(turn.is_ending_known, fault == LogFault::Refuse);
+    assert!(turn.conversation.messages.is_empty());
+    assert_eq!(turn.error.expect("why").kind, TurnErrorKind::Store);
+    turn.receipt.expect("a receipt").conversation()
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_claims_only_what_the_store_confirmed() {
+    use ConversationEffect::{Unchanged, Unknown};
+    for (policy, fault, effect) in [
+        (StopPolicy::Keep, LogFault::Refuse, Unchanged),
+        (StopPolicy::Keep, LogFault::Stall, Unknown),
+        (StopPolicy::Keep, LogFault::LoseAnswer, Unknown),
+        // Whether its ending is written or not, nothing of it is in the conversation.
+        (StopPolicy::Rollback, LogFault::Refuse, Unchanged),
+        (StopPolicy::Rollback, LogFault::Stall, Unchanged),
+    ] {
+        assert_eq!(
+            stopped_with(policy, fault).await,
+            effect,
+            "{policy:?} {fault:?}"
+        );
+    }
+}
+
+/// A turn that was stopped before it began, under the policy `keep`.
+async fn refused_at_entry(history: History) -> TurnOutcome {
+    let scope = root();
+    let above = scope
+        .child("session", ScopeOptions::default())
+        .expect("open");
+    let _stop = above.stop(StopOrder::new(allstop_core::Extent::Session, user()));
+    let agent = agent(&model(vec![]))
+        .settings(keeping(StopPolicy::Keep))
+        .build();
+    let run = agent.start(&above, RunRequest::new(history, "go"), EventSink::none());
+    let mut outcome = run.finish().await.expect("the engine");
+    let turn = outcome.turns.pop().expect("a turn");
+    assert_eq!(turn.stop_reason, StopReason::Cancelled);
+    assert_eq!(outcome.history.conversation(), turn.conversation);
+    turn
+}
+
+#[tokio::test(start_paused = true)]
+async fn turn_refused_at_its_entry_claims_only_what_was_written() {
+    let (log, history) = faulty().await;
+    log.fail_at("turn_stopped", LogFault::Refuse);
+    let turn = refused_at_entry(history).await;
+    let receipt = turn.receipt.expect("a receipt");
+    assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
+    assert!(turn.conversation.messages.is_empty());
+
+    let (_, history) = faulty().await;
+    let bare = History::bare(SessionId::from("s2"), Arc::default());
+    for history in [history, bare] {
+        let turn = refused_at_entry(history).await;
+        let receipt = turn.receipt.expect("a receipt");
+        let kept = ConversationEffect::KeptCompletedSteps;
+        assert_eq!(receipt.conversation(), kept);
+        assert_eq!(turn.conversation.messages.len(), 2, "the words, the marker");
+    }
+}

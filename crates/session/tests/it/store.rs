@@ -1,0 +1,47 @@
+//! A store that fails: the receipt of a stop claims what the log has confirmed.
+
+use std::sync::Arc;
+
+use allstop_agent::Settings;
+use allstop_core::receipt::ConversationEffect;
+use allstop_core::turn::StopPolicy;
+use allstop_log::{Log, MemoryLog};
+use allstop_model::{Pause, Reply};
+use allstop_scope::{RootOptions, Scope};
+use allstop_session::{SessionOptions, Sessions, StopTarget};
+use allstop_testkit::{FaultyLog, LogFault};
+
+use crate::support::{agent, in_order, text_delta, user};
+
+async fn stopped_with(fault: LogFault) -> ConversationEffect {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    let root = Scope::root("test", RootOptions::current());
+    let keep = Settings {
+        stop_policy: StopPolicy::Keep,
+        ..Settings::default()
+    };
+    let model = in_order(vec![Reply::text("some words").pause(Pause::Forever)]);
+    let sessions = Sessions::new(
+        Arc::clone(&log) as Arc<dyn Log>,
+        root,
+        Arc::new(agent(&model).settings(keep).build()),
+        SessionOptions::default(),
+    );
+    let session = sessions.create(Some("s1".into()), "/tmp").await;
+    let session = session.expect("a new session");
+    let mut events = session.subscribe(None);
+    let _sent = session.send("go").expect("nothing runs");
+    text_delta(&mut events).await;
+    log.fail_at("turn_stopped", fault);
+    let stopping = session.stop(&StopTarget::Turn, user());
+    let now = stopping.account_now();
+    assert_eq!(now.conversation(), ConversationEffect::Unknown);
+    stopping.receipt().await.conversation()
+}
+
+#[tokio::test(start_paused = true)]
+async fn receipt_of_a_stop_claims_what_the_store_confirmed() {
+    use ConversationEffect::{Unchanged, Unknown};
+    assert_eq!(stopped_with(LogFault::Refuse).await, Unchanged);
+    assert_eq!(stopped_with(LogFault::Stall).await, Unknown);
+}
