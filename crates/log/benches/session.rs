@@ -1,34 +1,38 @@
-//! What the records of one turn cost on the log in memory: encoded, checked, appended and folded.
+//! The log's share of a session: the records of a turn on the log in memory (checked, encoded, appended and folded), and
+//! long sessions on SQLite, resumed and listed.
 //!
-//! A turn of two steps and two tool calls, in the five appends that the loop makes of it. It has to be small beside the
-//! rest of a turn, which is to stay below 20 µs.
+//! A turn has two steps and two tool calls, in the five appends that the loop makes of it.
 
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use allstop_bench::{BenchSuite, Figure, cpu_timed, timed};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::{CallId, Effect, Message, Timestamp, TurnNumber, Usage};
-use allstop_log::{MemoryLog, SessionStream};
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use allstop_log::{Log, MemoryLog, SessionStream, SqliteLog, list_sessions};
 use futures::FutureExt;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-const TURN: TurnNumber = TurnNumber(1);
+/// Long sessions are written in large appends: what is measured is reading them.
+const TURNS_PER_APPEND: usize = 100;
 const AT: i64 = 1_795_291_200_000;
 
-fn started(id: &CallId, kind: StartedCallKind) -> SessionRecord {
+fn started(turn: TurnNumber, id: &CallId, kind: StartedCallKind) -> SessionRecord {
     let (id, name) = (id.clone(), "scripted".into());
     SessionRecord::CallStarted {
-        turn: TURN,
+        turn,
         call: StartedCall { id, name, kind },
         at: at(),
     }
 }
 
-fn finished(id: &CallId) -> SessionRecord {
+fn finished(turn: TurnNumber, id: &CallId) -> SessionRecord {
     let (id, outcome) = (id.clone(), CallOutcome::Succeeded);
     SessionRecord::CallFinished {
-        turn: TURN,
+        turn,
         id,
         outcome,
         usage: Some(Usage::default()),
@@ -39,7 +43,7 @@ fn at() -> Timestamp {
     Timestamp::from_unix_ms(AT)
 }
 
-fn turn() -> Vec<Vec<SessionRecord>> {
+fn turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
     let ids = ["step_1", "call_1", "call_2", "step_2"].map(CallId::from);
     let [first, one, two, second] = &ids;
     let model = || StartedCallKind::Model {
@@ -53,7 +57,7 @@ fn turn() -> Vec<Vec<SessionRecord>> {
         }
     };
     let begin = SessionRecord::TurnStarted {
-        turn: TURN,
+        turn,
         at: at(),
         input: "go".into(),
         owner: None,
@@ -63,43 +67,111 @@ fn turn() -> Vec<Vec<SessionRecord>> {
     };
     let messages = vec![Arc::new(Message::user("go"))];
     let end = SessionRecord::TurnCommitted {
-        turn: TURN,
+        turn,
         at: at(),
         messages,
         usage: Usage::default(),
     };
     vec![
-        vec![begin, started(first, model())],
-        vec![finished(first), started(one, tool()), started(two, tool())],
-        vec![finished(one), finished(two)],
-        vec![started(second, model())],
-        vec![finished(second), end],
+        vec![begin, started(turn, first, model())],
+        vec![
+            finished(turn, first),
+            started(turn, one, tool()),
+            started(turn, two, tool()),
+        ],
+        vec![finished(turn, one), finished(turn, two)],
+        vec![started(turn, second, model())],
+        vec![finished(turn, second), end],
     ]
 }
 
-fn session(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("the system gives threads");
-    let open = || {
-        let session = SessionStream::create(Arc::new(MemoryLog::new()), "s".into(), at(), "/work");
-        let opened = session
-            .now_or_never()
-            .expect("a log in memory answers at once");
-        opened.expect("the log is empty")
-    };
-    let run = |mut session: SessionStream, turn: Vec<Vec<SessionRecord>>| async {
-        for records in turn {
-            session.append(records).await.expect("the records follow");
-        }
-        session
-    };
-    criterion.bench_function("turn_of_two_steps_and_two_calls_in_memory", |bencher| {
-        bencher.to_async(&runtime).iter_batched(
-            || (open(), turn()),
-            |(s, t)| run(s, t),
-            BatchSize::SmallInput,
-        );
-    });
+fn create(log: Arc<dyn Log>) -> SessionStream {
+    let session = SessionStream::create(log, "s".into(), at(), "/work");
+    let opened = futures::executor::block_on(session);
+    opened.expect("the log is empty")
 }
 
-criterion_group!(benches, session);
-criterion_main!(benches);
+fn in_memory(suite: &mut BenchSuite) {
+    let product = || {
+        let mut session = create(Arc::new(MemoryLog::new()));
+        let turn = turn(TurnNumber(1));
+        timed(|| {
+            for records in turn {
+                let appended = session.append(records).now_or_never();
+                let appended = appended.expect("a log in memory answers at once");
+                appended.expect("the records follow");
+            }
+        })
+        .0
+    };
+    suite.run(
+        Figure::new("records of a turn of two steps and two calls", product)
+            .rounds(2_000)
+            .median_at_most(Duration::from_micros(10)),
+    );
+}
+
+/// A session of this many turns, on SQLite in a folder of its own.
+fn long_session(runtime: &Runtime, turns: u32) -> (TempDir, Arc<dyn Log>, u64) {
+    let folder = TempDir::new_in(".").expect("the working directory can be written");
+    let log = runtime.block_on(SqliteLog::open(folder.path().join("store.db")));
+    let log: Arc<dyn Log> = Arc::new(log.expect("the folder is there"));
+    let mut session = create(Arc::clone(&log));
+    let turns: Vec<u32> = (1..=turns).collect();
+    for some in turns.chunks(TURNS_PER_APPEND) {
+        let records = some.iter().flat_map(|number| turn(TurnNumber(*number)));
+        let appended = session.append(records.flatten().collect());
+        runtime.block_on(appended).expect("the records follow");
+    }
+    let records = session.version().0;
+    (folder, log, records)
+}
+
+fn resume(suite: &mut BenchSuite) {
+    const NAME: &str = "resume of a session of 3,000 turns, processor time";
+    if !suite.wants(NAME) {
+        return;
+    }
+    let runtime = Runtime::new().expect("the system gives threads");
+    let (_folder, log, _) = long_session(&runtime, 3_000);
+    let resume = || {
+        let session = SessionStream::resume(Arc::clone(&log), "s".into(), at());
+        let (took, session) = cpu_timed(|| runtime.block_on(session));
+        assert_eq!(session.expect("a session").state().turns().len(), 3_000);
+        took
+    };
+    suite.run(Figure::new(NAME, resume).median_at_most(Duration::from_millis(20)));
+}
+
+/// The time that a listing takes for each record must not grow with the session.
+fn list(suite: &mut BenchSuite) {
+    const NAME: &str = "listing of a session of 160,000 records, for each";
+    if !suite.wants(NAME) {
+        return;
+    }
+    let runtime = Runtime::new().expect("the system gives threads");
+    let list = |turns| {
+        let (folder, log, records) = long_session(&runtime, turns);
+        let runtime = &runtime;
+        move || {
+            let _folder = &folder;
+            let (took, listed) = timed(|| runtime.block_on(list_sessions(&*log)));
+            assert_eq!(listed.expect("a list").len(), 1);
+            took.div_f64(records as f64)
+        }
+    };
+    suite.run(
+        Figure::new(NAME, list(16_000))
+            .rounds(5)
+            .against("one of 10,000", list(1_000))
+            .ratio_at_most(1.5),
+    );
+}
+
+fn main() -> ExitCode {
+    let mut suite = BenchSuite::from_args();
+    in_memory(&mut suite);
+    resume(&mut suite);
+    list(&mut suite);
+    suite.finish()
+}

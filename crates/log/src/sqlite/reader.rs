@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use tokio::sync::mpsc;
 
-use super::chain;
+use super::chain::Chain;
 use super::classify::sqlite_error;
 use super::lock_folder::LockFolder;
 use super::streams::find;
@@ -24,6 +24,9 @@ pub(super) struct Reader {
     connection: Connection,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
+    /// The rows of the stream that was read last, if not all of it was read: who reads a long stream in parts makes the
+    /// way back from its end once, not for each part.
+    unread: Option<Chain>,
     closing: bool,
 }
 
@@ -34,6 +37,7 @@ impl Reader {
             connection,
             path,
             locks,
+            unread: None,
             closing: false,
         }
     }
@@ -69,23 +73,25 @@ impl Reader {
         from: Version,
         limit: usize,
     ) -> rusqlite::Result<Vec<(Version, RecordBytes)>> {
+        let Self {
+            connection, unread, ..
+        } = self;
+        let from = Version(from.0.max(1));
         // One view of the file for the walk and the bodies; dropping it ends it.
-        let view = self.connection.transaction()?;
+        let view = connection.transaction()?;
         let Some(end) = find(&view, stream)? else {
             return Ok(Vec::new());
         };
-        let rows = chain::walk_back(&view, end, from)?;
-        let mut body = view.prepare_cached("SELECT body FROM records WHERE id = ?1")?;
-        let mut records = Vec::new();
-        let mut bytes = 0;
-        for (row, number) in rows.into_iter().zip(from.0.max(1)..).take(limit) {
-            let record: Vec<u8> = body.query_row([row], |found| found.get(0))?;
-            bytes += record.len();
-            if bytes > READ_BYTES_MAX && !records.is_empty() {
-                break;
-            }
-            records.push((Version(number), record.into()));
+        // What was found then is looked at again: the stream may have been deleted and begun anew.
+        if let Some(chain) = unread.take_if(|chain| chain.covers(end.id, from))
+            && let Ok(records) = chain.read(&view, from, limit, READ_BYTES_MAX)
+        {
+            *unread = Some(chain);
+            return Ok(records);
         }
+        let chain = Chain::walk_back(&view, end, from)?;
+        let records = chain.read(&view, from, limit, READ_BYTES_MAX)?;
+        *unread = (records.len() < chain.rows().len()).then_some(chain);
         Ok(records)
     }
 
