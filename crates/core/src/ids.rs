@@ -11,7 +11,11 @@ macro_rules! string_id {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
-        pub struct $name(#[schemars(with = "String")] Arc<str>);
+        pub struct $name(
+            #[schemars(with = "String")]
+            #[serde(deserialize_with = "crate::shared_text::deserialize")]
+            Arc<str>,
+        );
 
         impl $name {
             /// Takes the id as it is.

@@ -11,6 +11,7 @@ pub mod message;
 pub mod process;
 pub mod receipt;
 pub mod record;
+mod shared_text;
 pub mod stop_reason;
 mod sync;
 pub mod time;

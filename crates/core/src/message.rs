@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::ids::CallId;
+use crate::shared_text;
 
 /// What repeating a tool call would do. Unknown is `irreversible`, the safe side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +38,7 @@ pub struct ToolCall {
     /// As the model (or the adapter, where the model gave none) named it.
     pub id: CallId,
     /// The tool's name.
+    #[serde(deserialize_with = "crate::shared_text::deserialize")]
     pub name: Arc<str>,
     /// The arguments, or the text that was no JSON.
     pub arguments: Arguments,
@@ -123,7 +126,7 @@ pub struct ToolResult {
 }
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// From the user.
@@ -177,6 +180,65 @@ impl Message {
                 text.len() + calls.sum::<usize>()
             }
         }
+    }
+}
+
+/// By hand, because what serde derives for an enum with a tag copies all fields before it looks at them: most of a
+/// session that is opened is messages.
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Role {
+            User,
+            Assistant,
+            Tool,
+            Note,
+            Summary,
+            StopMarker,
+        }
+        #[derive(Deserialize)]
+        struct Fields {
+            role: Role,
+            #[serde(default, deserialize_with = "shared_text::deserialize_some")]
+            text: Option<Arc<str>>,
+            #[serde(default)]
+            tool_calls: Vec<ToolCall>,
+            call_id: Option<CallId>,
+            #[serde(default, deserialize_with = "shared_text::deserialize_some")]
+            content: Option<Arc<str>>,
+            #[serde(default)]
+            is_error: bool,
+        }
+        let fields = Fields::deserialize(d)?;
+        let text = |text: Option<Arc<str>>| text.ok_or_else(|| D::Error::missing_field("text"));
+        Ok(match fields.role {
+            Role::User => Self::User {
+                text: text(fields.text)?,
+            },
+            Role::Assistant => Self::Assistant {
+                text: text(fields.text)?,
+                tool_calls: fields.tool_calls,
+            },
+            Role::Tool => Self::Tool(ToolResult {
+                call_id: fields
+                    .call_id
+                    .ok_or_else(|| D::Error::missing_field("call_id"))?,
+                content: fields
+                    .content
+                    .ok_or_else(|| D::Error::missing_field("content"))?,
+                is_error: fields.is_error,
+            }),
+            Role::Note => Self::Note {
+                text: text(fields.text)?,
+            },
+            Role::Summary => Self::Summary {
+                text: text(fields.text)?,
+            },
+            Role::StopMarker => Self::StopMarker {
+                text: text(fields.text)?,
+            },
+        })
     }
 }
 

@@ -7,13 +7,15 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::cause::Cause;
 use crate::ids::{BackgroundId, CallId, MessageId, SessionId, TurnNumber};
 use crate::message::{Arguments, Effect, Message};
 use crate::process::ProcessIdentity;
 use crate::receipt::{ItemState, Receipt};
+use crate::shared_text;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -233,7 +235,7 @@ pub enum Attachment {
 }
 
 /// A call that was started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StartedCall {
     /// `step_2` for the model call of the second step, the model's own id for a tool call.
     pub id: CallId,
@@ -244,8 +246,45 @@ pub struct StartedCall {
     pub kind: StartedCallKind,
 }
 
+/// By hand, for the reason given at [`Message`]'s.
+impl<'de> Deserialize<'de> for StartedCall {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Kind {
+            Model,
+            Tool,
+        }
+        #[derive(Deserialize)]
+        struct Fields {
+            id: CallId,
+            #[serde(deserialize_with = "shared_text::deserialize")]
+            name: Arc<str>,
+            kind: Kind,
+            reserved_tokens: Option<u64>,
+            arguments: Option<Arguments>,
+            effect: Option<Effect>,
+        }
+        let fields = Fields::deserialize(d)?;
+        let missing = D::Error::missing_field;
+        let kind = match fields.kind {
+            Kind::Model => StartedCallKind::Model {
+                reserved_tokens: fields
+                    .reserved_tokens
+                    .ok_or_else(|| missing("reserved_tokens"))?,
+            },
+            Kind::Tool => StartedCallKind::Tool {
+                arguments: fields.arguments.ok_or_else(|| missing("arguments"))?,
+                effect: fields.effect.ok_or_else(|| missing("effect"))?,
+            },
+        };
+        let (id, name) = (fields.id, fields.name);
+        Ok(Self { id, name, kind })
+    }
+}
+
 /// What a started call is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StartedCallKind {
     /// A model call.

@@ -150,7 +150,7 @@ fn in_memory(suite: &mut BenchSuite) {
                 began.elapsed() / 1_000
             })
         })
-        .median_at_most(Duration::from_nanos(1_000)),
+        .median_at_most(Duration::from_micros(1)),
     );
 }
 

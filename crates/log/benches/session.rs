@@ -1,7 +1,5 @@
 //! The log's share of a session: the records of a turn on the log in memory (checked, encoded, appended and folded), and
 //! long sessions on SQLite, resumed and listed.
-//!
-//! A turn has two steps and two tool calls, in the five appends that the loop makes of it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,7 +41,19 @@ fn at() -> Timestamp {
     Timestamp::from_unix_ms(AT)
 }
 
-fn turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
+/// A turn of one step: four records.
+fn short_turn(turn: TurnNumber) -> Vec<SessionRecord> {
+    let id = CallId::from("step_1");
+    let mut records: Vec<_> = long_turn(turn).into_iter().flatten().collect();
+    let end = records.pop();
+    records.truncate(2);
+    records.push(finished(turn, &id));
+    records.extend(end);
+    records
+}
+
+/// A turn of two steps and two calls, as the loop appends it: ten records.
+fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
     let ids = ["step_1", "call_1", "call_2", "step_2"].map(CallId::from);
     let [first, one, two, second] = &ids;
     let model = || StartedCallKind::Model {
@@ -65,7 +75,11 @@ fn turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
         origin: allstop_core::record::TurnOrigin::User,
         told: Vec::new(),
     };
-    let messages = vec![Arc::new(Message::user("go"))];
+    let answer = Message::Assistant {
+        text: "There are three files in this folder.".into(),
+        tool_calls: Vec::new(),
+    };
+    let messages = vec![Arc::new(Message::user("How many files?")), Arc::new(answer)];
     let end = SessionRecord::TurnCommitted {
         turn,
         at: at(),
@@ -94,7 +108,7 @@ fn create(log: Arc<dyn Log>) -> SessionStream {
 fn in_memory(suite: &mut BenchSuite) {
     let product = || {
         let mut session = create(Arc::new(MemoryLog::new()));
-        let turn = turn(TurnNumber(1));
+        let turn = long_turn(TurnNumber(1));
         timed(|| {
             for records in turn {
                 let appended = session.append(records).now_or_never();
@@ -111,36 +125,43 @@ fn in_memory(suite: &mut BenchSuite) {
     );
 }
 
-/// A session of this many turns, on SQLite in a folder of its own.
-fn long_session(runtime: &Runtime, turns: u32) -> (TempDir, Arc<dyn Log>, u64) {
+/// A session of these turns, on SQLite in a folder of its own.
+fn stored_session(runtime: &Runtime, turns: &[Vec<SessionRecord>]) -> (TempDir, Arc<dyn Log>, u64) {
     let folder = TempDir::new_in(".").expect("the working directory can be written");
     let log = runtime.block_on(SqliteLog::open(folder.path().join("store.db")));
     let log: Arc<dyn Log> = Arc::new(log.expect("the folder is there"));
     let mut session = create(Arc::clone(&log));
-    let turns: Vec<u32> = (1..=turns).collect();
     for some in turns.chunks(TURNS_PER_APPEND) {
-        let records = some.iter().flat_map(|number| turn(TurnNumber(*number)));
-        let appended = session.append(records.flatten().collect());
+        let appended = session.append(some.concat());
         runtime.block_on(appended).expect("the records follow");
     }
     let records = session.version().0;
     (folder, log, records)
 }
 
-fn resume(suite: &mut BenchSuite) {
-    const NAME: &str = "resume of a session of 3,000 turns, processor time";
-    if !suite.wants(NAME) {
+fn short_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
+    (1..=turns).map(|n| short_turn(TurnNumber(n))).collect()
+}
+
+fn long_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
+    let numbers = (1..=turns).map(TurnNumber);
+    numbers.map(|number| long_turn(number).concat()).collect()
+}
+
+fn resume(suite: &mut BenchSuite, name: &str, turns: &[Vec<SessionRecord>], goal_ms: u64) {
+    if !suite.wants(name) {
         return;
     }
     let runtime = Runtime::new().expect("the system gives threads");
-    let (_folder, log, _) = long_session(&runtime, 3_000);
+    let (_folder, log, _) = stored_session(&runtime, turns);
     let resume = || {
         let session = SessionStream::resume(Arc::clone(&log), "s".into(), at());
         let (took, session) = cpu_timed(|| runtime.block_on(session));
-        assert_eq!(session.expect("a session").state().turns().len(), 3_000);
+        let session = session.expect("a session");
+        assert_eq!(session.state().turns().len(), turns.len());
         took
     };
-    suite.run(Figure::new(NAME, resume).median_at_most(Duration::from_millis(20)));
+    suite.run(Figure::new(name, resume).median_at_most(Duration::from_millis(goal_ms)));
 }
 
 /// The time that a listing takes for each record must not grow with the session.
@@ -151,7 +172,7 @@ fn list(suite: &mut BenchSuite) {
     }
     let runtime = Runtime::new().expect("the system gives threads");
     let list = |turns| {
-        let (folder, log, records) = long_session(&runtime, turns);
+        let (folder, log, records) = stored_session(&runtime, &short_turns(turns));
         let runtime = &runtime;
         move || {
             let _folder = &folder;
@@ -161,9 +182,9 @@ fn list(suite: &mut BenchSuite) {
         }
     };
     suite.run(
-        Figure::new(NAME, list(16_000))
+        Figure::new(NAME, list(40_000))
             .rounds(5)
-            .against("one of 10,000", list(1_000))
+            .against("one of 10,000", list(2_500))
             .ratio_at_most(1.5),
     );
 }
@@ -171,7 +192,10 @@ fn list(suite: &mut BenchSuite) {
 fn main() -> ExitCode {
     let mut suite = BenchSuite::from_args();
     in_memory(&mut suite);
-    resume(&mut suite);
+    let name = "resume of 3,000 turns of one step, processor time";
+    resume(&mut suite, name, &short_turns(3_000), 20);
+    let name = "resume of 3,000 turns of two calls, processor time";
+    resume(&mut suite, name, &long_turns(3_000), 40);
     list(&mut suite);
     suite.finish()
 }

@@ -32,6 +32,7 @@ macro_rules! log_conformance {
             a_repeated_append_writes_nothing,
             an_empty_append_changes_nothing,
             reads_are_bounded_and_go_on,
+            a_stream_among_others_is_read_in_parts,
             streams_are_listed_by_prefix,
             a_tail_waits_for_the_next_record,
             a_lock_is_held_by_one,
@@ -249,6 +250,60 @@ pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
         assert_eq!(texts, expected, "from {from}, at most {limit}");
     }
     assert_eq!(read(log, "unknown", 1, 10).await, []);
+}
+
+/// A stream whose records lie among many others is read in parts; so is the one that takes its place in between.
+pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
+    const RECORDS: u64 = 40;
+    let write = async |round: u64| {
+        for number in 0..RECORDS {
+            let text = format!("{round}/{number}");
+            let id = AppendId(u128::from(round << 32 | number));
+            let version = log
+                .append(&stream("s"), Version(number), id, vec![text.into()])
+                .await;
+            assert_eq!(version.expect("nobody else writes"), Version(number + 1));
+            // None between some, a few between others, and more than anybody would step over.
+            let others = [0, 0, 3, 0, 50][number as usize % 5];
+            for other in 0..others {
+                let name = format!("other/{round}/{number}/{other}");
+                append(log, &name, 0, 1, ["x"]).await;
+            }
+        }
+    };
+    let text = |round: u64, number: u64| (Version(number), format!("{round}/{}", number - 1));
+    let part = async |from: u64, limit: usize| {
+        let found = read(log, "s", from, limit).await.into_iter();
+        let found = found.map(|(number, text)| (number, String::from_utf8_lossy(&text).into()));
+        found.collect::<Vec<(Version, String)>>()
+    };
+    write(1).await;
+    for limit in [1, 7, usize::MAX] {
+        let mut found = Vec::new();
+        while found.len() < RECORDS as usize {
+            let next = part(found.len() as u64 + 1, limit).await;
+            assert!(!next.is_empty() && next.len() <= limit, "{next:?}");
+            found.extend(next);
+        }
+        let all: Vec<_> = (1..=RECORDS).map(|number| text(1, number)).collect();
+        assert_eq!(found, all, "at most {limit}");
+    }
+    // Between two parts the stream grows, and is deleted and begun anew.
+    assert_eq!(part(1, 5).await.len(), 5);
+    append(log, "s", RECORDS, 1 << 100, ["grown"]).await;
+    let grown = (Version(RECORDS + 1), "grown".to_owned());
+    let (mut from, mut last) = (6, None);
+    while let Some(found) = part(from, 9).await.pop() {
+        from = found.0.0 + 1;
+        last = Some(found);
+    }
+    assert_eq!(last, Some(grown));
+    assert_eq!(part(1, 5).await.len(), 5);
+    log.delete(lock(log, "s").await)
+        .await
+        .expect("it can be deleted");
+    write(2).await;
+    assert_eq!(part(6, 1).await, [text(2, 6)]);
 }
 
 /// A list holds the streams with the prefix, by name, with their versions.

@@ -8,9 +8,6 @@ use super::error::SessionError;
 use super::{STREAM_PREFIX, codec, session_of, stream_of};
 use crate::{LockAttempt, Log, LogError, Version};
 
-/// How many records are read at a time: enough that the round trips do not show.
-const READ_LEN: usize = 1_024;
-
 /// One line of a list of sessions.
 #[derive(Debug)]
 pub struct SessionSummary {
@@ -124,7 +121,8 @@ pub(super) async fn fold(
     let stream = stream_of(id);
     let (mut state, mut last) = (SessionState::default(), Version(0));
     loop {
-        let records = log.read(&stream, last.next(), READ_LEN).await?;
+        // The store bounds its memory by itself.
+        let records = log.read(&stream, last.next(), usize::MAX).await?;
         if records.is_empty() {
             return Ok((state, last));
         }

@@ -18,25 +18,29 @@ pub(super) struct Chain {
     stream: i64,
     first: Version,
     rows: Vec<i64>,
+    /// What stands in them, last record first, where that is no more than was asked for.
+    bodies: Option<Vec<RecordBytes>>,
 }
 
 impl Chain {
     /// The rows of a stream's records from number `from` to the end, found by walking back from the end. A row that
-    /// belongs to another stream or has the wrong number is damage.
+    /// belongs to another stream or has the wrong number is damage. Bodies of so many bytes in all are read on the way.
     ///
     /// To be called in a transaction.
     pub(super) fn walk_back(
         connection: &Connection,
         end: StreamEnd,
         from: Version,
+        bytes_max: usize,
     ) -> rusqlite::Result<Self> {
         let first = from.0.max(1);
         let len = usize::try_from((end.version.0 + 1).saturating_sub(first)).unwrap_or_default();
         // A version that is damaged is no reason to ask for all the memory there is.
         let mut rows = Vec::with_capacity(len.min(1 << 16));
         let mut scan = connection.prepare_cached(
-            "SELECT id, stream, number, previous FROM records WHERE id <= ?1 ORDER BY id DESC",
+            "SELECT id, stream, number, previous, body FROM records WHERE id <= ?1 ORDER BY id DESC",
         )?;
+        let (mut bodies, mut bytes) = ((bytes_max > 0).then(Vec::new), 0);
         let mut row = end.last_record;
         while rows.len() < len {
             let mut scanned = scan.query([row])?;
@@ -52,6 +56,15 @@ impl Chain {
                         rows.push(row);
                         row = found.get(3)?;
                         steps = 0;
+                        if let Some(read) = &mut bodies {
+                            let body = found.get_ref(4)?.as_blob()?;
+                            bytes += body.len();
+                            if bytes <= bytes_max {
+                                read.push(RecordBytes::copy_from_slice(body));
+                            } else {
+                                bodies = None;
+                            }
+                        }
                     }
                     _ => return Err(damaged(end.id, number)),
                 }
@@ -62,12 +75,16 @@ impl Chain {
             stream: end.id,
             first: Version(first),
             rows,
+            bodies,
         })
     }
 
-    /// Whether it has the row of this record of this stream.
-    pub(super) fn covers(&self, stream: i64, number: Version) -> bool {
-        self.stream == stream && !self.rows_from(number).is_empty()
+    /// Whether it is what a walk back from this end to this record would find.
+    pub(super) fn reaches(&self, end: StreamEnd, from: Version) -> bool {
+        self.stream == end.id
+            && self.first.0 + self.rows.len() as u64 == end.version.0 + 1
+            && self.rows.last() == Some(&end.last_record)
+            && self.first <= from
     }
 
     fn rows_from(&self, from: Version) -> &[i64] {
@@ -81,6 +98,12 @@ impl Chain {
     /// The rows, in order.
     pub(super) fn rows(&self) -> &[i64] {
         &self.rows
+    }
+
+    /// All its records, if they were read on the way back.
+    pub(super) fn take_records(&mut self) -> Option<Vec<(Version, RecordBytes)>> {
+        let bodies = self.bodies.take()?.into_iter().rev();
+        Some((self.first.0..).map(Version).zip(bodies).collect())
     }
 
     /// Reads records from number `from` on: at most `limit`, and no more after so many bytes.

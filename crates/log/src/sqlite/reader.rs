@@ -83,13 +83,20 @@ impl Reader {
             return Ok(Vec::new());
         };
         // What was found then is looked at again: the stream may have been deleted and begun anew.
-        if let Some(chain) = unread.take_if(|chain| chain.covers(end.id, from))
+        if let Some(chain) = unread.take_if(|chain| chain.reaches(end, from))
             && let Ok(records) = chain.read(&view, from, limit, READ_BYTES_MAX)
         {
             *unread = Some(chain);
             return Ok(records);
         }
-        let chain = Chain::walk_back(&view, end, from)?;
+        // In one pass, if that does not read what nobody asked for.
+        let len = (end.version.0 + 1).saturating_sub(from.0);
+        let is_all = usize::try_from(len).is_ok_and(|len| len <= limit);
+        let at_once = if is_all { READ_BYTES_MAX } else { 0 };
+        let mut chain = Chain::walk_back(&view, end, from, at_once)?;
+        if let Some(records) = chain.take_records() {
+            return Ok(records);
+        }
         let records = chain.read(&view, from, limit, READ_BYTES_MAX)?;
         *unread = (records.len() < chain.rows().len()).then_some(chain);
         Ok(records)

@@ -120,7 +120,7 @@ impl Streams {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if let Some(end) = find(&transaction, stream)? {
             let mut delete = transaction.prepare_cached("DELETE FROM records WHERE id = ?1")?;
-            for record in Chain::walk_back(&transaction, end, Version(1))?.rows() {
+            for record in Chain::walk_back(&transaction, end, Version(1), 0)?.rows() {
                 delete.execute([record])?;
             }
             transaction.execute("DELETE FROM streams WHERE id = ?1", [end.id])?;
@@ -171,7 +171,7 @@ fn already_written(
     let mut by_id =
         connection.prepare_cached("SELECT append_id = ?2 FROM records WHERE id = ?1")?;
     let mut reached = None;
-    for (number, record) in (first.0..).zip(Chain::walk_back(connection, end, first)?.rows()) {
+    for (number, record) in (first.0..).zip(Chain::walk_back(connection, end, first, 0)?.rows()) {
         if !by_id.query_row((record, append.id.0.to_be_bytes()), |row| row.get(0))? {
             break;
         }

@@ -6,6 +6,8 @@ use serde::de::DeserializeOwned;
 
 use crate::RecordBytes;
 
+mod frequent;
+
 /// The version that this code writes. It is raised when an old reader would misread a new record; a field that may be
 /// left out does not need it.
 const FORMAT: u32 = 1;
@@ -66,6 +68,9 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
         v: u32,
         #[serde(default)]
         optional: bool,
+    }
+    if let Some(record) = frequent::decode(bytes) {
+        return Ok(Some(record));
     }
     if bytes.starts_with(PREFIX)
         && let Ok(record) = serde_json::from_slice(bytes)
