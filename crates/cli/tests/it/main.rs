@@ -13,6 +13,7 @@ mod conversation;
 mod crash;
 mod endings;
 mod odd_times;
+mod random_stops;
 mod real_model;
 mod servers;
 mod shell;

@@ -10,16 +10,9 @@ use crate::support::{FACT_MAX, Place, Running, eventually};
 /// Waits until the process has taken the signal over: from then on it owes an envelope.
 #[track_caller]
 fn wait_for_its_handlers(running: &Running) {
-    let path = format!("/proc/{}/status", running.pid());
     eventually("its signal handlers", || {
-        let status = std::fs::read_to_string(&path).unwrap_or_default();
-        let caught = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:"))?;
-        let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
-        let all = [Signal::INT, Signal::TERM, Signal::HUP];
-        let has = |signal: &Signal| caught & (1 << (signal.as_raw() - 1)) != 0;
-        all.iter().all(has).then_some(())
+        let mut all = [Signal::INT, Signal::TERM, Signal::HUP].into_iter();
+        all.all(|signal| running.catches(signal)).then_some(())
     });
 }
 

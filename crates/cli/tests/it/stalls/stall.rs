@@ -194,7 +194,7 @@ impl Stall {
         }
         let envelope = agreement::envelope(&ended).map_err(lie)?;
         self.check_ending(way, &ended, &envelope).map_err(lie)?;
-        agreement::check(&place, &envelope).map_err(lie)
+        agreement::check(&place, &envelope).map(drop).map_err(lie)
     }
 
     fn check_ending(self, way: Way, ended: &Ended, envelope: &Value) -> Result<(), String> {

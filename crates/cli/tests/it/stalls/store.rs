@@ -29,7 +29,7 @@ fn the_end_of_a_call_is_not_written() {
     let begin = |place: &Place, args: &str| {
         below(place, "sync store.db hang", args, &calling(place, "true"))
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
 }
 
 #[test]

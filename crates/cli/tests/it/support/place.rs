@@ -100,6 +100,13 @@ impl Place {
         processes::marked(&self.mark)
     }
 
+    /// Kills what is left.
+    pub(crate) fn kill_leftovers(&self) {
+        for process in self.leftovers() {
+            process.kill();
+        }
+    }
+
     /// Nothing of it runs: looked for at once, without patience.
     #[track_caller]
     pub(crate) fn assert_nothing_runs(&self) {
@@ -110,9 +117,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for process in self.leftovers() {
-            process.kill();
-        }
+        self.kill_leftovers();
     }
 }
 

@@ -67,3 +67,11 @@ pub(crate) fn memory_kb(pid: i32, field: &str) -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
+
+/// Whether a process has a handler for this signal.
+pub(crate) fn catches(pid: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.unwrap_or_default() & (1 << (signal.as_raw() - 1)) != 0
+}

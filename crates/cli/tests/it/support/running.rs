@@ -98,6 +98,11 @@ impl Running {
         self
     }
 
+    /// Whether it has a handler for this signal: from then on it owes an answer to it.
+    pub(crate) fn catches(&self, signal: Signal) -> bool {
+        super::processes::catches(self.pid(), signal)
+    }
+
     /// Whether it ends by itself within this time.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
         has_ended(&self.pidfd, time)

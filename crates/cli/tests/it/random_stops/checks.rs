@@ -1,0 +1,225 @@
+//! What is looked at after each run, and at the end of a session.
+
+use std::time::Duration;
+
+use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use serde_json::Value;
+
+use super::life::{Life, Round};
+use crate::support::agreement::{self, ensure};
+use crate::support::wait::within;
+use crate::support::{Signal, history};
+
+/// How long a process may outlive the command that started it.
+const OUTLIVES_MAX: Duration = Duration::from_secs(4);
+
+/// What a run said, and what is so.
+pub(super) fn after_round(life: &mut Life, round: &Round) -> Result<(), String> {
+    ensure(!round.ended.stderr.contains("panicked"), || {
+        "a panic".into()
+    })?;
+    let keeps = round.case.flags.contains(&"--keep-background");
+    // A run that was killed may have told all it had to before.
+    if round.owes_nothing && agreement::envelope(&round.ended).is_err() {
+        life.count("killed");
+        let gone = within(OUTLIVES_MAX, || {
+            life.place.leftovers().is_empty().then_some(())
+        });
+        ensure(gone.is_some() || keeps, || {
+            format!("left by a killed run: {:#?}", life.place.leftovers())
+        })?;
+    } else {
+        let envelope = agreement::envelope(&round.ended)?;
+        check_cause(round, &envelope)?;
+        let log = agreement::check(&life.place, &envelope)?;
+        check_run(life, round, &envelope, &log)?;
+        life.count(envelope["stop_reason"].as_str().unwrap_or_default());
+        life.session = envelope["session_id"]
+            .as_str()
+            .map(Into::into)
+            .or(life.session.take());
+        if let Some(conversation) = envelope["receipt"]["conversation"].as_str() {
+            life.count(format!("conversation {conversation}"));
+        }
+        if envelope["receipt"]["quiet"] == false {
+            life.count("not quiet");
+        }
+    }
+    // What was kept is not of the next round.
+    life.place.kill_leftovers();
+    find_session(life);
+    Ok(())
+}
+
+/// The first cause decides, whatever follows.
+fn check_cause(round: &Round, envelope: &Value) -> Result<(), String> {
+    let mut allowed = vec![0];
+    allowed.extend(round.first.iter().map(|signal| match *signal {
+        Signal::INT => 130,
+        Signal::HUP => 129,
+        _ => 143,
+    }));
+    if round.case.timeout_ms.is_some() {
+        allowed.push(124);
+    }
+    let error = envelope["error"]["kind"].as_str();
+    // A retry that would come after the deadline is not waited for.
+    let no_time = error == Some("unavailable") && round.case.timeout_ms.is_some();
+    if no_time || error.is_some() && (round.case.is_remote || !round.case.faults.is_empty()) {
+        allowed.push(1);
+    }
+    ensure(allowed.contains(&round.ended.code), || {
+        format!("exit code {}, not one of {allowed:?}", round.ended.code)
+    })?;
+    let kind = envelope["receipt"]["cause"]["kind"].as_str();
+    let by_code = match round.ended.code {
+        130 => "user",
+        143 | 129 => "shutdown",
+        124 => "deadline",
+        _ => return Ok(()),
+    };
+    ensure(kind.is_none_or(|kind| kind == by_code), || {
+        format!("exit code {} for {kind:?}", round.ended.code)
+    })
+}
+
+/// The turns of the run as the log has them: how many, what they cost, and what became of background work.
+fn check_run(life: &Life, round: &Round, envelope: &Value, log: &Value) -> Result<(), String> {
+    let (first, last) = (
+        life.turns + 1,
+        envelope["turn"].as_u64().unwrap_or(life.turns),
+    );
+    if envelope["error"]["kind"] == "store" || envelope["session_id"].is_null() {
+        return Ok(());
+    }
+    let turns: Vec<&Value> = (first..=last)
+        .map(|number| agreement::turn_of(log, number))
+        .collect();
+    let untrue = |what: &str| Err(format!("{what}: {turns:#?}"));
+    if turns_of(log) > last {
+        return untrue("a turn that the envelope does not know of");
+    }
+    let Some((ended, before)) = turns.split_last() else {
+        return Ok(());
+    };
+    if before.iter().any(|turn| turn["stop_reason"] != "completed") {
+        return untrue("a turn came after one that was not completed");
+    }
+    if ended["stop_reason"].is_null() {
+        // The write of a stopped turn's ending did not come through: the next open ends it.
+        return if round.case.faults.is_empty() {
+            untrue("no ending")
+        } else {
+            Ok(())
+        };
+    }
+    let sum = |pointer: &str| -> u64 {
+        let numbers = turns
+            .iter()
+            .map(|turn| turn.pointer(pointer).and_then(Value::as_u64));
+        numbers.flatten().sum()
+    };
+    for pointer in ["/usage/input_tokens", "/usage/output_tokens", "/steps"] {
+        let said = envelope.pointer(pointer).and_then(Value::as_u64);
+        if said != Some(sum(pointer)) {
+            return untrue(&format!(
+                "{pointer} is {said:?}, the log has {}",
+                sum(pointer)
+            ));
+        }
+    }
+    if round.case.faults.is_empty() {
+        check_background(envelope, log)?;
+    }
+    Ok(())
+}
+
+fn turns_of(log: &Value) -> u64 {
+    log["turns"]
+        .as_array()
+        .map_or(0, |turns| turns.len() as u64)
+}
+
+/// What the receipt says of background work is what the log has.
+fn check_background(envelope: &Value, log: &Value) -> Result<(), String> {
+    let items = envelope["receipt"]["items"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let ended = ["stopped", "finished"];
+    for item in items.iter().filter(|item| item["kind"] == "background") {
+        let works = log["background"].as_array().map_or(&[][..], Vec::as_slice);
+        let logged = works.iter().find(|work| work["id"] == item["id"]);
+        let logged = logged.map_or(&Value::Null, |work| &work["ended"]["state"]);
+        let said = item["state"].as_str().unwrap_or_default();
+        ensure(!ended.contains(&said) || logged == said, || {
+            format!("{item:#}: the log has {logged}")
+        })?;
+    }
+    Ok(())
+}
+
+/// The session of a run that was killed before it could name it.
+fn find_session(life: &mut Life) {
+    if life.session.is_none() && life.place.store().exists() {
+        let listed = life.place.sessions().args("list --json").end();
+        // A store may have been killed while it was made.
+        let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
+        life.session = listed["sessions"][0]["session_id"].as_str().map(Into::into);
+    }
+    // A run that was killed may have begun turns.
+    if let Some(session) = &life.session
+        && let Ok(log) = agreement::log_of(&life.place, session)
+    {
+        life.turns = turns_of(&log);
+    }
+}
+
+/// The next run works, and is told exactly the turns that the log calls committed or kept.
+pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
+    let Some(session) = &life.session else {
+        return Ok(());
+    };
+    let log = agreement::log_of(&life.place, session)?;
+    let turns = log["turns"].as_array().cloned().unwrap_or_default();
+    let stays = |turn: &&Value| {
+        turn["stop_reason"] == "completed"
+            || turn["receipt"]["conversation"] == "kept_completed_steps"
+    };
+    let expected: Vec<&str> = turns
+        .iter()
+        .filter(stays)
+        .filter_map(|turn| turn["input"].as_str())
+        .collect();
+    let server = OpenAiServer::start([Answer::text("Yes.")]);
+    let run = life
+        .place
+        .run()
+        .args("--model any --json --base-url")
+        .arg(server.url());
+    let ended = run.arg("--session").arg(session).arg("check").end();
+    ensure(ended.code == 0, || {
+        format!("the next run failed: {ended:#?}")
+    })?;
+    agreement::check(&life.place, &agreement::envelope(&ended)?)?;
+    let requests = server.requests();
+    let messages = requests
+        .first()
+        .map_or(&[][..], |request| request.messages());
+    history::assert_valid(messages);
+    // Messages of a user that nothing stands between are one, with what the model is told beside them.
+    let sent = history::prompts(messages).join("\n\n");
+    let sent: Vec<&str> = sent.split("\n\n").filter(|part| is_prompt(part)).collect();
+    ensure(sent == expected, || {
+        format!("the next run was told {sent:?}, and the log has {expected:?}: {log:#}")
+    })?;
+    life.count("turns that stay");
+    Ok(())
+}
+
+/// Whether this is a prompt of ours, such as `quick 1.0`.
+fn is_prompt(part: &str) -> bool {
+    let number = part
+        .split_once(' ')
+        .and_then(|(_, number)| number.parse::<f64>().ok());
+    number.is_some()
+}

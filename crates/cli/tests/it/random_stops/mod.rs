@@ -1,0 +1,90 @@
+//! Stops at random moments, by every signal, once or twice, with and without faults below: a run ends in time, and what it
+//! says of itself agrees with what is left, with its log, and with what the next run is told.
+//!
+//! The long form: `ALLSTOP_TEST_STOPS=10000 cargo test -p allstop-cli --test it random_stops::stops -- --nocapture`, and
+//! with stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. A case is had again by `ALLSTOP_TEST_SEED` and, alone,
+//! `ALLSTOP_TEST_LIFE`.
+
+mod case;
+mod checks;
+mod life;
+mod stall;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::support::random::{self, number_from_environment};
+use life::{Life, ROUNDS};
+
+/// Runs that are stopped, unless the environment says otherwise.
+const STOPS: u64 = 40;
+
+/// Sessions that live at the same time: more than processors, since most of the time is waited.
+const AT_ONCE: u64 = 4;
+
+/// How often a long run says how far it is, in lives.
+const TELL_EVERY: u64 = 100;
+
+#[test]
+fn stops() {
+    check("ALLSTOP_TEST_STOPS", false);
+}
+
+#[test]
+fn stalls() {
+    check("ALLSTOP_TEST_STALLS", true);
+}
+
+/// Counts by name, for who reads the output.
+pub(super) type Tally = BTreeMap<String, u64>;
+
+#[expect(clippy::print_stdout, reason = "figures for who reads the output")]
+fn check(variable: &str, with_stalls: bool) {
+    let stops = number_from_environment(variable).unwrap_or(STOPS);
+    let seed = random::seed();
+    let alone = number_from_environment("ALLSTOP_TEST_LIFE");
+    println!("{stops} stops, ALLSTOP_TEST_SEED={seed}");
+    let (next, lives) = (AtomicU64::new(alone.unwrap_or(0)), stops.div_ceil(ROUNDS));
+    let end = alone.map_or(lives, |alone| alone + 1);
+    let results: Mutex<(Tally, Vec<String>)> = Mutex::default();
+    let live = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= end {
+                return;
+            }
+            let mut life = Life::new(seed.wrapping_add(number), with_stalls);
+            let ended = life.live();
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            let (tally, broken) = &mut *results;
+            for (name, count) in life.tally {
+                *tally.entry(name).or_default() += count;
+            }
+            if let Err(why) = ended {
+                println!("ALLSTOP_TEST_LIFE={number}: {why}");
+                broken.push(format!("ALLSTOP_TEST_LIFE={number}: {}", first_line(&why)));
+            }
+            if number > 0 && number % TELL_EVERY == 0 {
+                println!("{number} of {lives} lives, {} broken", broken.len());
+            }
+        }
+    };
+    std::thread::scope(|threads| {
+        for _ in 0..AT_ONCE {
+            threads.spawn(live);
+        }
+    });
+    let (tally, broken) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{tally:#?}");
+    let seed = format!("ALLSTOP_TEST_SEED={seed}");
+    assert!(
+        broken.is_empty(),
+        "{seed}: {} broken: {broken:#?}",
+        broken.len()
+    );
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

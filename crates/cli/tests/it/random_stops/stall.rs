@@ -1,0 +1,65 @@
+//! Random faults: disks and `/proc` that are slow or hang.
+
+use std::time::Duration;
+
+use allstop_testkit::openai_server::{Answer, OpenAiServer};
+
+use super::case::pick;
+use crate::support::random::Random;
+
+/// Calls on the store, beside it, and on `/proc` that can stall.
+const CALLS: [&str; 14] = [
+    "sync store.db",
+    "sync store.db",
+    "write store.db-wal",
+    "write store.db.output",
+    "open store.db",
+    "open store.db.output",
+    "rmdir store.db.output",
+    "mkdir store.db.output",
+    "unlink store.db",
+    "truncate store.db",
+    "read store.db",
+    "open /cmdline",
+    "open /environ",
+    "open script-",
+];
+
+/// The rules of a few faults.
+pub(super) fn faults(random: &mut Random) -> String {
+    let rules: Vec<String> = (0..=random.below(3)).map(|_| rule(random)).collect();
+    rules.join("\n")
+}
+
+fn rule(random: &mut Random) -> String {
+    let call = pick(random, &CALLS);
+    let (delay_ms, percent) = (random.below(100), 1 + random.below(40));
+    format!("{call} {delay_ms}ms chance={percent}")
+}
+
+/// Enough for a piece of an answer that has to be received in many reads.
+const LARGE_BYTES: usize = 500_000;
+
+/// A provider whose answers come slowly, stall, or are cut.
+pub(super) fn provider(seed: u64) -> OpenAiServer {
+    OpenAiServer::deciding(move |number, _| {
+        let mut random = Random::new(seed ^ number as u64);
+        let call = |command: &str, background: bool| {
+            // Several of the same would be taken for a loop.
+            let arguments =
+                format!(r#"{{"command": "{command}; echo {number}", "background": {background}}}"#);
+            Answer::stream().tool_call(&format!("call_{number}"), "shell", &arguments)
+        };
+        match random.below(9) {
+            0 | 1 => {
+                Answer::text("Hello to all of you.").every(Duration::from_millis(random.below(60)))
+            }
+            2 | 3 => call("sleep 0.1", false),
+            4 => call("sleep 600", true),
+            5 => Answer::stream().stall_before_headers(),
+            6 => Answer::text("Half an answer").stall(),
+            7 => call("sleep 0.1", false).stall(),
+            _ => Answer::stream().chunk(&"x".repeat(LARGE_BYTES)).cut(),
+        }
+    })
+}
