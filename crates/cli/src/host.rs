@@ -8,7 +8,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_model::provider::KeyLookup;
 use allstop_runtime::StoreChoice;
 use allstop_scope::RootOptions;
-use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of};
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
@@ -39,6 +39,8 @@ pub(crate) struct Host {
     control: Runtime,
     /// Tools, hooks: whatever may block its thread.
     work: Runtime,
+    /// Keepers of shells, which are this very program. What one that is killed leaves behind falls to this process.
+    pub(crate) keepers: Arc<Keepers>,
 }
 
 impl Host {
@@ -68,6 +70,11 @@ impl Host {
                 .context("cannot start the main loop")?,
             control: runtime(2, "allstop-control")?,
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
+            keepers: Keepers::adopting_orphans(KeeperProgram {
+                executable: "/proc/self/exe".into(),
+                args: vec![KEEPER_COMMAND.into()],
+            })
+            .context("cannot adopt what commands leave behind")?,
         })
     }
 
@@ -84,17 +91,13 @@ impl Host {
         self.main.block_on(command)
     }
 
-    /// Runtimes, clocks and containment for a tree of scopes: a keeper for each shell, which is this very program.
+    /// Runtimes, clocks and containment for a tree of scopes: a keeper for each shell.
     pub(crate) fn scopes(&self) -> RootOptions {
         let _inside = self.control.enter();
-        let keeper = KeeperProgram {
-            executable: "/proc/self/exe".into(),
-            args: vec![KEEPER_COMMAND.into()],
-        };
         RootOptions {
             control: self.control.handle().clone(),
             work: self.work.handle().clone(),
-            containment: ContainmentChoice::Keeper(keeper),
+            containment: ContainmentChoice::Keeper(Arc::clone(&self.keepers)),
             ..RootOptions::current()
         }
     }

@@ -14,7 +14,6 @@ mod prompt;
 mod run;
 mod signals;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -34,9 +33,11 @@ const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
     outlive_file_limit();
-    let mut args = std::env::args_os();
-    if args.nth(1).is_some_and(|first| first == KEEPER_COMMAND) {
-        return allstop_scope::process::keeper::main(args.collect::<Vec<OsString>>());
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == KEEPER_COMMAND)
+    {
+        return allstop_scope::process::keeper::main();
     }
     let signals = InheritedSignals::take();
     exit_when_this_thread_panics();
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         }
     };
     let code = exit.flush(&host);
+    host.keepers.close();
     #[expect(
         clippy::disallowed_methods,
         reason = "threads that cannot be forced never delay the exit"

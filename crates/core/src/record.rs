@@ -315,6 +315,6 @@ pub enum CallOutcome {
     Stopped,
     /// Its own limit of time ended it.
     TimedOut,
-    /// It had started and its end was never seen: only recovery and stops write this.
+    /// It had started and nobody has seen its end: after a crash, after a stop, or where its keeper or its server was lost.
     Unknown,
 }

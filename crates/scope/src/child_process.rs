@@ -109,15 +109,14 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     let details = registration.details_mut();
     details.containment = Some(handle.containment());
     let mut how = handle.strongest_signal();
-    if handle.containment() == Containment::Keeper
-        && status.empty == Some(Verified::ProcessGroupEmpty)
-    {
-        // The stronger level is no longer what the claim rests on, and the sweep uses no weaker signal.
-        details.containment = Some(Containment::GroupAndMarker);
-        details.note = Some(
-            "its keeper was killed: what was left was found by group and marker, and killed".into(),
-        );
+    if status.keeper_lost {
+        // Whoever sweeps uses no weaker signal.
         how = how.and(Some(How::Sigkill));
+        details.note = status.keeper_lost_note().map(Into::into);
+        if status.empty == Some(Verified::ProcessGroupEmpty) {
+            // The stronger level is no longer what the claim rests on.
+            details.containment = Some(Containment::GroupAndMarker);
+        }
     }
     if status.detached {
         // A stop that was accepted meanwhile covers it, and must not lose sight of it.
@@ -152,8 +151,11 @@ impl Process {
     }
 
     /// What of it runs now.
-    pub fn members(&self) -> Vec<Member> {
-        self.handle.members()
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn members(&self) -> Vec<Member> {
+        self.handle.members().await
     }
 
     /// Hands what still runs of it over to another scope: background work that outlives its call. From now on it

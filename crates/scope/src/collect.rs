@@ -85,11 +85,8 @@ impl Part {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                process
-                    .members()
-                    .into_iter()
-                    .map(|member| member.identity)
-                    .collect(),
+                // As they were seen last: this is under the node's lock, and looks at nothing.
+                process.known_members(),
             ),
             _ => (None, Vec::new()),
         };

@@ -58,7 +58,7 @@ impl ToolFn {
                     Ok(text) => Ok(ToolOutput {
                         content: text.into(),
                     }),
-                    Err(message) => Err(ToolError { message }),
+                    Err(message) => Err(ToolError::new(message)),
                 }
             }
             .boxed()

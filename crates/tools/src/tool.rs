@@ -54,12 +54,32 @@ pub struct ToolOutput {
     pub content: Arc<str>,
 }
 
-/// Why a call failed: told to the model as an error result.
+/// The failure of a call: the model gets it as an error result.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
     /// For the model and for people.
     pub message: String,
+    /// Whether the call may have done its work, in whole or in part: its outcome is `unknown`, and not `failed`.
+    pub outcome_unknown: bool,
+}
+
+impl ToolError {
+    /// A call that has failed.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            outcome_unknown: false,
+        }
+    }
+
+    /// A call whose end nobody has seen.
+    pub fn outcome_unknown(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            outcome_unknown: true,
+        }
+    }
 }
 
 /// A tool.

@@ -91,17 +91,16 @@ impl AgentTool {
     }
 
     async fn run(&self, invocation: ToolInvocation) -> Result<String, ToolError> {
-        let arguments =
-            Arguments::deserialize(&*invocation.arguments).map_err(|error| ToolError {
-                message: format!("wrong arguments for `{AGENT_TOOL}`: {error}"),
-            })?;
+        let arguments = Arguments::deserialize(&*invocation.arguments).map_err(|error| {
+            ToolError::new(format!("wrong arguments for `{AGENT_TOOL}`: {error}"))
+        })?;
         match &self.background {
             Some(place) if arguments.background == Some(true) => {
                 self.in_background(place, &invocation, arguments.prompt)
             }
             _ => self.in_front(invocation, arguments.prompt).await,
         }
-        .map_err(|message| ToolError { message })
+        .map_err(ToolError::new)
     }
 
     async fn in_front(&self, invocation: ToolInvocation, prompt: String) -> Result<String, String> {

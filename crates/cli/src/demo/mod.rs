@@ -148,6 +148,8 @@ async fn play(
     );
     let last: Arc<Receipt> = root.stop(stop).await;
     ok &= last.quiet();
+    // Those that are idle wait for another command.
+    host.keepers.close();
     ok &= report.proofs(world.after_the_end());
     Ok(ok)
 }

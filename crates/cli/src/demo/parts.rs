@@ -105,11 +105,11 @@ impl Tool for Fetch {
             tokio::select! {
                 biased;
                 cause = invocation.scope.stopped_at("stream_chunk") => {
-                    Err(ToolError { message: format!("stopped: {cause}") })
+                    Err(ToolError::new(format!("stopped: {cause}")))
                 }
                 read = read_all(self.port) => match read {
                     Ok(content) => Ok(ToolOutput { content: content.into() }),
-                    Err(error) => Err(ToolError { message: error.to_string() }),
+                    Err(error) => Err(ToolError::new(error.to_string())),
                 },
             }
         })
@@ -163,7 +163,7 @@ impl Tool for Crunch {
                     sum
                 },
             );
-            let failed = |message: String| ToolError { message };
+            let failed = |message: String| ToolError::new(message);
             match thread.map_err(|refused| failed(refused.to_string()))?.await {
                 Ok(sum) => Ok(ToolOutput {
                     content: sum.to_string().into(),

@@ -137,7 +137,7 @@ fn what_cannot_be_kept_is_stopped_with_a_receipt() {
     let full = place.work().join("full");
     let rule = format!("write store.db ENOSPC when={}", full.display());
     let fault = Fault::new(&place, &rule);
-    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'touch full; sleep 600', background: true}}, {tool: shell, arguments: {command: 'until test -e full; do sleep 0.01; done'}}]}, {text: Started.}]";
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'until test -e go; do sleep 0.01; done; touch full; sleep 600', background: true}}]}, {calls: [{tool: shell, arguments: {command: 'touch go; until test -e full; do sleep 0.01; done'}}]}, {text: Started.}]";
     let run = place
         .run_script(script)
         .args("--json --keep-background hello");

@@ -74,8 +74,9 @@ fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
     let running = run.args("--stream-json --grace 200ms").arg("go").start();
     wait_ready(&place);
     running.wait_stdout("\"tool_finished\"");
-    // The run itself goes on.
-    let left = place.leftovers();
+    // The run itself goes on, with an idle keeper.
+    let mut left = place.leftovers();
+    left.retain(|process| !process.command.ends_with("__keeper"));
     assert_eq!(left.len(), 1, "{left:#?}");
     assert_eq!(left[0].pid, running.pid());
     running.wait_stdout("The end.");
@@ -86,6 +87,30 @@ fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
         .find(|line| line["event"] == "tool_finished");
     let content = finished.expect("it was seen")["content"].to_string();
     assert!(content.contains("ran longer than 1 s"), "{content}");
+}
+
+#[test]
+fn a_command_that_kills_its_keeper_has_an_unknown_outcome() {
+    let place = Place::new();
+    // Out of its group, its session, its environment and, with the keeper, of its ancestry.
+    let sleeper = place.sleeper();
+    let escape = format!("setsid env -i {sleeper} & echo away; kill -9 $PPID; {sleeper}");
+    let script = calls(&format!("{{command: \"{escape}\"}}")).replace(", stall: end", "");
+    let ended = place
+        .run_script(&script)
+        .args("--stream-json")
+        .arg("go")
+        .end()
+        .ok();
+    let lines = ended.lines();
+    let finished = lines.iter().find(|line| line["event"] == "tool_finished");
+    let finished = finished.expect("the call ended");
+    assert_eq!(finished["outcome"], "unknown", "{finished:#}");
+    let content = finished["content"].as_str().expect("text");
+    assert!(content.contains("exit code unknown"), "{content}");
+    assert!(content.contains("keeper was killed"), "{content}");
+    assert!(content.contains("away"), "{content}");
+    place.assert_nothing_runs();
 }
 
 #[test]

@@ -19,7 +19,7 @@ use allstop_core::record::SessionRecord;
 use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
-use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of, keeper};
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper};
 use allstop_tools::Answer;
 use allstop_tools::permission::FixedAnswer;
 use serde_json::json;
@@ -29,7 +29,7 @@ type Failure = Box<dyn Error>;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("keep-call") => keeper::main(args),
+        Some("keep-call") => keeper::main(),
         Some("own") => {
             let args: Vec<String> = args.filter_map(|arg| arg.into_string().ok()).collect();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -69,7 +69,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         folder: folder.to_owned(),
         spill_folder: folder.join("output"),
         scopes: RootOptions {
-            containment: ContainmentChoice::Keeper(keeper),
+            containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
             ..RootOptions::current()
         },
         prompter: Arc::new(FixedAnswer(Answer::AllowOnce)),

@@ -19,7 +19,7 @@ use allstop_agent::{EventSink, RunOutcome, TurnOutcome};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
-use allstop_scope::process::{ContainmentChoice, KeeperProgram, identity_of};
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use allstop_tools::Answer;
 use allstop_tools::permission::FixedAnswer;
 use tempfile::TempDir;
@@ -65,7 +65,7 @@ impl Place {
             folder: self.path().to_owned(),
             spill_folder: self.file("output"),
             scopes: RootOptions {
-                containment: ContainmentChoice::Keeper(keeper),
+                containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
                 ..RootOptions::current()
             },
             prompter: Arc::new(FixedAnswer(Answer::AllowOnce)),

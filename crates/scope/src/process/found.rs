@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, Verified};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
 use super::driver::ProcessDriver;
 use super::found_error::FindError;
-use super::handle::{Lever, ProcessHandle, Shared, detach_channel};
+use super::handle::{KnownMembers, Lever, ProcessHandle, Shared, detach_channel};
 use super::identity::{identity, is_alive};
+use super::look::{ask, begin, look};
 use super::procfs::Stat;
 use super::spec::MARKER_VARIABLE;
 use super::status::Member;
@@ -41,12 +44,13 @@ pub fn find_again(
     }
     let keeper = keeper.filter(|keeper| is_alive(keeper));
     let main_lives = is_alive(main);
-    let marker = match marker {
-        Some(marker) => Arc::clone(marker),
+    let marker = if let Some(marker) = marker {
+        Arc::clone(marker)
+    } else {
         // A log of before markers were recorded.
-        None => marker_of(keeper.unwrap_or(main).pid)
-            .ok_or(FindError::NoMarker)?
-            .into(),
+        let pid = keeper.unwrap_or(main).pid;
+        let marker = ask(move || marker_of(pid)).flatten();
+        marker.ok_or(FindError::NoMarker)?.into()
     };
     let sweep = Sweep::of_found(
         Arc::clone(&marker),
@@ -57,7 +61,9 @@ pub fn find_again(
     let tree = Arc::new(Tree {
         sweep,
         keeper: keeper.cloned(),
+        known: KnownMembers::default(),
     });
+    tree.known.set(vec![main.clone()]);
     let (status, receiver) = status_channel();
     status.send_modify(|now| now.main = Some(main.clone()));
     // Whoever asked to let it go has done so: nobody answers.
@@ -90,6 +96,7 @@ struct Tree {
     sweep: Sweep,
     /// It lives as long as one of its descendants does.
     keeper: Option<ProcessIdentity>,
+    known: KnownMembers,
 }
 
 impl Tree {
@@ -116,18 +123,36 @@ impl Tree {
 
 struct TreeLever(Arc<Tree>);
 
+impl TreeLever {
+    fn signal(&self, signal: Signal) {
+        let tree = Arc::clone(&self.0);
+        let send = move || signal_each(&tree.members(), signal);
+        if begin(send.clone()).is_none() {
+            // The system gives no thread: better late than not at all.
+            send();
+        }
+    }
+}
+
 impl Lever for TreeLever {
     // Not through the keeper, which would force by itself after a grace of its own.
     fn ask(&self) {
-        signal_each(&self.0.members(), Signal::TERM);
+        self.signal(Signal::TERM);
     }
 
     fn force(&self) {
-        signal_each(&self.0.members(), Signal::KILL);
+        self.signal(Signal::KILL);
     }
 
-    fn members(&self) -> Vec<Member> {
-        as_members(&self.0.members())
+    fn members(&self) -> BoxFuture<'static, Vec<Member>> {
+        let tree = Arc::clone(&self.0);
+        look(move || as_members(&tree.members()))
+            .map(Option::unwrap_or_default)
+            .boxed()
+    }
+
+    fn known(&self) -> Vec<ProcessIdentity> {
+        self.0.known.get()
     }
 }
 
@@ -135,15 +160,22 @@ async fn watch(tree: Arc<Tree>, shared: Arc<Shared>, status: StatusSender) {
     let mut emptiness = Emptiness::default();
     let mut is_forced = false;
     loop {
-        // The keeper first: while it lives somebody does.
-        let is_kept = tree.living_keeper().is_some();
-        let found = tree.find();
-        if !is_kept && emptiness.is_proved_by(&found) {
-            status.send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
-            return;
-        }
-        if is_forced {
-            signal_each(&found.members, Signal::KILL);
+        let looking = Arc::clone(&tree);
+        let looked = look(move || {
+            // The keeper first: while it lives somebody does.
+            let is_kept = looking.living_keeper().is_some();
+            let found = looking.find();
+            if is_forced {
+                signal_each(&found.members, Signal::KILL);
+            }
+            (is_kept, found)
+        });
+        if let Some((is_kept, found)) = looked.await {
+            tree.known.set_stats(&found.members);
+            if !is_kept && emptiness.is_proved_by(&found) {
+                status.send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
+                return;
+            }
         }
         tokio::select! {
             () = shared.forced.notified(), if !is_forced => is_forced = true,

@@ -11,15 +11,18 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, Verified};
-use futures::future::join_all;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 
 use super::driver::ProcessDriver;
-use super::handle::{Lever, Shared, detach_channel};
+use super::handle::{KnownMembers, Lever, Shared, detach_channel};
 use super::identity::{identity, raw_pid};
+use super::look::{begin, look};
 use super::procfs::{Stat, stat};
 use super::readiness::{Watched, watch};
 use super::spec::{LaunchError, ProcessSpec};
@@ -34,19 +37,35 @@ const REPEAT_MIN: Duration = Duration::from_millis(2);
 /// How slowly it is repeated at last, for a process in an uninterruptible wait or of another user.
 const REPEAT_MAX: Duration = Duration::from_millis(100);
 
-struct GroupLever(Arc<Sweep>);
+struct GroupLever {
+    sweep: Arc<Sweep>,
+    known: Arc<KnownMembers>,
+}
 
 impl Lever for GroupLever {
     fn ask(&self) {
-        signal_each(&self.0.members(), rustix::process::Signal::TERM);
+        let sweep = Arc::clone(&self.sweep);
+        let ask = move || signal_each(&sweep.members(), rustix::process::Signal::TERM);
+        if begin(ask.clone()).is_none() {
+            // The system gives no thread: better late than not at all.
+            ask();
+        }
     }
 
+    // The driver finds the rest.
     fn force(&self) {
-        self.0.kill(&self.0.members());
+        self.sweep.kill_group();
     }
 
-    fn members(&self) -> Vec<Member> {
-        as_members(&self.0.members())
+    fn members(&self) -> BoxFuture<'static, Vec<Member>> {
+        let sweep = Arc::clone(&self.sweep);
+        look(move || as_members(&sweep.members()))
+            .map(Option::unwrap_or_default)
+            .boxed()
+    }
+
+    fn known(&self) -> Vec<ProcessIdentity> {
+        self.known.get()
     }
 }
 
@@ -76,10 +95,15 @@ pub(super) fn launch(
     };
     let (main, descriptor) = see(&child).map_err(LaunchError::setup("descriptor"))?;
     status.send_modify(|now| now.main = Some(main.clone()));
-    let sweep = Arc::new(Sweep::of_child(Arc::clone(&spec.marker), main));
+    let sweep = Arc::new(Sweep::of_child(Arc::clone(&spec.marker), main.clone()));
     // Nobody reads requests to detach: the handle refuses them without a keeper.
     let (detach_tx, _) = detach_channel();
-    let lever = Box::new(GroupLever(Arc::clone(&sweep)));
+    let known = Arc::<KnownMembers>::default();
+    known.set(vec![main]);
+    let lever = Box::new(GroupLever {
+        sweep: Arc::clone(&sweep),
+        known: Arc::clone(&known),
+    });
     let shared = Shared::new(
         Arc::clone(&spec.marker),
         Containment::GroupAndMarker,
@@ -91,6 +115,7 @@ pub(super) fn launch(
         child,
         descriptor,
         sweep,
+        known,
         shared: Arc::clone(&shared),
         status,
         exited: false,
@@ -100,6 +125,7 @@ pub(super) fn launch(
         emptiness: Emptiness::default(),
         force_pause: None,
         look_at: None,
+        looking: None,
     };
     Ok((shared, ProcessDriver::new(group.drive())))
 }
@@ -108,6 +134,7 @@ struct Group {
     child: Child,
     descriptor: Watched,
     sweep: Arc<Sweep>,
+    known: Arc<KnownMembers>,
     shared: Arc<Shared>,
     status: StatusSender,
     exited: bool,
@@ -119,54 +146,77 @@ struct Group {
     /// Set while forcing.
     force_pause: Option<Duration>,
     look_at: Option<Instant>,
+    /// The look that is under way: one at a time.
+    looking: Option<BoxFuture<'static, Option<Found>>>,
 }
 
 enum Event {
     MainExited,
     Forced,
-    Look,
+    LookDue,
+    /// `None`: the system gave no thread to look on.
+    Looked(Option<Found>),
 }
 
 impl Group {
     async fn drive(mut self) {
         while !self.over {
+            let looking = self.looking.is_some();
             let event = tokio::select! {
                 _ = self.descriptor.readable(), if !self.exited => Event::MainExited,
                 () = self.shared.forced.notified() => Event::Forced,
-                () = all_ended(&self.left), if !self.left.is_empty() => Event::Look,
-                () = sleep_until(self.look_at.unwrap_or_else(Instant::now)), if self.look_at.is_some() => Event::Look,
+                found = looked(&mut self.looking), if looking => Event::Looked(found),
+                () = all_ended(&self.left), if !self.left.is_empty() && !looking => Event::LookDue,
+                () = sleep_until(self.look_at.unwrap_or_else(Instant::now)), if self.look_at.is_some() && !looking => Event::LookDue,
             };
-            self.handle(&event);
+            self.handle(event);
         }
+        self.known.set(Vec::new());
         self.status
             .send_modify(|now| now.set_empty(Verified::ProcessGroupEmpty));
     }
 
-    fn handle(&mut self, event: &Event) {
+    fn handle(&mut self, event: Event) {
         match event {
-            // Everyone has just been killed by the handle; what that missed is found soon.
+            // The group has just been killed by the handle; whoever has left it is found now.
             Event::Forced => {
                 self.force_pause = Some(REPEAT_MIN);
-                self.look_at = Some(Instant::now() + REPEAT_MIN);
-                return;
-            }
-            Event::Look => {
-                self.force_pause = self.force_pause.map(|pause| REPEAT_MAX.min(pause * 2));
+                self.look_at = Some(Instant::now());
             }
             Event::MainExited => {
                 self.exited = true;
                 self.publish_exit();
+                self.look_at = Some(Instant::now());
+            }
+            Event::LookDue => self.begin_look(),
+            Event::Looked(found) => {
+                self.looking = None;
+                self.force_pause = self.force_pause.map(|pause| REPEAT_MAX.min(pause * 2));
+                let Some(found) = found else {
+                    self.look_at = Some(Instant::now() + REPEAT_MAX);
+                    return;
+                };
+                self.known.set_stats(&found.members);
+                if self.exited {
+                    self.look(&found);
+                } else {
+                    self.look_at = self.force_pause.map(|pause| Instant::now() + pause);
+                }
             }
         }
-        let found = self.sweep.find();
-        if self.force_pause.is_some() {
-            self.sweep.kill(&found.members);
-        }
-        if self.exited {
-            self.look(&found);
-        } else {
-            self.look_at = self.force_pause.map(|pause| Instant::now() + pause);
-        }
+    }
+
+    fn begin_look(&mut self) {
+        self.look_at = None;
+        let (sweep, is_forced) = (Arc::clone(&self.sweep), self.force_pause.is_some());
+        let sweeping = look(move || {
+            let found = sweep.find();
+            if is_forced {
+                sweep.kill(&found.members);
+            }
+            found
+        });
+        self.looking = Some(sweeping.boxed());
     }
 
     fn look(&mut self, found: &Found) {
@@ -224,6 +274,13 @@ impl Drop for Group {
 fn watch_end(member: &Stat) -> Option<Watched> {
     let descriptor = pidfd_open(raw_pid(member.pid)?, PidfdFlags::empty()).ok()?;
     watch(Arc::new(descriptor)).ok()
+}
+
+async fn looked(looking: &mut Option<BoxFuture<'static, Option<Found>>>) -> Option<Found> {
+    match looking {
+        Some(looking) => looking.await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn all_ended(members: &[Watched]) {

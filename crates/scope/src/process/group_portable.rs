@@ -5,7 +5,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, Verified};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use rustix::process::{Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
@@ -47,14 +50,20 @@ impl Lever for GroupLever {
         self.signal(Signal::KILL);
     }
 
-    fn members(&self) -> Vec<Member> {
+    fn members(&self) -> BoxFuture<'static, Vec<Member>> {
+        let member = |identity: ProcessIdentity| Member {
+            command_line: format!("process group {}", identity.pid),
+            identity,
+        };
+        let members = self.known().into_iter().map(member).collect();
+        std::future::ready(members).boxed()
+    }
+
+    fn known(&self) -> Vec<ProcessIdentity> {
         if self.is_empty() {
             return Vec::new();
         }
-        vec![Member {
-            identity: identity(self.0, 0),
-            command_line: format!("process group {}", self.0),
-        }]
+        vec![identity(self.0, 0)]
     }
 }
 

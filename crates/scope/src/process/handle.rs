@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, How, Verified};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -20,8 +22,31 @@ pub(super) trait Lever: Send + Sync {
     fn ask(&self);
     /// Sends SIGKILL to every member; the driver repeats it until none is left.
     fn force(&self);
-    /// Who is there now, zombies and keepers aside.
-    fn members(&self) -> Vec<Member>;
+    /// Who is there now, zombies and keepers aside. Real processes are looked at on a thread of their own.
+    fn members(&self) -> BoxFuture<'static, Vec<Member>>;
+    /// Who was there when it was seen last: looks at nothing.
+    fn known(&self) -> Vec<ProcessIdentity>;
+}
+
+/// The members as they were seen last, by whoever watches or signals them: known without a look at the system.
+#[derive(Debug, Default)]
+pub(super) struct KnownMembers(Mutex<Vec<ProcessIdentity>>);
+
+impl KnownMembers {
+    pub(super) fn get(&self) -> Vec<ProcessIdentity> {
+        self.0.lock().clone()
+    }
+
+    pub(super) fn set(&self, members: Vec<ProcessIdentity>) {
+        *self.0.lock() = members;
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn set_stats(&self, members: &[super::procfs::Stat]) {
+        let living = members.iter().filter(|member| !member.is_dead());
+        let living = living.map(|member| super::identity::identity(member.pid, member.start_ticks));
+        self.set(living.collect());
+    }
 }
 
 /// A request that the driver carries out.
@@ -182,13 +207,29 @@ impl ProcessHandle {
         self.status.borrow().empty
     }
 
-    /// Who is there now: reads `/proc`, about a millisecond on a machine with a few hundred processes.
-    pub fn members(&self) -> Vec<Member> {
-        if self.status.borrow().empty.is_some() {
-            Vec::new()
-        } else {
-            self.shared.lever.members()
+    /// Who is there now, looked at on a thread of its own: about a millisecond on a machine with a few hundred processes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn members(&self) -> Vec<Member> {
+        if self.emptiness().is_some() {
+            return Vec::new();
         }
+        let members = self.shared.lever.members().await;
+        // Its keeper may serve another call since.
+        if self.emptiness().is_some() {
+            return Vec::new();
+        }
+        members
+    }
+
+    /// Who was there when it was seen last: at its start, when its main process had ended, when it was asked or forced.
+    /// Looks at nothing, so it can be called anywhere.
+    pub fn known_members(&self) -> Vec<ProcessIdentity> {
+        if self.emptiness().is_some() {
+            return Vec::new();
+        }
+        self.shared.lever.known()
     }
 
     /// Waits until the command has started, and says which process it is.

@@ -41,9 +41,9 @@ mod found_error;
 mod handle;
 mod identity;
 pub mod keeper;
-mod output;
 #[cfg(target_os = "linux")]
-mod owner;
+mod keeper_client;
+mod output;
 mod simulated;
 mod spec;
 mod status;
@@ -55,7 +55,16 @@ mod group;
 #[path = "group_portable.rs"]
 mod group;
 #[cfg(target_os = "linux")]
-mod kept;
+mod keeper_launch;
+#[cfg(target_os = "linux")]
+mod keepers;
+#[cfg(not(target_os = "linux"))]
+#[path = "keepers_portable.rs"]
+mod keepers;
+#[cfg(target_os = "linux")]
+mod look;
+#[cfg(target_os = "linux")]
+mod orphans;
 #[cfg(target_os = "linux")]
 mod procfs;
 #[cfg(target_os = "linux")]
@@ -71,6 +80,7 @@ pub use found::{find_again, survivor};
 pub use found_error::FindError;
 pub use handle::{DetachError, ProcessHandle};
 pub use identity::{identity_of, is_alive, signal};
+pub use keepers::Keepers;
 pub use output::OutputReader;
 pub use simulated::{SimulatedLife, SimulatedProcesses, SimulatedTree};
 pub use spec::{ContainmentChoice, KeeperProgram, LaunchError, MARKER_VARIABLE, ProcessSpec};

@@ -160,15 +160,20 @@ fn environment_of_threads(pid: u32) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// The arguments separated by spaces; the process's name in brackets if it has none.
+/// The arguments separated by spaces, out of the process's memory, which can hang; the process's name in brackets if it has none.
 pub(super) fn command_line(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&bytes).replace('\0', " ");
     if line.trim().is_empty() {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        return format!("[{}]", name.trim());
+        return short_name(pid);
     }
     line.trim_end().to_owned()
+}
+
+/// The kernel's name of a process, in brackets. It stands not in the process's memory, so this never hangs.
+pub(super) fn short_name(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("[{}]", name.trim())
 }
 
 /// Sends a signal to the process that has this pid *and* started then. `Ok(false)`: it has ended.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{Containment, Verified};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -83,8 +84,14 @@ impl Lever for SimulatedLever {
         self.0.signal(Signal::Kill);
     }
 
-    fn members(&self) -> Vec<Member> {
-        self.0.members()
+    fn members(&self) -> BoxFuture<'static, Vec<Member>> {
+        let tree = Arc::clone(&self.0);
+        async move { tree.members() }.boxed()
+    }
+
+    fn known(&self) -> Vec<ProcessIdentity> {
+        let members = self.0.members().into_iter();
+        members.map(|member| member.identity).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::keepers::Keepers;
 use super::simulated::SimulatedProcesses;
 
 /// The environment variable that carries the marker of a call into every process of its tree.
@@ -34,20 +35,20 @@ pub struct ProcessSpec {
 /// Which level of containment to use.
 #[derive(Debug, Clone)]
 pub enum ContainmentChoice {
-    /// A keeper process of its own: strongest. Outside Linux this falls back to what the platform has.
-    Keeper(KeeperProgram),
+    /// A keeper process: strongest. Outside Linux this falls back to what the platform has.
+    Keeper(Arc<Keepers>),
     /// A process group and a marker: needs no helper program, and sets no attribute of this process.
     GroupAndMarker,
     /// No process at all, for tests: this simulation doubles for [`GroupAndMarker`](Self::GroupAndMarker).
     Simulated(Arc<dyn SimulatedProcesses>),
 }
 
-/// How to start a keeper: a program that calls [`keeper::main`](super::keeper::main) with what follows `args`.
+/// How to start a keeper: a program that calls [`keeper::main`](super::keeper::main).
 #[derive(Debug, Clone)]
 pub struct KeeperProgram {
     /// An absolute path. `/proc/self/exe` names the running program, even one that was replaced on disk meanwhile.
     pub executable: PathBuf,
-    /// What makes that program a keeper, such as a hidden subcommand; the command to run follows.
+    /// What makes that program a keeper, such as a hidden subcommand.
     pub args: Vec<OsString>,
 }
 
@@ -82,8 +83,8 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
-    /// The keeper ended, or said something else, before it had started the command.
-    #[error("the keeper ended before it had started the command")]
+    /// The keeper ended before it had reported the start of the command, which may have run.
+    #[error("the keeper ended before it reported the start of the command, which may have run")]
     KeeperLost,
     /// A pipe, a socket or a descriptor could not be had.
     #[error("cannot set up the {what} of a process")]

@@ -42,8 +42,8 @@ pub fn launch(
                 .map_err(LaunchError::setup("output pipe"))?;
             let (shared, driver) = match real {
                 #[cfg(target_os = "linux")]
-                ContainmentChoice::Keeper(keeper) => {
-                    super::kept::launch(&spec, keeper, writer, status_tx)?
+                ContainmentChoice::Keeper(keepers) => {
+                    super::keeper_launch::launch(&spec, keepers, &writer, status_tx)?
                 }
                 _ => super::group::launch(&spec, writer, status_tx)?,
             };

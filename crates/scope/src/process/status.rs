@@ -39,11 +39,25 @@ pub struct ProcessStatus {
     pub empty_at: Option<Instant>,
     /// It never started.
     pub failed: Option<Arc<LaunchError>>,
+    /// Its keeper was killed: what that left behind is ended without it.
+    pub keeper_lost: bool,
     /// It was let go with [`detach`](super::ProcessHandle::detach) and is no longer watched.
     pub detached: bool,
 }
 
 impl ProcessStatus {
+    /// What receipts, models and people read of a tree whose keeper was killed.
+    pub fn keeper_lost_note(&self) -> Option<&'static str> {
+        self.keeper_lost.then_some(match self.empty {
+            Some(Verified::ProcessTreeEmpty) => {
+                "its keeper was killed: all that it had started fell to allstop, and was killed"
+            }
+            _ => {
+                "its keeper was killed, and containment was lost: what could still be found was killed"
+            }
+        })
+    }
+
     pub(super) fn set_empty(&mut self, verified: Verified) {
         self.empty = Some(verified);
         self.empty_at = Some(Instant::now());

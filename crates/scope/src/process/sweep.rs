@@ -1,6 +1,6 @@
 //! Finding a tree without a keeper: by its group, its session, its marker, and the children of whoever was found.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::iter::successors;
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use allstop_core::process::ProcessIdentity;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::procfs::{Stat, has_variable, visit_processes};
+use super::look;
+use super::procfs::{Stat, has_variable, stat, visit_processes};
 use super::spec::MARKER_VARIABLE;
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
 /// How often in a row a sweep has to find nobody: reading `/proc` is not one step, and while the numbers of processes begin
 /// anew, one that forks and ends can be missed together with its child.
-const EMPTY_SWEEPS: u32 = 2;
+pub(super) const EMPTY_SWEEPS: u32 = 2;
 /// How many empty sweeps may be unsure in all. An exec takes about a millisecond; at two milliseconds a sweep this is long
 /// enough for one that stalls a while.
 const UNSURE_SWEEPS_MAX: u32 = 500;
@@ -61,6 +62,10 @@ pub(super) struct Sweep {
     main: ProcessIdentity,
     /// The keeper carries the marker, too, and is no member.
     keeper: Option<u32>,
+    /// Whether the main process is not reaped.
+    pinned_by_main: Mutex<bool>,
+    /// Processes that were asked for their environment and have not answered: they are not asked once more.
+    asked: Arc<Mutex<HashSet<(u32, u64)>>>,
     history: Mutex<History>,
 }
 
@@ -68,11 +73,19 @@ pub(super) struct Sweep {
 /// while that is impossible: the main process is not reaped, or a member that was seen in them is still in them.
 #[derive(Debug)]
 struct History {
-    pinned_by_main: bool,
     /// The first sweep after the main process may have been reaped comes at once, and has nothing to compare with.
     is_first: bool,
     /// Members of the last sweep, by pid and start: one that has since left every other sign behind is still known.
     seen: HashSet<(u32, u64)>,
+}
+
+/// A process that is being asked. Dropped once it has answered, if late: then it can be asked again.
+struct Asked(Arc<Mutex<HashSet<(u32, u64)>>>, (u32, u64));
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
 }
 
 impl Sweep {
@@ -104,7 +117,6 @@ impl Sweep {
         is_first: bool,
     ) -> Self {
         let history = Mutex::new(History {
-            pinned_by_main,
             is_first,
             seen: HashSet::new(),
         });
@@ -112,13 +124,15 @@ impl Sweep {
             marker,
             main,
             keeper,
+            pinned_by_main: Mutex::new(pinned_by_main),
+            asked: Arc::default(),
             history,
         }
     }
 
     /// From now on the main process may be reaped.
     pub(super) fn unpin(&self) {
-        self.history.lock().pinned_by_main = false;
+        *self.pinned_by_main.lock() = false;
     }
 
     /// The living members now.
@@ -130,17 +144,22 @@ impl Sweep {
     pub(super) fn find(&self) -> Found {
         let number = self.main.pid;
         let mut history = self.history.lock();
+        // Before the look: what was pinned then is what it shows.
+        let is_pinned = *self.pinned_by_main.lock();
         let is_younger = |stat: &Stat| stat.start_ticks >= self.main.start_ticks; // nobody is older than its ancestor
+        let may_adopt = may_adopt();
         let mut all = Vec::new();
         let mut marked = HashSet::new();
-        let mut in_exec = Vec::new();
+        let mut is_unsure = false;
         let is_complete = visit_processes(|stat| {
             all.push(stat);
-            if is_younger(&stat) && !stat.is_dead() {
-                match has_variable(stat.pid, MARKER_VARIABLE, &self.marker) {
+            // Only of those that have lost their parents the environment is asked: any other is its parent's.
+            let is_orphan = may_adopt.contains(&stat.parent) && !stat.is_kernel;
+            if is_orphan && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
+                match self.is_marked(&stat) {
                     Some(true) => drop(marked.insert(stat.pid)),
                     Some(false) => {}
-                    None => in_exec.push(stat),
+                    None => is_unsure = true,
                 }
             }
         });
@@ -148,7 +167,7 @@ impl Sweep {
         let is_seen = |stat: &Stat| history.seen.contains(&(stat.pid, stat.start_ticks));
         let has_taken_number =
             |stat: &Stat| stat.pid == number && stat.start_ticks != self.main.start_ticks;
-        let number_is_ours = history.pinned_by_main
+        let number_is_ours = is_pinned
             || history.is_first && !all.iter().any(has_taken_number)
             || all.iter().any(|stat| in_number(stat) && is_seen(stat));
         let is_root = |stat: &Stat| {
@@ -164,20 +183,38 @@ impl Sweep {
         history.is_first = false;
         Found {
             members,
-            is_unsure: !is_complete || any_orphan(&in_exec, &all),
+            is_unsure: !is_complete || is_unsure,
         }
+    }
+
+    /// Whether a process carries the marker. `None`: that cannot be told now.
+    fn is_marked(&self, stat: &Stat) -> Option<bool> {
+        let (pid, as_seen) = (stat.pid, (stat.pid, stat.start_ticks));
+        if !self.asked.lock().insert(as_seen) {
+            return None;
+        }
+        let marker = Arc::clone(&self.marker);
+        let answers = Asked(Arc::clone(&self.asked), as_seen);
+        let answer = look::ask(move || {
+            let _until_answered = answers;
+            has_variable(pid, MARKER_VARIABLE, &marker)
+        });
+        answer.flatten()
     }
 
     /// SIGKILL for these members; and for the whole group in one step, if its number is certain to be its own.
     pub(super) fn kill(&self, members: &[Stat]) {
-        {
-            // Under the lock: whoever unpins, and then reaps, waits for it.
-            let history = self.history.lock();
-            if history.pinned_by_main {
-                kill_pinned_group(self.main.pid);
-            }
-        }
+        self.kill_group();
         signal_each(members, Signal::KILL);
+    }
+
+    /// SIGKILL for the whole group, if its number is certain to be its own. Looks at nothing.
+    pub(super) fn kill_group(&self) {
+        // Under the lock: whoever unpins, and then reaps, waits for it.
+        let is_pinned = self.pinned_by_main.lock();
+        if *is_pinned {
+            kill_pinned_group(self.main.pid);
+        }
     }
 
     fn is_candidate(&self, stat: &Stat) -> bool {
@@ -185,17 +222,10 @@ impl Sweep {
     }
 }
 
-/// Whether one of these can have lost its parents: a child of somebody who lives, and adopts nobody, is that one's.
-fn any_orphan(some: &[Stat], all: &[Stat]) -> bool {
-    let parents: HashMap<u32, u32> = all.iter().map(|stat| (stat.pid, stat.parent)).collect();
-    // Whose parents have ended goes to an ancestor, or to the first process.
-    let next = |pid: &u32| parents.get(pid).copied();
-    let mut may_adopt: HashSet<u32> = successors(Some(std::process::id()), next).collect();
-    may_adopt.insert(1);
-    let is_orphan = |stat: &Stat| {
-        may_adopt.contains(&stat.parent)
-            || !parents.contains_key(&stat.parent)
-            || some.iter().any(|other| other.pid == stat.parent)
-    };
-    some.iter().any(is_orphan)
+/// Who adopts a member that has lost its parents: an ancestor of this process, or the first of all.
+fn may_adopt() -> HashSet<u32> {
+    let parent = |pid: &u32| stat(*pid).map(|stat| stat.parent);
+    let mut adopters: HashSet<u32> = successors(Some(std::process::id()), parent).collect();
+    adopters.insert(1);
+    adopters
 }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use rustix::process::{Signal, kill_process_group};
 
 use super::identity::{identity, is_alive, raw_pid};
-use super::procfs::{Stat, command_line, signal_exactly, visit_processes};
+use super::look;
+use super::procfs::{Stat, command_line, short_name, signal_exactly, visit_processes};
 use super::status::Member;
 
 /// Everyone whose chain of parents leads to a process that `is_root` names, and those roots themselves. Roots first, so
@@ -57,17 +58,25 @@ pub(super) fn kill_pinned_group(group: u32) {
     }
 }
 
-/// The living ones, as others see them.
+/// The living ones, as others see them. A process that does not answer in time, and those after it, are named by the
+/// kernel's short name.
 pub(super) fn as_members(stats: &[Stat]) -> Vec<Member> {
-    let named = stats
-        .iter()
-        .filter(|stat| !stat.is_dead())
-        .map(|stat| Member {
-            identity: identity(stat.pid, stat.start_ticks),
-            command_line: command_line(stat.pid),
+    let mut answers = true;
+    let mut named = Vec::new();
+    for stat in stats.iter().filter(|stat| !stat.is_dead()) {
+        let pid = stat.pid;
+        let line = answers
+            .then(|| look::ask(move || command_line(pid)))
+            .flatten();
+        answers = line.is_some();
+        named.push(Member {
+            identity: identity(pid, stat.start_ticks),
+            command_line: line.unwrap_or_else(|| short_name(pid)),
         });
+    }
     // A short one may have ended since, and its successor be on the list as well.
-    named.filter(|member| is_alive(&member.identity)).collect()
+    named.retain(|member| is_alive(&member.identity));
+    named
 }
 
 #[cfg(test)]

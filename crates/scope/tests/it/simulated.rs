@@ -138,7 +138,7 @@ fn one_that_hears_the_ask_is_stopped_as_a_group_is() {
         assert_eq!(evidence.proof(), Some(Verified::ProcessGroupEmpty));
         assert_eq!(item.containment, Some(Containment::GroupAndMarker));
         assert_eq!(*tree.signals.lock(), [Signal::Term]);
-        assert!(process.members().is_empty());
+        assert!(process.members().await.is_empty());
     });
 }
 

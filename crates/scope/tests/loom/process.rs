@@ -20,10 +20,6 @@ struct Told {
     forced: AtomicUsize,
 }
 
-pub(crate) struct Member {
-    pub(crate) identity: ProcessIdentity,
-}
-
 impl ProcessHandle {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Told {
@@ -52,7 +48,7 @@ impl ProcessHandle {
         Containment::GroupAndMarker
     }
 
-    pub(crate) fn members(&self) -> Vec<Member> {
+    pub(crate) fn known_members(&self) -> Vec<ProcessIdentity> {
         Vec::new()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::Containment;
 use allstop_scope::process::{
-    ContainmentChoice, KeeperProgram, LaunchError, ProcessSpec, Unobserved, launch,
+    ContainmentChoice, KeeperProgram, Keepers, LaunchError, ProcessSpec, Unobserved, launch,
 };
 use libtest_mimic::Trial;
 
@@ -109,7 +109,7 @@ fn with_keeper(executable: &str, token: &str) -> ProcessSpec {
         executable: executable.into(),
         args: Vec::new(),
     };
-    let containment = ContainmentChoice::Keeper(keeper);
+    let containment = ContainmentChoice::Keeper(Keepers::new(keeper));
     ProcessSpec {
         containment,
         ..shell("sleep TOKEN", token, Containment::Keeper)

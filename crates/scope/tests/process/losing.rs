@@ -175,7 +175,7 @@ async fn signalled_keeper_stays() {
     }
     // A round trip as barrier: the keeper hears the ask after the signals.
     assert!(is_alive(&keeper));
-    assert_eq!(call.handle.members().len(), 2);
+    assert_eq!(call.handle.members().await.len(), 2);
     call.handle.ask();
     assert_eq!(
         call.handle.wait_empty().await.expect("watched"),

@@ -18,6 +18,8 @@ mod failing;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
+mod keepers;
+#[cfg(target_os = "linux")]
 mod latency;
 #[cfg(target_os = "linux")]
 mod losing;
@@ -31,7 +33,7 @@ mod support;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("keep-call") => return allstop_scope::process::keeper::main(args),
+        Some("keep-call") => return allstop_scope::process::keeper::main(),
         #[cfg(target_os = "linux")]
         Some("own-call") => return losing::own(args),
         #[cfg(target_os = "linux")]
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             printing::trials(),
             hostile::trials(),
             losing::trials(),
+            keepers::trials(),
             detaching::trials(),
             failing::trials(),
             latency::trials(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::{Containment, Verified};
 use allstop_scope::process::{
-    ContainmentChoice, KeeperProgram, OutputReader, ProcessHandle, ProcessSpec, launch,
+    ContainmentChoice, KeeperProgram, Keepers, OutputReader, ProcessHandle, ProcessSpec, launch,
 };
 use libtest_mimic::{Failed, Trial};
 use tokio::task::JoinSet;
@@ -29,11 +29,14 @@ pub(crate) fn token() -> String {
 }
 
 pub(crate) fn keeper() -> ContainmentChoice {
-    let executable = std::env::current_exe().expect("this binary has a path");
-    ContainmentChoice::Keeper(KeeperProgram {
-        executable,
+    ContainmentChoice::Keeper(Keepers::new(keeper_program()))
+}
+
+pub(crate) fn keeper_program() -> KeeperProgram {
+    KeeperProgram {
+        executable: std::env::current_exe().expect("this binary has a path"),
         args: vec!["keep-call".into()],
-    })
+    }
 }
 
 /// Both levels, for what must hold for both.

@@ -45,7 +45,7 @@ impl BackgroundEnd {
                 Some(ExitInfo::Code(code)) => Some(code),
                 _ => None,
             },
-            said: None,
+            said: status.keeper_lost_note().map(Into::into),
         })
     }
 

@@ -83,11 +83,11 @@ impl BackgroundTool {
         }
         let id = arguments.id.as_deref().unwrap_or_default();
         let work = works.iter().find(|work| work.id.as_str() == id);
-        let work = work.ok_or_else(|| ToolError {
-            message: format!(
+        let work = work.ok_or_else(|| {
+            ToolError::new(format!(
                 "there is no background work {id:?}; there is:\n{}",
                 list(&works)
-            ),
+            ))
         })?;
         match (arguments.action, arguments.offset) {
             (Action::Output, Some(offset)) => Ok(output_from(work, offset)),
@@ -129,14 +129,14 @@ async fn wait(
     invocation: &ToolInvocation,
 ) -> Result<String, ToolError> {
     let limit = timeout_s.map_or(Ok(WAIT_DEFAULT), Duration::try_from_secs_f64);
-    let limit = limit.map_err(|error| ToolError {
-        message: format!("wrong arguments for `background`: `timeout_s`: {error}"),
+    let limit = limit.map_err(|error| {
+        ToolError::new(format!(
+            "wrong arguments for `background`: `timeout_s`: {error}"
+        ))
     })?;
     tokio::select! {
         biased;
-        cause = invocation.scope.stopped_at("background wait") => Err(ToolError {
-            message: format!("{} {}; the wait was stopped: {cause}", work.id, state(work)),
-        }),
+        cause = invocation.scope.stopped_at("background wait") => Err(ToolError::new(format!("{} {}; the wait was stopped: {cause}", work.id, state(work)))),
         _ended = work.ended() => Ok(shown(work)),
         () = tokio::time::sleep(limit) => Ok(format!(
             "{}\n[after {} s: {}]",
@@ -164,11 +164,14 @@ async fn stop(work: &BackgroundWork) -> Result<String, ToolError> {
             work.id
         ));
     }
-    let left = work.process().map(|process| process.members().len());
+    let left = work
+        .process()
+        .map(|process| process.handle().known_members().len());
     let left = left.map_or_else(String::new, |left| format!(": {left} processes still run"));
-    Err(ToolError {
-        message: format!("{} could not be stopped{left}", work.id),
-    })
+    Err(ToolError::new(format!(
+        "{} could not be stopped{left}",
+        work.id
+    )))
 }
 
 fn list(works: &[Arc<BackgroundWork>]) -> String {
@@ -221,10 +224,9 @@ impl Tool for BackgroundTool {
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let arguments =
-                Arguments::deserialize(&*invocation.arguments).map_err(|error| ToolError {
-                    message: format!("wrong arguments for `background`: {error}"),
-                })?;
+            let arguments = Arguments::deserialize(&*invocation.arguments).map_err(|error| {
+                ToolError::new(format!("wrong arguments for `background`: {error}"))
+            })?;
             Ok(ToolOutput {
                 content: self.run(arguments, &invocation).await?.into(),
             })

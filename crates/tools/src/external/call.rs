@@ -55,7 +55,7 @@ fn cause_of(scope: &Scope) -> Cause {
 impl ExternalTool {
     async fn run(&self, invocation: ToolInvocation) -> Result<ToolOutput, ToolError> {
         let scope = invocation.scope;
-        let told = |message: String| ToolError { message };
+        let told = |message: String| ToolError::new(message);
         // The request's id comes with the request, which must not go out before the call is registered.
         let asked: Arc<OnceLock<RequestId>> = Arc::default();
         let ask = {

@@ -49,7 +49,7 @@ impl ExternalRequests {
                         Ok(Ok(answer)) => handler.answer(id, answer),
                         Ok(Err(_panic)) => {
                             let message = "the handler panicked".to_owned();
-                            handler.answer(id, Err(ToolError { message }))
+                            handler.answer(id, Err(ToolError::new(message)))
                         }
                     };
                 }

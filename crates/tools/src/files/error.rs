@@ -57,9 +57,7 @@ pub(crate) enum FileError {
 
 impl From<FileError> for ToolError {
     fn from(error: FileError) -> Self {
-        Self {
-            message: error.to_string(),
-        }
+        Self::new(error.to_string())
     }
 }
 

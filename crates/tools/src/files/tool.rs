@@ -79,20 +79,18 @@ impl<T: FileTool> Tool for OfFile<T> {
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let arguments = T::deserialize(&*invocation.arguments).map_err(|error| ToolError {
-                message: format!("wrong arguments for `{}`: {error}", T::NAME),
+            let arguments = T::deserialize(&*invocation.arguments).map_err(|error| {
+                ToolError::new(format!("wrong arguments for `{}`: {error}", T::NAME))
             })?;
             let workspace = Arc::clone(&self.workspace);
             let spec = WorkSpec::new(ItemKind::Thread, T::NAME);
             let thread = invocation
                 .scope
                 .spawn_blocking(spec, move |cx| arguments.run(&workspace, &StopCheck(cx)))
-                .map_err(|refused| ToolError {
-                    message: refused.to_string(),
-                })?;
-            let content = thread.await.map_err(|lost| ToolError {
-                message: lost.to_string(),
-            })??;
+                .map_err(|refused| ToolError::new(refused.to_string()))?;
+            let content = thread
+                .await
+                .map_err(|lost| ToolError::new(lost.to_string()))??;
             Ok(ToolOutput {
                 content: content.into(),
             })

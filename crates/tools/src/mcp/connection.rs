@@ -126,20 +126,18 @@ impl Connection {
 
     fn not_begun(&self, refused: NotBegun) -> ToolError {
         let server = &self.server;
-        ToolError {
-            message: match refused {
-                NotBegun::Cancelled => "stopped before it was sent".to_owned(),
-                NotBegun::Ending(why) => {
-                    format!("the server `{server}` is ending, since {why}; the call was not sent")
-                }
-                NotBegun::TooMany => format!(
-                    "{CALLS_MAX} calls of the server `{server}` are open; the call was not sent"
-                ),
-                NotBegun::Refused => {
-                    format!("the server `{server}` takes no more calls; the call was not sent")
-                }
-            },
-        }
+        ToolError::new(match refused {
+            NotBegun::Cancelled => "stopped before it was sent".to_owned(),
+            NotBegun::Ending(why) => {
+                format!("the server `{server}` is ending, since {why}; the call was not sent")
+            }
+            NotBegun::TooMany => format!(
+                "{CALLS_MAX} calls of the server `{server}` are open; the call was not sent"
+            ),
+            NotBegun::Refused => {
+                format!("the server `{server}` takes no more calls; the call was not sent")
+            }
+        })
     }
 
     /// Gives the connection up if nobody else uses it. Returns whether it is ending.
@@ -160,9 +158,7 @@ fn register(scope: &Scope, tool: &str, cancel: &Arc<Cancel>) -> Result<Registrat
     let work = WorkSpec::new(ItemKind::Remote, tool);
     scope
         .register_remote(work, ask)
-        .map_err(|refused| ToolError {
-            message: refused.to_string(),
-        })
+        .map_err(|refused| ToolError::new(refused.to_string()))
 }
 
 fn reason(scope: &Scope) -> String {
@@ -207,13 +203,11 @@ impl Call<'_> {
         // The call's future has heard; that the server has, nobody knows.
         scope.stopped_at("mcp call").await;
         self.abandon();
-        Err(ToolError {
-            message: format!(
-                "stopped: {}; {}, and may work on",
-                reason(scope),
-                self.unconfirmed()
-            ),
-        })
+        Err(ToolError::new(format!(
+            "stopped: {}; {}, and may work on",
+            reason(scope),
+            self.unconfirmed()
+        )))
     }
 
     /// What is known of a call whose end is not.
@@ -239,12 +233,10 @@ impl Call<'_> {
     fn failed(&mut self, why: &str) -> ToolError {
         self.over = true;
         self.abandon();
-        ToolError {
-            message: format!(
-                "the call of the server `{}` failed: {why}; whether it was carried out is not known",
-                self.connection.server
-            ),
-        }
+        ToolError::outcome_unknown(format!(
+            "the call of the server `{}` failed: {why}; whether it was carried out is not known",
+            self.connection.server
+        ))
     }
 }
 
@@ -285,22 +277,18 @@ fn conclude(
             if scope.is_stopped() {
                 acknowledge(scope);
             }
-            Err(ToolError {
-                message: format!(
-                    "the server `{server}` answered with an error: {}",
-                    error.message
-                ),
-            })
+            Err(ToolError::new(format!(
+                "the server `{server}` answered with an error: {}",
+                error.message
+            )))
         }
         Answer::Ended(ended) => {
             ended.conclude(registration);
             acknowledge(scope);
-            Err(ToolError {
-                message: format!(
-                    "the server `{server}` ended during the call, since {}; whether it was carried out is not known",
-                    ended.why
-                ),
-            })
+            Err(ToolError::outcome_unknown(format!(
+                "the server `{server}` ended during the call, since {}; whether it was carried out is not known",
+                ended.why
+            )))
         }
     }
 }

@@ -45,28 +45,27 @@ impl McpTool {
         let arguments = match &*invocation.arguments {
             Value::Object(arguments) => arguments.clone(),
             _ => {
-                return Err(ToolError {
-                    message: format!("the arguments of `{}` are no object", self.spec.name),
-                });
+                return Err(ToolError::new(format!(
+                    "the arguments of `{}` are no object",
+                    self.spec.name
+                )));
             }
         };
         let connection = self.server.connection(&invocation.scope).await;
-        let connection = connection.map_err(|message| ToolError { message })?;
+        let connection = connection.map_err(ToolError::new)?;
         let result = connection.call(&self.tool, arguments, &invocation).await?;
         let Some((text, is_error)) = text_of(result) else {
-            return Err(ToolError {
-                message: format!(
-                    "the server `{}` asks for what it is not given here; the call has no result",
-                    self.server.name()
-                ),
-            });
+            return Err(ToolError::new(format!(
+                "the server `{}` asks for what it is not given here; the call has no result",
+                self.server.name()
+            )));
         };
         let mut output =
             BoundedOutput::new(OutputLimits::default(), Arc::clone(&self.output_folder));
         output.push(text.as_bytes());
         let text = output.text();
         if is_error {
-            return Err(ToolError { message: text });
+            return Err(ToolError::new(text));
         }
         Ok(ToolOutput {
             content: text.into(),

@@ -35,12 +35,10 @@ impl ArgumentCheck {
         if more > 0 {
             wrong.push(format!("{more} more"));
         }
-        Err(ToolError {
-            message: format!(
-                "wrong arguments for `{tool}`: {}; it was not run",
-                wrong.join("; ")
-            ),
-        })
+        Err(ToolError::new(format!(
+            "wrong arguments for `{tool}`: {}; it was not run",
+            wrong.join("; ")
+        )))
     }
 }
 

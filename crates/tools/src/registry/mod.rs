@@ -87,9 +87,10 @@ impl ToolRegistry {
     pub fn find(&self, name: &str) -> Result<&RegisteredTool, ToolError> {
         self.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.specs().map(|spec| &*spec.name).collect();
-            ToolError {
-                message: format!("there is no tool {name:?}; there are: {}", names.join(", ")),
-            }
+            ToolError::new(format!(
+                "there is no tool {name:?}; there are: {}",
+                names.join(", ")
+            ))
         })
     }
 

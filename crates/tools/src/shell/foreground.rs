@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Receipt;
-use allstop_scope::process::Member;
+use allstop_scope::process::{ExitInfo, Member};
 use allstop_scope::{Process, ScopeOptions};
 use tokio::time::Instant;
 
@@ -32,9 +32,7 @@ impl ShellTool {
     ) -> Result<String, ToolError> {
         // A scope of its own, so that the command's timeout stops the command and not its call.
         let scope = invocation.scope.child("command", ScopeOptions::default());
-        let scope = scope.map_err(|refused| ToolError {
-            message: refused.to_string(),
-        })?;
+        let scope = scope.map_err(|refused| ToolError::new(refused.to_string()))?;
         // A time beyond the clock's end is none.
         let limit = timeout.and_then(|time| {
             let until = Instant::now().checked_add(time)?;
@@ -75,9 +73,12 @@ impl ShellTool {
                 }
             }
         }
-        let exit = process.exited().await.map_err(|error| ToolError {
-            message: text::chain(&error),
-        })?;
+        let exit = match process.exited().await {
+            Ok(exit) => exit,
+            // Whether the command ran is not known: its keeper was killed before it had said so.
+            Err(_) if process.handle().status().borrow().keeper_lost => ExitInfo::Unknown,
+            Err(error) => return Err(ToolError::new(text::chain(&error))),
+        };
         let left = left_over(&process).await;
         if let Some(cause) = scope.cause() {
             // What is left is the stop's, not the background's.
@@ -87,15 +88,27 @@ impl ShellTool {
         if answer.is_empty() {
             answer.push_str("[no output]");
         }
+        let keeper_lost = process.handle().status().borrow().keeper_lost_note();
+        if let Some(note) = keeper_lost
+            && exit == ExitInfo::Unknown
+        {
+            // First, since people are shown the first line.
+            scope.close();
+            let why = format!("[{}; {note}]\n{answer}", exit_text(exit));
+            return Err(ToolError::outcome_unknown(why));
+        }
+        if let Some(note) = keeper_lost {
+            // Writing to a string cannot fail.
+            let _ = write!(answer, "\n[{note}]");
+        }
         if !exit.is_success() {
             // Writing to a string cannot fail.
             let _ = write!(answer, "\n[{}]", exit_text(exit));
         }
         if !left.is_empty() {
             let work = hand_over(&*self.host, handover(process, printing));
-            let work = work.map_err(|refused| ToolError {
-                message: format!("stopped: {}", refused.why),
-            })?;
+            let work =
+                work.map_err(|refused| ToolError::new(format!("stopped: {}", refused.why)))?;
             answer += &left_over_text(&left, work.id.as_str());
         }
         scope.close();
@@ -119,8 +132,8 @@ fn ended(
     process: &Process,
     printing: &Printing,
 ) -> Result<(), ToolError> {
-    let receipt = read.map_err(|error| ToolError {
-        message: format!("the command's output could not be read: {error}"),
+    let receipt = read.map_err(|error| {
+        ToolError::new(format!("the command's output could not be read: {error}"))
     })?;
     match (receipt, limit) {
         (Some(receipt), Some(limit)) => Err(timed_out(limit, &receipt, process, &printing.output)),
@@ -132,7 +145,7 @@ async fn left_over(process: &Process) -> Vec<Member> {
     match tokio::time::timeout(SETTLE, process.handle().wait_empty()).await {
         // Empty, or nobody can tell any more: then it was stopped.
         Ok(_) => Vec::new(),
-        Err(_elapsed) => process.members(),
+        Err(_elapsed) => process.members().await,
     }
 }
 
@@ -166,19 +179,17 @@ fn timed_out(
     } else {
         format!(
             "{} of its processes could not be stopped and still run",
-            process.members().len()
+            process.handle().known_members().len()
         )
     };
     let limit = limit.time.as_secs_f64();
-    ToolError {
-        message: format!(
-            "{}\n[the command ran longer than {limit} s: {became}]",
-            output.text()
-        ),
-    }
+    ToolError::new(format!(
+        "{}\n[the command ran longer than {limit} s: {became}]",
+        output.text()
+    ))
 }
 
 fn stopped(output: &BoundedOutput, why: &dyn std::fmt::Display) -> ToolError {
     let message = format!("{}\n[stopped: {why}]", output.text());
-    ToolError { message }
+    ToolError::new(message)
 }

@@ -116,9 +116,9 @@ impl ShellTool {
             containment: self.config.containment.clone(),
         };
         let work = WorkSpec::new(ItemKind::Process, text::name_of(command));
-        scope.spawn_process(work, spec).map_err(|error| ToolError {
-            message: text::chain(&error),
-        })
+        scope
+            .spawn_process(work, spec)
+            .map_err(|error| ToolError::new(text::chain(&error)))
     }
 
     async fn background(
@@ -131,9 +131,7 @@ impl ShellTool {
             .handle()
             .wait_started()
             .await
-            .map_err(|error| ToolError {
-                message: text::chain(&*error),
-            })?;
+            .map_err(|error| ToolError::new(text::chain(&*error)))?;
         let folder = Arc::clone(&self.config.output_folder);
         let output = BoundedOutput::with_file_now(self.config.output, folder);
         let work = Handover {
@@ -144,9 +142,8 @@ impl ShellTool {
             reader,
             output,
         };
-        let work = hand_over(&*self.host, work).map_err(|refused| ToolError {
-            message: refused.why.to_string(),
-        })?;
+        let work = hand_over(&*self.host, work)
+            .map_err(|refused| ToolError::new(refused.why.to_string()))?;
         Ok(runs_in_background(&work))
     }
 }
@@ -170,9 +167,8 @@ impl Tool for ShellTool {
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let wrong = |error: String| ToolError {
-                message: format!("wrong arguments for `shell`: {error}"),
-            };
+            let wrong =
+                |error: String| ToolError::new(format!("wrong arguments for `shell`: {error}"));
             let arguments = Arguments::deserialize(&*invocation.arguments)
                 .map_err(|error| wrong(error.to_string()))?;
             let timeout = arguments

@@ -116,9 +116,7 @@ fn output(text: &str) -> Result<ToolOutput, ToolError> {
 }
 
 fn failure(text: &str) -> Result<ToolOutput, ToolError> {
-    Err(ToolError {
-        message: text.to_owned(),
-    })
+    Err(ToolError::new(text.to_owned()))
 }
 
 async fn said(call: Call) -> Result<String, String> {

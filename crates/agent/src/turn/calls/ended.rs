@@ -150,7 +150,14 @@ async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
 pub(super) fn describe(end: End) -> (CallOutcome, Arc<str>, bool) {
     match end {
         End::Returned(Ok(output)) => (CallOutcome::Succeeded, output.content, false),
-        End::Returned(Err(error)) => (CallOutcome::Failed, error.message.into(), true),
+        End::Returned(Err(error)) => {
+            let outcome = if error.outcome_unknown {
+                CallOutcome::Unknown
+            } else {
+                CallOutcome::Failed
+            };
+            (outcome, error.message.into(), true)
+        }
         End::Panicked => (CallOutcome::Failed, "the tool panicked".into(), true),
         // Only a result is ever asked for: see the turn's harvest.
         End::Overtaken(_) => (CallOutcome::Unknown, "its turn was stopped".into(), true),

@@ -170,7 +170,7 @@ impl Calls {
         about.extend(ran.then_some(time.as_str()));
         about.extend((!word.is_empty()).then_some(word));
         let mut lines = self.row(symbol, role, &label, &about.join(", "));
-        if outcome == CallOutcome::Failed {
+        if matches!(outcome, CallOutcome::Failed | CallOutcome::Unknown) {
             let first = content.lines().find(|line| !line.trim().is_empty());
             let first = styled![first.unwrap_or_default().trim()];
             let first = first.cut(ERROR_COLUMNS, self.style.pick("…", "..."));

@@ -15,6 +15,8 @@ use super::processes::{self, Process};
 pub(crate) struct Place {
     folder: TempDir,
     mark: String,
+    /// A command of its own, so that a process is known that has cleared its environment.
+    sleeper: String,
 }
 
 impl Place {
@@ -33,7 +35,12 @@ impl Place {
             std::process::id(),
             folder.path().display()
         );
-        Self { folder, mark }
+        let sleeper = format!("sleep 600.{}{number:03}", std::process::id());
+        Self {
+            folder,
+            mark,
+            sleeper,
+        }
     }
 
     /// A path in it.
@@ -53,6 +60,11 @@ impl Place {
     /// The value of [`processes::MARK`] of all its processes.
     pub(crate) fn mark(&self) -> &str {
         &self.mark
+    }
+
+    /// A command that sleeps for long, and is the place's own.
+    pub(crate) fn sleeper(&self) -> &str {
+        &self.sleeper
     }
 
     /// Writes a file.
@@ -97,7 +109,7 @@ impl Place {
 
     /// Every process that came of it and lives.
     pub(crate) fn leftovers(&self) -> Vec<Process> {
-        processes::marked(&self.mark)
+        processes::of_mark_or_command(&self.mark, &self.sleeper)
     }
 
     /// Kills what is left.

@@ -21,8 +21,8 @@ impl Process {
     }
 }
 
-/// Every living process with this mark in its environment. A zombie has none any more.
-pub(crate) fn marked(mark: &str) -> Vec<Process> {
+/// Every living process with this mark in its environment, or with this command. A zombie has none any more.
+pub(crate) fn of_mark_or_command(mark: &str, command: &str) -> Vec<Process> {
     let wanted = format!("{MARK}={mark}");
     let has_mark = |pid: i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -31,11 +31,11 @@ pub(crate) fn marked(mark: &str) -> Vec<Process> {
             .any(|variable| variable == wanted.as_bytes())
     };
     pids()
-        .filter(|pid| has_mark(*pid))
         .map(|pid| Process {
             pid,
             command: command_of(pid),
         })
+        .filter(|process| process.command == command || has_mark(process.pid))
         .collect()
 }
 

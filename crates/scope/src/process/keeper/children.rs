@@ -1,7 +1,7 @@
 //! The keeper's children: starting the command, reaping, asking.
 
-use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -9,6 +9,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, setsid, wait,
 };
 
+use super::order::Order;
 use crate::process::ExitInfo;
 use crate::process::procfs::{Stat, stat};
 use crate::process::tree::{descendants, signal_each};
@@ -16,12 +17,17 @@ use crate::process::tree::{descendants, signal_each};
 /// Starts the command as leader of a session of its own.
 ///
 /// So it has no terminal: it can neither read what the user types nor be stopped for trying, and Ctrl-C never reaches it
-/// but through a stop.
-pub(super) fn start(command: Vec<OsString>) -> io::Result<Stat> {
-    let mut words = command.into_iter();
-    let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null());
+/// but through a stop. And whoever has to adopt its tree, should the keeper be killed, knows it by its session.
+pub(super) fn start(order: Order, output: &OwnedFd) -> io::Result<Stat> {
+    let mut command = Command::new(order.program);
+    command
+        .args(order.args)
+        .current_dir(order.cwd)
+        .env_clear()
+        .envs(order.env)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
     let in_new_process = || {
         setsid()?;
         // Only a second net, for the main process alone, should somebody kill the keeper.
@@ -69,9 +75,11 @@ fn exit_info(status: WaitStatus) -> ExitInfo {
     }
 }
 
-/// SIGTERM to every descendant, once.
-pub(super) fn ask() {
-    signal_each(&descendants(std::process::id()), Signal::TERM);
+/// SIGTERM to every descendant, once. Answers who that was.
+pub(super) fn ask() -> Vec<Stat> {
+    let members = descendants(std::process::id());
+    signal_each(&members, Signal::TERM);
+    members
 }
 
 pub(super) fn unsigned(pid: Pid) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -21,14 +21,14 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Opens the pipe's other end by way of this process's standard output, and the file to append to.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens the pipe's other end by way of this one, and the file to append to.
+    pub(super) fn open(output: &OwnedFd, path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let pipe = OpenOptions::new()
             .read(true)
             .custom_flags(non_blocking)
-            .open("/proc/self/fd/1")?;
+            .open(format!("/proc/self/fd/{}", output.as_raw_fd()))?;
         Ok(Self {
             pipe,
             file,

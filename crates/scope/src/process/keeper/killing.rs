@@ -11,6 +11,7 @@ use rustix::process::{Signal, getpgid, getpgrp, kill_process};
 
 use super::children::unsigned;
 use crate::process::identity::raw_pid;
+use crate::process::procfs::Stat;
 use crate::process::tree::{descendants, kill_pinned_group, signal_each};
 
 /// How soon everyone is looked for whom killing the children has not reached.
@@ -40,8 +41,8 @@ impl Killing {
         self.killed.remove(&child);
     }
 
-    /// One step; says how soon the next is due, unless a child ends before.
-    pub(super) fn step(&mut self) -> Duration {
+    /// One step; says how soon the next is due, unless a child ends before. Whoever is still there after a while is told.
+    pub(super) fn step(&mut self, mut tell: impl FnMut(&[Stat])) -> Duration {
         if self.kill_fresh_children() {
             return Duration::ZERO;
         }
@@ -54,6 +55,7 @@ impl Killing {
                 .filter(|member| member.parent == std::process::id())
                 .for_each(|child| kill_child(child.pid));
             signal_each(&members, Signal::KILL);
+            tell(&members);
             self.all_at = now + self.pause;
             self.pause = KILL_ALL_MAX.min(self.pause * 2);
         }

@@ -10,17 +10,21 @@ use crate::process::ExitInfo;
 pub(in crate::process) const PATH_BYTES_MAX: usize = 4096;
 /// The longest packet: such a path, and a word.
 pub(in crate::process) const PACKET_BYTES_MAX: usize = PATH_BYTES_MAX + 64;
+/// How many members are reported: as many as somebody reads, and as fit into a packet with 32 bytes each.
+pub(in crate::process) const MEMBERS_MAX: usize = 64;
 
 /// From the keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::process) enum Report {
     /// The command runs, as this process that started then.
     Started { pid: u32, start_ticks: u64 },
-    /// The command could not be started: the system's error number.
-    Failed { errno: i32 },
+    /// The command could not be started: the system's error number, and whether its directory was the reason.
+    Failed { errno: i32, in_directory: bool },
     /// The main process has ended.
     Exited(ExitInfo),
-    /// The keeper has no child left.
+    /// The processes of the tree as they were seen now, at most [`MEMBERS_MAX`]: pids and starts.
+    Members(Vec<(u32, u64)>),
+    /// The keeper has no child left, and waits for another call.
     Empty,
     /// Let go.
     Detached,
@@ -28,9 +32,18 @@ pub(in crate::process) enum Report {
     NotDetached { errno: i32 },
 }
 
-/// From the owner.
+/// From the owner: what to do with which of the keeper's calls. One that has ended is not confused with the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::process) enum Command {
+pub(in crate::process) struct Command {
+    pub(in crate::process) call: u64,
+    pub(in crate::process) action: Action,
+}
+
+/// What the owner asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::process) enum Action {
+    /// Start the command that comes with the packet: a pipe for its output, and a file with the [`Order`](super::order::Order).
+    Start,
     /// SIGTERM to all.
     Ask,
     /// SIGKILL to all, until none is left.
@@ -43,10 +56,18 @@ impl Report {
     pub(in crate::process) fn encode(&self) -> String {
         match self {
             Self::Started { pid, start_ticks } => format!("started {pid} {start_ticks}"),
-            Self::Failed { errno } => format!("failed {errno}"),
+            Self::Failed {
+                errno,
+                in_directory,
+            } => format!("failed {errno} {in_directory}"),
             Self::Exited(ExitInfo::Code(code)) => format!("exited code {code}"),
             Self::Exited(ExitInfo::Signal(signal)) => format!("exited signal {signal}"),
             Self::Exited(ExitInfo::Unknown) => "exited unknown 0".to_owned(),
+            Self::Members(members) => {
+                let members = members.iter().take(MEMBERS_MAX);
+                let words = members.map(|(pid, ticks)| format!(" {pid} {ticks}"));
+                format!("members{}", words.collect::<String>())
+            }
             Self::Empty => "empty".to_owned(),
             Self::Detached => "detached".to_owned(),
             Self::NotDetached { errno } => format!("not-detached {errno}"),
@@ -60,12 +81,20 @@ impl Report {
                 pid: pid.parse().ok()?,
                 start_ticks: ticks.parse().ok()?,
             },
-            ["failed", errno] => Self::Failed {
+            ["failed", errno, in_directory] => Self::Failed {
                 errno: errno.parse().ok()?,
+                in_directory: in_directory.parse().ok()?,
             },
             ["exited", "code", code] => Self::Exited(ExitInfo::Code(code.parse().ok()?)),
             ["exited", "signal", signal] => Self::Exited(ExitInfo::Signal(signal.parse().ok()?)),
             ["exited", "unknown", _] => Self::Exited(ExitInfo::Unknown),
+            ["members", members @ ..] => {
+                let pairs = members.chunks(2).map(|pair| match pair {
+                    [pid, ticks] => Some((pid.parse().ok()?, ticks.parse().ok()?)),
+                    _ => None,
+                });
+                Self::Members(pairs.collect::<Option<_>>()?)
+            }
             ["empty"] => Self::Empty,
             ["detached"] => Self::Detached,
             ["not-detached", errno] => Self::NotDetached {
@@ -78,21 +107,27 @@ impl Report {
 
 impl Command {
     pub(in crate::process) fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Ask => b"ask".to_vec(),
-            Self::Force => b"force".to_vec(),
-            Self::Detach(path) => [b"detach ", path.as_os_str().as_bytes()].concat(),
-        }
+        let (word, path): (_, &[u8]) = match &self.action {
+            Action::Start => ("start", &[]),
+            Action::Ask => ("ask", &[]),
+            Action::Force => ("force", &[]),
+            Action::Detach(path) => ("detach", path.as_os_str().as_bytes()),
+        };
+        [format!("{} {word} ", self.call).as_bytes(), path].concat()
     }
 
     pub(in crate::process) fn decode(packet: &[u8]) -> Option<Self> {
-        match packet {
-            b"ask" => Some(Self::Ask),
-            b"force" => Some(Self::Force),
-            _ => packet
-                .strip_prefix(b"detach ")
-                .map(|path| Self::Detach(OsStr::from_bytes(path).into())),
-        }
+        let mut words = packet.splitn(3, |byte| *byte == b' ');
+        let (call, word, path) = (words.next()?, words.next()?, words.next()?);
+        let action = match word {
+            b"start" => Action::Start,
+            b"ask" => Action::Ask,
+            b"force" => Action::Force,
+            b"detach" => Action::Detach(OsStr::from_bytes(path).into()),
+            _ => return None,
+        };
+        let call = std::str::from_utf8(call).ok()?.parse().ok()?;
+        Some(Self { call, action })
     }
 }
 
@@ -107,7 +142,12 @@ mod tests {
                 pid: 7,
                 start_ticks: 42,
             },
-            Report::Failed { errno: 2 },
+            Report::Failed {
+                errno: 2,
+                in_directory: true,
+            },
+            Report::Members(Vec::new()),
+            Report::Members(vec![(7, 42), (8, 43)]),
             Report::Exited(ExitInfo::Code(3)),
             Report::Exited(ExitInfo::Signal(9)),
             Report::Exited(ExitInfo::Unknown),
@@ -119,15 +159,29 @@ mod tests {
             assert_eq!(Report::decode(report.encode().as_bytes()), Some(report));
         }
         let path = PathBuf::from(OsStr::from_bytes(b"/tmp/a \xff\n b"));
-        for command in [Command::Ask, Command::Force, Command::Detach(path)] {
+        for action in [
+            Action::Start,
+            Action::Ask,
+            Action::Force,
+            Action::Detach(path),
+        ] {
+            let command = Command { call: 7, action };
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
+    }
+
+    #[test]
+    fn the_longest_list_of_members_fits_into_a_packet() {
+        let members = vec![(u32::MAX, u64::MAX); MEMBERS_MAX];
+        assert!(Report::Members(members).encode().len() <= PACKET_BYTES_MAX);
     }
 
     #[test]
     fn garbage_is_no_message() {
         assert_eq!(Report::decode(b"started x 1"), None);
         assert_eq!(Report::decode(b"\xff"), None);
+        assert_eq!(Report::decode(b"members 1"), None);
         assert_eq!(Command::decode(b"detach"), None);
+        assert_eq!(Command::decode(b"x ask "), None);
     }
 }

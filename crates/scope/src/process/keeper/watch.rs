@@ -1,17 +1,19 @@
 //! The keeper's loop: one thread, no runtime, asleep in `poll` unless something happens.
 //!
 //! Invariants:
-//! 1. `empty` is said only after the kernel has said that there is no child; then the keeper ends.
+//! 1. `empty` is said only after the kernel has said that there is no child; then, and only then, another call may begin.
 //! 2. Reaping happens in one place, between two steps of a kill and never during one.
 //! 3. When the socket closes before a detach, only an empty tree ends the loop, and every turn of it kills.
+//! 4. A command for one call never touches another: it names its call.
 //!
 //! An owner that is gone gets no grace for its tree: nobody waits for that stop, and whoever recovers the owner's work may
 //! start at once, beside whatever were still running.
 
-use std::ffi::OsString;
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSliceMut, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +21,20 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_type;
-use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send};
-use rustix::process::{chdir, getpid, set_child_subreaper};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketType, recvmsg, send,
+};
+use rustix::process::{getpid, set_child_subreaper};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
 use super::children::{Reaped, ask, reap, start};
 use super::drain::Drain;
 use super::killing::Killing;
-use super::protocol::{Command, PACKET_BYTES_MAX, Report};
+use super::order::Order;
+use super::protocol::{Action, Command, PACKET_BYTES_MAX, Report};
+use crate::process::procfs::Stat;
+use crate::process::tree::descendants;
 
 /// How long a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
 const DETACHED_GRACE: Duration = Duration::from_secs(2);
@@ -36,14 +43,16 @@ const DETACHED_GRACE: Duration = Duration::from_secs(2);
 /// which then ends the tree.
 const NAME: &std::ffi::CStr = c"call-keeper";
 
-pub(super) fn run(command: Vec<OsString>) -> ExitCode {
-    match Keeper::begin(command) {
-        Ok(Some(mut keeper)) => {
-            keeper.stay();
+/// What comes with an order: the pipe of the output, and the order itself.
+const FILES_OF_ORDER: usize = 2;
+
+pub(super) fn run() -> ExitCode {
+    match Keeper::begin() {
+        Ok(mut keeper) => {
+            while keeper.turn() {}
             ExitCode::SUCCESS
         }
-        // It has been reported: to an owner, or there is none.
-        Ok(None) | Err(_) => ExitCode::FAILURE,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -53,7 +62,15 @@ struct Keeper {
     /// Gets a byte with every signal.
     wake: UnixStream,
     told_to_end: Arc<AtomicBool>,
+    /// The call whose tree is kept; `None` while the keeper is idle.
+    call: Option<Call>,
+}
+
+/// One call, until its tree is empty.
+struct Call {
+    number: u64,
     main: u32,
+    output: OwnedFd,
     killing: Option<Killing>,
     /// When a detached tree that was told to end is killed.
     kill_at: Option<Instant>,
@@ -61,8 +78,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Sets the process up and starts the command; `None` if that failed and was reported.
-    fn begin(command: Vec<OsString>) -> io::Result<Option<Self>> {
+    fn begin() -> io::Result<Self> {
         let owner = io::stdin();
         if socket_type(&owner)? != SocketType::SEQPACKET {
             return Err(io::ErrorKind::InvalidInput.into()); // started by hand: there is no owner
@@ -77,74 +93,34 @@ impl Keeper {
             pipe::register(signal, waker.try_clone()?)?;
         }
         set_child_subreaper(Some(getpid()))?;
-        let main = match start(command) {
-            Ok(main) => main,
-            Err(error) => {
-                say(
-                    owner.as_fd(),
-                    &Report::Failed {
-                        errno: error.raw_os_error().unwrap_or_default(),
-                    },
-                );
-                return Ok(None);
-            }
-        };
-        // Not to hold the directory once the command has left it.
-        let _stays = chdir("/");
-        say(
-            owner.as_fd(),
-            &Report::Started {
-                pid: main.pid,
-                start_ticks: main.start_ticks,
-            },
-        );
-        Ok(Some(Self {
+        Ok(Self {
             owner,
             owner_gone: false,
             wake,
             told_to_end,
-            main: main.pid,
-            killing: None,
-            kill_at: None,
-            drain: None,
-        }))
+            call: None,
+        })
     }
 
-    /// Until the tree is empty.
-    fn stay(&mut self) {
-        loop {
-            let (owner, main, killing) = (self.owner.as_fd(), self.main, &mut self.killing);
-            let reaped = reap(|child, exit| {
-                if let Some(killing) = killing {
-                    killing.reaped(child);
+    /// One turn of the loop. `false`: there is nothing left to keep.
+    fn turn(&mut self) -> bool {
+        let owner = self.owner.as_fd();
+        let pause = match &mut self.call {
+            None if self.owner_gone => return false,
+            None => None,
+            Some(call) => match call.step(owner) {
+                Step::Wait(pause) => pause,
+                Step::Empty => {
+                    let was_detached = call.drain.is_some();
+                    // With the pipe of its output.
+                    self.call = None;
+                    say(owner, &Report::Empty);
+                    return !was_detached;
                 }
-                if child == main {
-                    say(owner, &Report::Exited(exit));
-                }
-            });
-            if let Reaped::NoChild = reaped {
-                if let Some(drain) = &mut self.drain {
-                    drain.finish();
-                }
-                say(self.owner.as_fd(), &Report::Empty);
-                return;
-            }
-            if self.kill_at.is_some_and(|at| at <= Instant::now()) {
-                self.kill_at = None;
-                self.begin_killing();
-            }
-            let pause = match &mut self.killing {
-                Some(killing) => Some(killing.step()),
-                None => self
-                    .kill_at
-                    .map(|at| at.saturating_duration_since(Instant::now())),
-            };
-            self.sleep_until_something(pause);
-        }
-    }
-
-    fn begin_killing(&mut self) {
-        self.killing.get_or_insert_with(Killing::begin);
+            },
+        };
+        self.sleep_until_something(pause);
+        true
     }
 
     fn sleep_until_something(&mut self, pause: Option<Duration>) {
@@ -153,7 +129,8 @@ impl Keeper {
         if !self.owner_gone {
             sources.push(PollFd::new(&self.owner, PollFlags::IN));
         }
-        if let Some(drain) = &self.drain {
+        let drain = self.call.as_ref().and_then(|call| call.drain.as_ref());
+        if let Some(drain) = drain {
             sources.push(PollFd::from_borrowed_fd(drain.descriptor(), PollFlags::IN));
         }
         // An error is an interruption by a signal, whose byte the next turn finds.
@@ -161,7 +138,7 @@ impl Keeper {
         drop(sources);
         self.hear_signals();
         self.hear_owner();
-        if let Some(drain) = &mut self.drain {
+        if let Some(drain) = self.call.as_mut().and_then(|call| call.drain.as_mut()) {
             drain.step();
         }
     }
@@ -169,37 +146,143 @@ impl Keeper {
     fn hear_signals(&mut self) {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
+        let told = self.told_to_end.swap(false, Ordering::AcqRel);
         // With an owner, ending the tree is the owner's to decide, and signals are ignored.
-        if self.told_to_end.swap(false, Ordering::AcqRel) && self.drain.is_some() {
+        if let Some(call) = &mut self.call
+            && told
+            && call.drain.is_some()
+        {
             ask();
-            self.kill_at.get_or_insert(Instant::now() + DETACHED_GRACE);
+            call.kill_at.get_or_insert(Instant::now() + DETACHED_GRACE);
         }
     }
 
     fn hear_owner(&mut self) {
         let mut packet = [0; PACKET_BYTES_MAX];
         while !self.owner_gone {
-            match recv(&self.owner, &mut packet[..], RecvFlags::DONTWAIT) {
-                Ok((_, len @ 1..)) => match packet.get(..len).and_then(Command::decode) {
-                    Some(Command::Ask) => ask(),
-                    Some(Command::Force) => self.begin_killing(),
-                    Some(Command::Detach(path)) => self.detach(&path),
-                    None => {}
-                },
+            match receive(self.owner.as_fd(), &mut packet) {
+                Ok((len @ 1.., files)) => {
+                    if let Some(command) = packet.get(..len).and_then(Command::decode) {
+                        self.obey(command, files);
+                    }
+                }
                 Err(rustix::io::Errno::AGAIN) => return,
                 Err(rustix::io::Errno::INTR) => {}
                 Ok(_) | Err(_) => {
                     self.owner_gone = true;
-                    if self.drain.is_none() {
-                        self.begin_killing();
+                    if let Some(call) = &mut self.call
+                        && call.drain.is_none()
+                    {
+                        call.begin_killing();
                     }
                 }
             }
         }
     }
 
-    fn detach(&mut self, path: &std::path::Path) {
-        let report = match Drain::open(path) {
+    fn obey(&mut self, command: Command, files: Vec<OwnedFd>) {
+        let owner = self.owner.as_fd();
+        match (command.action, &mut self.call) {
+            (Action::Start, None) => self.call = Call::begin(command.call, files, owner),
+            (action, Some(call)) if call.number == command.call => match action {
+                Action::Start => {}
+                Action::Ask => tell_members(owner, &ask()),
+                Action::Force => call.begin_killing(),
+                Action::Detach(path) => call.detach(&path, owner),
+            },
+            // Of a call that has ended.
+            _ => {}
+        }
+    }
+}
+
+enum Step {
+    /// The tree is empty.
+    Empty,
+    /// Until something happens, at most so long.
+    Wait(Option<Duration>),
+}
+
+impl Call {
+    /// Starts the command; `None` if that failed, which is reported.
+    fn begin(number: u64, files: Vec<OwnedFd>, owner: BorrowedFd<'_>) -> Option<Self> {
+        let started = <[OwnedFd; FILES_OF_ORDER]>::try_from(files)
+            .map_err(|_files| (io::ErrorKind::InvalidData.into(), false))
+            .and_then(|[output, order]| {
+                let order = Order::from_file(order).map_err(|error| (error, false))?;
+                let cwd = order.cwd.clone();
+                // The system gives the same error for a directory and for a program that is not there.
+                let main =
+                    start(order, &output).map_err(|error| (error, !Path::new(&cwd).is_dir()))?;
+                Ok((main, output))
+            });
+        match started {
+            Ok((main, output)) => {
+                let (pid, start_ticks) = (main.pid, main.start_ticks);
+                say(owner, &Report::Started { pid, start_ticks });
+                Some(Self {
+                    number,
+                    main: pid,
+                    output,
+                    killing: None,
+                    kill_at: None,
+                    drain: None,
+                })
+            }
+            Err::<_, (io::Error, bool)>((error, in_directory)) => {
+                let errno = error.raw_os_error().unwrap_or_default();
+                say(
+                    owner,
+                    &Report::Failed {
+                        errno,
+                        in_directory,
+                    },
+                );
+                None
+            }
+        }
+    }
+
+    /// Reaps, and kills where that has begun.
+    fn step(&mut self, owner: BorrowedFd<'_>) -> Step {
+        let (main, killing) = (self.main, &mut self.killing);
+        let mut main_exited = false;
+        let reaped = reap(|child, exit| {
+            if let Some(killing) = killing {
+                killing.reaped(child);
+            }
+            if child == main {
+                main_exited = true;
+                say(owner, &Report::Exited(exit));
+            }
+        });
+        if let Reaped::NoChild = reaped {
+            if let Some(drain) = &mut self.drain {
+                drain.finish();
+            }
+            return Step::Empty;
+        }
+        if main_exited {
+            tell_members(owner, &descendants(std::process::id()));
+        }
+        if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+            self.kill_at = None;
+            self.begin_killing();
+        }
+        Step::Wait(match &mut self.killing {
+            Some(killing) => Some(killing.step(|left| tell_members(owner, left))),
+            None => self
+                .kill_at
+                .map(|at| at.saturating_duration_since(Instant::now())),
+        })
+    }
+
+    fn begin_killing(&mut self) {
+        self.killing.get_or_insert_with(Killing::begin);
+    }
+
+    fn detach(&mut self, path: &Path, owner: BorrowedFd<'_>) {
+        let report = match Drain::open(&self.output, path) {
             Ok(drain) => {
                 self.drain = Some(drain);
                 Report::Detached
@@ -208,8 +291,29 @@ impl Keeper {
                 errno: error.raw_os_error().unwrap_or_default(),
             },
         };
-        say(self.owner.as_fd(), &report);
+        say(owner, &report);
     }
+}
+
+/// The next packet, with the files that came with it.
+fn receive(owner: BorrowedFd<'_>, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut packet = [IoSliceMut::new(packet)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(owner, &mut packet, &mut control, flags)?;
+    let files = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => files.collect(),
+        _ => Vec::new(),
+    });
+    Ok((received.bytes, files.collect()))
+}
+
+/// Tells the owner who is there.
+fn tell_members(owner: BorrowedFd<'_>, members: &[Stat]) {
+    let living = members.iter().filter(|member| !member.is_dead());
+    let living = living.map(|member| (member.pid, member.start_ticks));
+    say(owner, &Report::Members(living.collect()));
 }
 
 /// Tells the owner. An owner that is gone, or hears nothing, must not hold the keeper up.

@@ -102,7 +102,7 @@ fn an_ask_ends_it_in_its_own_time() {
         let (process, mut output) = spawn(&scope, &system, "serve");
         tokio::time::sleep(ms(100)).await;
         assert_eq!(system.running()[0].living[0].command_line, "sh -c serve");
-        assert_eq!(process.members(), system.running()[0].living);
+        assert_eq!(process.members().await, system.running()[0].living);
         let receipt = stop(&scope).await;
         assert_eq!(stopped(&receipt), (How::Sigterm, 300.0));
         assert_eq!(all(&mut output).await, "up\nstill here\n");
@@ -180,7 +180,7 @@ fn a_descendant_outlives_main_and_is_in_the_stop() {
         let mut buffer = [0; 8];
         assert_eq!(output.read(&mut buffer).await.unwrap(), 3);
         assert_eq!(output.read(&mut buffer).await.unwrap(), 0);
-        let [left] = &*process.members() else {
+        let [left] = &*process.members().await else {
             panic!()
         };
         assert_eq!(left.command_line, "sleep");

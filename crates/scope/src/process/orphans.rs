@@ -1,0 +1,55 @@
+//! What a killed keeper leaves to this process, where that is a subreaper: found among its descendants, killed, reaped.
+//!
+//! Every command runs in a session of its own, and nobody joins the session of another. So a child of this process that
+//! is in another session was not started by it: it fell to it. A keeper, and whatever else this process starts, is in its
+//! own session. Nothing but what was adopted is ever waited for, so no one else's exit status is taken away.
+
+use rustix::process::{Signal, WaitOptions, getsid, waitpid};
+
+use super::identity::raw_pid;
+use super::procfs::{Stat, visit_processes};
+use super::tree::{rooted, signal_each};
+
+/// What one look found.
+pub(super) struct Orphans {
+    /// Adopted processes and their descendants that still run.
+    pub(super) living: Vec<Stat>,
+    /// Whether all processes could be looked at.
+    pub(super) is_complete: bool,
+}
+
+impl Orphans {
+    /// Whether nothing was there, for certain.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_complete && self.living.is_empty()
+    }
+}
+
+/// Kills and reaps what this process has adopted, now that `keeper` has ended.
+pub(super) fn end_orphans(keeper: u32) -> Orphans {
+    let me = std::process::id();
+    let own_session =
+        getsid(None).map_or(0, |session| session.as_raw_nonzero().get().unsigned_abs());
+    let mut all = Vec::new();
+    let is_complete = visit_processes(|stat| all.push(stat));
+    let is_adopted = |stat: &Stat| {
+        // One that the keeper had forked just before, and that is not yet in a session of its own, is in its group.
+        stat.parent == me
+            && stat.pid != keeper
+            && (stat.session != own_session || stat.group == keeper)
+    };
+    let mut living = rooted(&all, is_adopted);
+    for dead in living
+        .iter()
+        .filter(|stat| stat.parent == me && stat.is_dead())
+    {
+        // Seen as a child of this process and as dead: the number is its own until it is reaped here.
+        let _reaped = raw_pid(dead.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
+    }
+    living.retain(|stat| !stat.is_dead());
+    signal_each(&living, Signal::KILL);
+    Orphans {
+        living,
+        is_complete,
+    }
+}
