@@ -12,11 +12,7 @@ mod logging;
 mod problem;
 mod prompt;
 mod run;
-mod shutdown;
 mod signals;
-mod start;
-mod stdin;
-mod supervise;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -13,9 +13,7 @@ use allstop_core::turn::{
     Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Note, Refusal, TurnLimits, TurnStart,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
-use allstop_scope::{
-    Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, instant_after,
-};
+use allstop_scope::{Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -119,8 +117,7 @@ pub(crate) async fn run(
         notes,
         decision,
     } = asked;
-    cx.controls
-        .begin_turn(&decision, cx.parts.settings.stop_policy);
+    cx.controls.begin_turn(&decision);
     let start = TurnStart {
         turn: history.next_turn(),
         input: prompt.text,
@@ -217,7 +214,7 @@ fn open_scope(
     use allstop_tools::BackgroundHost as _;
     let run = cx.run.map_err(|refused| refused.cause().cloned())?;
     let deadline = cx.parts.settings.deadlines.turn.map(|limit| Deadline {
-        at: instant_after(Instant::now(), limit),
+        at: Instant::now() + limit,
         detail: format!("turn deadline of {limit:?}").into(),
         extent: Extent::Turn,
         bystanders: cx

@@ -65,10 +65,11 @@ fn verdict(receipt: &Receipt, style: Style) -> Styled {
     if receipt.outcome().is_some() || receipt.is_preview() {
         return text;
     }
-    let observed = if receipt.cancel_observed() {
-        ", acknowledged by the engine"
-    } else {
-        ""
+    // Where something is left, no acknowledgement says nothing about the engine.
+    let observed = match (receipt.cancel_observed(), receipt.quiet()) {
+        (true, _) => ", acknowledged by the engine",
+        (false, true) => ", not acknowledged by the engine",
+        (false, false) => "",
     };
     let observed = style.paint(Role::Dim, observed);
     if receipt.quiet() {
@@ -112,8 +113,8 @@ fn footer(receipt: &Receipt, style: Style) -> Styled {
     }
     let conversation = match receipt.conversation() {
         ConversationEffect::Unchanged => "conversation unchanged",
-        ConversationEffect::Unknown => "not known yet whether the conversation changed",
         ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
+        ConversationEffect::Unknown => "conversation not known yet",
     };
     let usage = receipt.usage();
     let estimated = if usage.estimated { " (estimated)" } else { "" };

@@ -452,6 +452,14 @@ fn a_secret_in_the_url_is_not_shown() {
         .args("--json --model any --base-url http://me:hunter2@127.0.0.1:1/v1");
     let ended = run.arg("hello").end();
     assert!(!format!("{ended:?}").contains("hunter2"), "{ended:#?}");
-    let store = fs::read(place.store()).unwrap_or_default();
-    assert!(!String::from_utf8_lossy(&store).contains("hunter2"));
+    let mut written = 0;
+    for suffix in ["", "-wal"] {
+        let mut file = place.store().into_os_string();
+        file.push(suffix);
+        let store = fs::read(file).expect("a store and its write-ahead log");
+        let store = String::from_utf8_lossy(&store);
+        assert!(!store.contains("hunter2"), "{suffix}");
+        written += usize::from(store.contains("session_opened"));
+    }
+    assert_eq!(written, 1, "the session is in one of them");
 }

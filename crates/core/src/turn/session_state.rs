@@ -86,7 +86,7 @@ impl SessionState {
     }
 
     /// Says whether these records could be applied, one after another, and applies none: a writer asks before it makes
-    /// them durable. It costs the same however long the session is.
+    /// them durable. It costs the same however many turns the session has.
     ///
     /// # Errors
     /// The first record that could not stand where it would be.
@@ -101,13 +101,25 @@ impl SessionState {
                 SessionRecord::Compacted { .. } | SessionRecord::TurnUndone { .. }
             )
         });
-        // All that the transitions look at: the last turn and the background work; the conversation only where it is
-        // rewritten.
+        let is_of_background = records.iter().any(|record| {
+            matches!(
+                record,
+                SessionRecord::BackgroundStarted { .. }
+                    | SessionRecord::BackgroundDetached { .. }
+                    | SessionRecord::BackgroundEnded { .. }
+            )
+        });
+        // All that the transitions look at: the last turn; the background work only where it changes, because all that
+        // a session ever had is there; the conversation only where it is rewritten.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
             open: self.open.clone(),
-            background: self.background.clone(),
+            background: if is_of_background {
+                self.background.clone()
+            } else {
+                Vec::new()
+            },
             conversation: if may_rewrite {
                 Arc::clone(&self.conversation)
             } else {

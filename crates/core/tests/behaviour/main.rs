@@ -13,5 +13,4 @@ mod fold;
 mod loops;
 mod overflow;
 mod property;
-mod receipts;
 mod timeouts;

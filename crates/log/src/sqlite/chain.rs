@@ -1,8 +1,8 @@
 //! The chain of a stream's records: each row points to the one before it.
 //!
 //! Rows of one stream mostly lie side by side, so both ways along the chain are scans: what other streams have in
-//! between is stepped over, and a seek is made only where that is much. A session of a store that nobody else writes is
-//! read at about a third of a microsecond for each record and way.
+//! between is stepped over, and a seek is made only where that is much. A session in a store that nobody else writes is
+//! read in about half a microsecond for each record.
 
 use rusqlite::{Connection, Row, ffi};
 

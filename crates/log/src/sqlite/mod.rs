@@ -7,6 +7,7 @@ mod connection;
 mod full;
 mod growth;
 mod lock_folder;
+mod new_store;
 mod reader;
 mod store;
 mod streams;

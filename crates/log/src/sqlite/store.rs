@@ -35,6 +35,8 @@ const READ_QUEUE_LEN_MAX: usize = 1_024;
 ///   time are written by one commit, so 64 writers are much faster than one.
 /// * Another process that writes is waited for, for five seconds; then the answer is [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
+/// * The last appends stand in `<store>-wal` until there are enough of them, also while nobody has the store open: who
+///   copies or moves the store takes that file along, or puts it away with SQLite's own tool first.
 /// * The file has a version; a newer one is refused.
 ///
 /// **Dropping** it does not wait: what was asked for is still written as long as the process lives, and a blocked disk

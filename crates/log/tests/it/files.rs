@@ -65,6 +65,48 @@ async fn garbage_and_other_programs_files_are_refused_and_left_as_they_are() {
 }
 
 #[tokio::test]
+async fn a_new_store_is_for_its_owner_alone_and_nothing_else_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{:?}", entry.file_name());
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    names.sort();
+    assert_eq!(names, ["store.db", "store.db-shm", "store.db-wal"]);
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_stays_short() {
+    const APPENDS: u64 = 200;
+    const BYTES: usize = 50_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let log = SqliteLog::open(&path).await.unwrap();
+    for n in 0..APPENDS {
+        let id = AppendId(u128::from(n));
+        let record = vec![b'x'; BYTES].into();
+        let appended = log.append(&StreamName::new("s"), Version(n), id, vec![record]);
+        appended.await.unwrap();
+    }
+    log.close().await;
+    let written = fs::metadata(folder.path().join("store.db-wal")).unwrap();
+    assert!(
+        written.len() < 3 << 20,
+        "{} bytes are read again by each start",
+        written.len()
+    );
+    let log = SqliteLog::open(&path).await.unwrap();
+    let found = log.read(&StreamName::new("s"), Version(1), usize::MAX);
+    assert_eq!(found.await.unwrap().len() as u64, APPENDS);
+    log.close().await;
+}
+
+#[tokio::test]
 async fn a_newer_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
@@ -98,6 +140,12 @@ async fn damage_is_reported_and_never_read_as_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     filled(&path).await;
+    // SQLite by itself puts the write-ahead log away: then all of it is in one file.
+    let alone = rusqlite::Connection::open(&path).unwrap();
+    alone
+        .query_row("SELECT count(*) FROM records", [], |_| Ok(()))
+        .unwrap();
+    drop(alone);
     let whole = fs::read(&path).unwrap();
     let page = 4_096;
     let mut seen = 0;

@@ -37,8 +37,7 @@ pub(crate) enum Accepted {
 pub(super) enum Engine {
     #[default]
     None,
-    /// It has not acknowledged. With its number among all work of the tree.
-    Attached(u64),
+    Attached,
     /// It heard the stop at a checkpoint, or had verifiably ended before.
     Done,
 }
@@ -92,23 +91,27 @@ impl Node {
         own.or_else(|| state.stops.first()).cloned()
     }
 
-    /// An engine drives this scope: a stop waits for its acknowledgement too, and names it until then.
+    /// An engine drives this scope: a stop waits for its acknowledgement too.
     pub(crate) fn attach_engine(&self) {
-        let seq = self.env.next_seq();
         let mut state = self.state.lock();
         if state.engine == Engine::None && state.gate.register().is_ok() {
-            state.engine = Engine::Attached(seq);
+            state.engine = Engine::Attached;
         }
     }
 
     /// The engine heard the stop, or has ended.
     pub(crate) fn engine_done(&self) {
         let mut state = self.state.lock();
-        if !matches!(state.engine, Engine::Attached(_)) {
+        if state.engine != Engine::Attached {
             return;
         }
         state.engine = Engine::Done;
         state.gate.finish();
         state.one_less();
+    }
+
+    /// Whether no engine is left that has not acknowledged.
+    pub(crate) fn engine_acknowledged(&self) -> bool {
+        self.state.lock().engine != Engine::Attached
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::cover::Engine;
 use super::{Node, NodeState, Unit};
 use crate::gate::NotStarted;
 use crate::process::ProcessHandle;
@@ -35,8 +34,6 @@ pub(crate) enum Listed<'a> {
     Running(&'a WorkEntry),
     /// It has been asked for and has not begun.
     Waiting(&'a Unit),
-    /// The engine that drives the scope, by its number, while it has not acknowledged a stop.
-    Engine(u64),
 }
 
 /// Which futures a round of force drops.
@@ -204,9 +201,6 @@ impl Node {
         }
         for (_, entry) in &state.work {
             visit(Listed::Running(entry));
-        }
-        if let Engine::Attached(seq) = state.engine {
-            visit(Listed::Engine(seq));
         }
         if state.gate.waits()
             && let Some(unit) = &self.unit

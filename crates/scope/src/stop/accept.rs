@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::{StopOutcome, StopRequest};
 use allstop_core::{Cause, Receipt};
 use tokio::time::Instant;
 
 use super::ladder::{self, Asks};
 use super::progress::Rungs;
 use super::{Stop, StopInProgress, StopOrder};
-use crate::collect;
 use crate::node::{Accepted, Node, Role};
 use crate::sync::CancellationToken;
 
@@ -108,9 +107,6 @@ fn already_ended(target: &Arc<Node>, shared: Arc<StopInProgress>) -> Stop {
     if let Some(first) = target.covering_stop() {
         request.stop_id = first.request().stop_id.clone();
     }
-    // What a committed turn has left running can no longer be ended by its stop, and is named; so is its engine, while it
-    // writes the commit.
-    let left = collect::items_left(target);
-    shared.answer(Receipt::of_ended(request, left));
+    shared.answer(Receipt::of_nothing(request, StopOutcome::AlreadyEnded));
     Stop { shared }
 }

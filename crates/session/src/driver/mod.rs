@@ -5,7 +5,6 @@
 
 mod commands;
 mod compact;
-mod detach;
 mod hooks;
 mod idle;
 mod open;
@@ -41,7 +40,7 @@ enum Job {
 }
 
 /// The owner.
-pub(crate) struct SessionDriver {
+pub(crate) struct Driver {
     shared: Arc<Shared>,
     scope: Scope,
     open: Option<Open>,
@@ -63,7 +62,7 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
         shared: Arc::clone(&shared),
         left: false,
     };
-    let mut driver = SessionDriver {
+    let mut driver = Driver {
         shared,
         scope,
         open: None,
@@ -89,7 +88,7 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
     whole.left = true;
 }
 
-impl SessionDriver {
+impl Driver {
     fn next_job(&mut self) -> Job {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.inner.lock();
@@ -137,7 +136,7 @@ impl SessionDriver {
             origin: TurnOrigin::Background,
             ..Prompt::default()
         };
-        Slot::open(&self.scope, label, prompt, None).ok()
+        Slot::open(&self.scope, label, prompt).ok()
     }
 }
 

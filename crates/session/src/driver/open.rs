@@ -1,6 +1,6 @@
 //! A session's log and agent, while its owner has them.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use allstop_agent::{Background, TurnError, TurnErrorKind};
@@ -9,10 +9,9 @@ use allstop_log::{RecordObserver, SessionError, SessionStream};
 use allstop_scope::{Scope, WorkHandle};
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{BackgroundHost as _, Prompter};
-use futures::FutureExt as _;
 use tokio::sync::watch;
 
-use super::SessionDriver;
+use super::Driver;
 use super::turn::bug;
 use crate::events::SessionEventKind;
 use crate::found;
@@ -37,7 +36,7 @@ impl Open {
     }
 }
 
-impl SessionDriver {
+impl Driver {
     /// The session's log and agent; opens them if they are not. A stop does not wait for a store that hangs: what it has
     /// been asked for goes on, and is there for the next one to ask.
     pub(super) async fn open(&mut self, stopped: &Scope) -> Result<(), TurnError> {
@@ -71,7 +70,7 @@ impl SessionDriver {
     /// nobody.
     fn begin_opening(&self) -> Opening {
         let opened = self.shared.inner.lock().opened.take();
-        let (shared, scope) = (Arc::clone(&self.shared), self.scope.clone());
+        let shared = Arc::clone(&self.shared);
         let is_ours = self.open.is_some();
         self.scope.spawn_engine(async move {
             let mut stream = if let Some(stream) = opened {
@@ -82,7 +81,7 @@ impl SessionDriver {
                 Box::new(SessionStream::resume(log, id, at).await?)
             };
             if !is_ours {
-                let found = found::take_stock(&mut stream, &scope).await?;
+                let found = found::take_stock(&mut stream).await?;
                 shared.remember_left(found);
             }
             Ok(stream)
@@ -102,20 +101,14 @@ impl SessionDriver {
         };
         let request = AgentRequest {
             session: self.shared.id.clone(),
-            scope: self.scope.clone(),
             background: Arc::clone(&background),
             prompter: Arc::clone(&self.shared.questions) as Arc<dyn Prompter>,
             on_late_answer: late_answers(&self.shared),
         };
         let source = Arc::clone(&self.shared.host.source);
-        // Somebody else's code: a panic there is the end of this message and not of the session, and where it hangs a stop
-        // does not wait for it.
-        let making = AssertUnwindSafe(async move { source.agent(request).await }).catch_unwind();
-        let session = tokio::select! {
-            biased;
-            made = making => made.map_err(|_| not_open("making its agent panicked"))??,
-            () = self.scope.stopped() => return Err(not_open("it was stopped before")),
-        };
+        // Somebody else's code: a panic there is the end of this message and not of the session.
+        let session = catch_unwind(AssertUnwindSafe(|| source.agent(request)))
+            .map_err(|_| not_open("making its agent panicked"))??;
         let resumed = !stream.state().turns().is_empty();
         self.open = Some(Open {
             changes: background.changes().subscribe(),

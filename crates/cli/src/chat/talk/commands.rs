@@ -143,19 +143,13 @@ impl Talk<'_> {
         };
         match what {
             Background::List => {
-                let session = self.chat.session.clone();
-                self.say_later(async move {
-                    let left = session.look_for_left().await;
-                    let works = session.background();
-                    let left = left.iter().map(left_line);
-                    let lines: Vec<String> =
-                        left.chain(works.iter().map(|work| line(work))).collect();
-                    if lines.is_empty() {
-                        "nothing runs in the background".to_owned()
-                    } else {
-                        lines.join("\n")
-                    }
-                });
+                let left = left.iter().map(left_line);
+                let lines: Vec<String> = left.chain(works.iter().map(|work| line(work))).collect();
+                if lines.is_empty() {
+                    screen.note("nothing runs in the background");
+                } else {
+                    screen.text(&lines.join("\n"));
+                }
             }
             Background::Output(id) => match find(&id) {
                 Ok(work) => {
