@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use allstop_core::decision::{Decision, DecisionState};
 use allstop_core::turn::StopPolicy;
-use allstop_core::{CallId, Cause, Extent, MessageId, Usage};
+use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Usage};
 use allstop_scope::{Scope, Stop, StopOrder};
 use allstop_tools::{CallLink, NotPromotable};
 use parking_lot::Mutex;
@@ -25,9 +25,13 @@ pub struct RunControls {
     calls: Mutex<HashMap<CallId, ControlledCall>>,
     steered: Mutex<SteerBox>,
     superseded: OnceLock<StopPolicy>,
+    /// The agent's own stop policy, once a turn has begun.
+    stop_policy: OnceLock<StopPolicy>,
     /// The decision of the running turn, or of the last one.
     decision: Mutex<Option<Arc<Decision>>>,
     meter: ModelMeter,
+    /// How many steps' model calls have ended, and what they have used.
+    models_used: Mutex<(u32, Usage)>,
 }
 
 /// Who hears at once what each model call has used.
@@ -80,6 +84,9 @@ impl RunControls {
 
     /// A model call has ended, and used this.
     pub(crate) fn meter_model(&self, usage: Usage) {
+        let mut used = self.models_used.lock();
+        *used = (used.0 + 1, used.1 + usage);
+        drop(used);
         if let Some(meter) = &self.meter.0 {
             meter(usage);
         }
@@ -179,12 +186,17 @@ impl RunControls {
         let _ = self.superseded.set(policy);
     }
 
-    pub(crate) fn superseded_policy(&self) -> Option<StopPolicy> {
-        self.superseded.get().copied()
+    /// What a stop with this cause leaves of the turn; `None` before the turn has begun.
+    pub fn stop_policy(&self, cause: &Cause) -> Option<StopPolicy> {
+        let superseded = self.superseded.get().copied();
+        let superseded = superseded.filter(|_| cause.kind == CauseKind::Superseded);
+        superseded.or(self.stop_policy.get().copied())
     }
 
     /// A turn begins: its calls can be asked for, and messages are taken.
-    pub(crate) fn begin_turn(&self, decision: &Arc<Decision>) {
+    pub(crate) fn begin_turn(&self, decision: &Arc<Decision>, policy: StopPolicy) {
+        // Every turn of a run has the same.
+        let _ = self.stop_policy.set(policy);
         *self.decision.lock() = Some(Arc::clone(decision));
         self.calls.lock().clear();
         self.steered.lock().closed = false;
@@ -219,6 +231,18 @@ impl RunControls {
         metered
             .filter(|(_, usage)| *usage != Usage::default())
             .collect()
+    }
+
+    /// Metered usage of the run so far: its model calls that have ended, and what its tool calls have told.
+    pub fn usage(&self) -> Usage {
+        let calls = self.metered().into_iter();
+        let models = self.models_used.lock().1;
+        calls.fold(models, |sum, (_, usage)| sum + usage)
+    }
+
+    /// Steps of the run so far whose model call has ended.
+    pub fn steps(&self) -> u32 {
+        self.models_used.lock().0
     }
 
     /// The messages that wait for the turn's next step.

@@ -7,7 +7,7 @@ use allstop_core::decision::Decision;
 use allstop_core::turn::{LoopDetector, Note};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{
-    Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder, WorkHandle, WorkLost,
+    Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder, WorkHandle, WorkLost, instant_after,
 };
 use tokio::time::Instant;
 
@@ -148,7 +148,7 @@ fn run_scope(
     bystander: Option<Scope>,
 ) -> Result<Scope, NotStarted> {
     let deadline = parts.settings.deadlines.run.map(|limit| Deadline {
-        at: Instant::now() + limit,
+        at: instant_after(Instant::now(), limit),
         detail: format!("run deadline of {limit:?}").into(),
         extent: Extent::Turn,
         bystanders: bystander.into_iter().collect(),

@@ -80,7 +80,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// What a chat on a new session and one on an existing session have in common.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ChatWith {
     /// What becomes of a message that is sent while a turn runs [default: interrupt]
     #[arg(long, value_name = "POLICY")]
@@ -160,7 +160,7 @@ pub(crate) struct RunArgs {
     pub(crate) output: OutputArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// The model by its provider's name (`gpt-5-mini`, `claude-…`, `ollama::qwen3`), or `script:FILE`
@@ -187,7 +187,7 @@ pub(crate) struct SessionArgs {
     pub(crate) store: StoreArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
     /// Where sessions are kept [default: ~/.local/share/allstop/store.db]
     #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
@@ -225,7 +225,7 @@ pub(crate) enum OnStopArg {
     Keep,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Permissions")]
 #[group(multiple = false)]
 pub(crate) struct PermissionArgs {
@@ -237,7 +237,7 @@ pub(crate) struct PermissionArgs {
     pub(crate) deny: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Background work")]
 #[group(multiple = false)]
 pub(crate) struct BackgroundArgs {

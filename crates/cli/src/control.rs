@@ -1,8 +1,9 @@
-//! What a run does about signals and endings: decided here, synchronously, without a runtime.
+//! Signals, the run's deadline and the end of the process: decided here, synchronously, without a runtime.
 //!
 //! Invariants:
 //! 1. The first cause decides the exit code, whatever follows.
-//! 2. From the first stop on there is a last moment, and each further event only brings it nearer.
+//! 2. From the first cause on there is one moment at which the process exits. It is computed once, every wait on the way
+//!    out has what is left of it, and each further event only brings it nearer.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,9 @@ const EXIT_MAX: Duration = Duration::from_millis(150);
 
 /// How long after the grace a stop may take.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
+
+/// What output still gets when the moment of the exit has come.
+const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
 /// A signal that ends runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +48,7 @@ impl Signal {
 /// presses a key twice in a tenth of a second.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
-/// What the run does next.
+/// What the process does next.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
     /// Nothing new.
@@ -53,71 +57,152 @@ pub(crate) enum Effect {
     Stop(Cause),
     /// Force what is being stopped.
     Force,
+    /// Exit with what is known.
+    Exit,
 }
 
-/// How far a run is.
+/// How far a process is on its way out.
 #[derive(Debug)]
 pub(crate) struct Control {
     grace: Duration,
-    first: Option<Signal>,
-    first_at: Option<Instant>,
-    last_moment: Option<Instant>,
+    timeout: Option<Timeout>,
+    first: Option<Cause>,
+    signalled: Option<(Signal, Instant)>,
+    exit_at: Option<Instant>,
+}
+
+/// The deadline of the whole run.
+#[derive(Debug, Clone, Copy)]
+struct Timeout {
+    limit: Duration,
+    at: Instant,
 }
 
 impl Control {
-    /// A run that nobody has stopped.
+    /// A process that nobody has stopped.
     pub(crate) fn new(grace: Duration) -> Self {
         Self {
             grace,
+            timeout: None,
             first: None,
-            first_at: None,
-            last_moment: None,
+            signalled: None,
+            exit_at: None,
         }
+    }
+
+    /// Sets the grace, for stops that begin later.
+    pub(crate) fn set_grace(&mut self, grace: Duration) {
+        self.grace = grace;
+    }
+
+    /// Sets the deadline of the run, which counts from the start of the process. One that is too far away for the clock is
+    /// none.
+    pub(crate) fn set_timeout(&mut self, started: Instant, limit: Option<Duration>) {
+        self.timeout = limit.and_then(|limit| {
+            let at = started.checked_add(limit)?;
+            Some(Timeout { limit, at })
+        });
+    }
+
+    /// The deadline of the run, and its name in receipts.
+    pub(crate) fn deadline(&self) -> Option<(Instant, String)> {
+        let Timeout { limit, at } = self.timeout?;
+        Some((at, format!("run deadline of {limit:?}")))
     }
 
     /// A signal came.
     pub(crate) fn signal(&mut self, signal: Signal, now: Instant) -> Effect {
-        if self.first_at.is_some_and(|first| now < first + ONE_SIGNAL) {
+        let is_same = |(_, at): (Signal, Instant)| now < at + ONE_SIGNAL;
+        if self.signalled.is_some_and(is_same) {
             return Effect::Nothing;
         }
-        if self.first.is_some() {
-            self.end_by(now + AT_ONCE);
+        if self.exit_at.is_some() {
+            self.exit_by(now.checked_add(AT_ONCE));
             return Effect::Force;
         }
-        self.first = Some(signal);
-        self.first_at = Some(now);
-        self.stopping(now);
-        Effect::Stop(signal.cause())
+        self.signalled = Some((signal, now));
+        self.stop(signal.cause(), now)
     }
 
-    /// A stop that nobody asked for by a signal begins, such as of background work at the end: it is bounded too.
-    pub(crate) fn stopping(&mut self, now: Instant) {
-        self.end_by(now + self.grace + STOP_MAX);
+    /// A stop begins that no signal has asked for: a deadline's. The first cause stands.
+    pub(crate) fn stop(&mut self, cause: Cause, now: Instant) -> Effect {
+        self.end(now);
+        self.first.get_or_insert_with(|| cause.clone());
+        Effect::Stop(cause)
     }
 
-    fn end_by(&mut self, at: Instant) {
-        self.last_moment = Some(self.last_moment.map_or(at, |earlier| earlier.min(at)));
-    }
-
-    /// When the process exits, whatever is still open.
-    pub(crate) fn last_moment(&self) -> Option<Instant> {
-        self.last_moment
-    }
-
-    /// The stop reason of a run that was stopped before it could say one.
-    pub(crate) fn stop_reason(&self) -> StopReason {
-        match self.first {
-            None | Some(Signal::Interrupt) => StopReason::Cancelled,
-            Some(Signal::Terminate | Signal::HangUp) => StopReason::Shutdown,
+    /// The process begins to end by itself: what follows is bounded too.
+    pub(crate) fn end(&mut self, now: Instant) {
+        if self.exit_at.is_none() {
+            self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
         }
+    }
+
+    fn exit_by(&mut self, at: Option<Instant>) {
+        self.exit_at = match (self.exit_at, at) {
+            (Some(earlier), Some(at)) => Some(earlier.min(at)),
+            (earlier, at) => earlier.or(at),
+        };
+    }
+
+    /// When something is to be done by itself: [`Control::on_clock`].
+    pub(crate) fn next_moment(&self) -> Option<Instant> {
+        self.exit_at.or(self.timeout.map(|timeout| timeout.at))
+    }
+
+    /// The clock has come to [`Control::next_moment`].
+    pub(crate) fn on_clock(&mut self, now: Instant) -> Effect {
+        if let Some(at) = self.exit_at {
+            return if now >= at {
+                Effect::Exit
+            } else {
+                Effect::Nothing
+            };
+        }
+        match self.deadline() {
+            Some((at, detail)) if now >= at => {
+                self.stop(Cause::new(CauseKind::Deadline).detail(detail), at)
+            }
+            _ => Effect::Nothing,
+        }
+    }
+
+    /// Why the process is being stopped; `None`: nobody has asked for it.
+    pub(crate) fn cause(&self) -> Option<&Cause> {
+        self.first.as_ref()
+    }
+
+    /// The stop reason of what was stopped before it could say one.
+    pub(crate) fn stop_reason(&self) -> StopReason {
+        let reason = self
+            .first
+            .as_ref()
+            .and_then(|cause| cause.kind.stop_reason());
+        reason.unwrap_or(StopReason::Cancelled)
     }
 
     /// The exit code for this reason. SIGHUP shares its reason with SIGTERM, and has a code of its own.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
-        match (self.first, reason) {
-            (Some(Signal::HangUp), StopReason::Shutdown) => 129,
+        match (self.signalled, reason) {
+            (Some((Signal::HangUp, _)), StopReason::Shutdown) => 129,
             (_, reason) => reason.exit_code(),
         }
+    }
+
+    /// What is left until the exit, for output at least [`OUTPUT_WAIT_LAST`].
+    pub(crate) fn time_left(&self, now: Instant) -> Duration {
+        let left = self.exit_at.map(|at| at.saturating_duration_since(now));
+        left.unwrap_or_default().max(OUTPUT_WAIT_LAST)
+    }
+
+    /// How long output may be waited for at the very end, where a stop or the run's deadline bounds that.
+    pub(crate) fn output_wait(&self, now: Instant) -> Option<Duration> {
+        let until = match &self.first {
+            Some(_) => self.exit_at,
+            None => self.timeout.map(|timeout| timeout.at),
+        };
+        let left = until?.saturating_duration_since(now);
+        Some(left.max(OUTPUT_WAIT_LAST))
     }
 }
 
@@ -135,11 +220,13 @@ mod tests {
             panic!("the first signal stops");
         };
         assert_eq!(cause.to_string(), "user (ctrl-c)");
-        assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
+        assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
         assert_eq!(control.signal(Signal::Interrupt, now), Effect::Nothing);
         let later = now + ONE_SIGNAL;
         assert_eq!(control.signal(Signal::Terminate, later), Effect::Force);
-        assert_eq!(control.last_moment(), Some(later + AT_ONCE));
+        assert_eq!(control.next_moment(), Some(later + AT_ONCE));
+        assert_eq!(control.on_clock(later), Effect::Nothing);
+        assert_eq!(control.on_clock(later + AT_ONCE), Effect::Exit);
     }
 
     #[test]
@@ -159,14 +246,56 @@ mod tests {
     }
 
     #[test]
+    fn the_deadline_is_a_first_cause_and_a_later_signal_forces() {
+        let now = Instant::now();
+        let mut control = Control::new(GRACE);
+        control.set_timeout(now, Some(Duration::from_secs(1)));
+        let at = now + Duration::from_secs(1);
+        assert_eq!(control.next_moment(), Some(at));
+        // However late the clock is looked at, the time counts from the deadline.
+        let Effect::Stop(cause) = control.on_clock(at + Duration::from_millis(40)) else {
+            panic!("the deadline stops");
+        };
+        assert_eq!(cause.to_string(), "deadline (run deadline of 1s)");
+        assert_eq!(control.next_moment(), Some(at + GRACE + STOP_MAX));
+        let signal = control.signal(Signal::Interrupt, at + Duration::from_millis(50));
+        assert_eq!(signal, Effect::Force);
+        assert_eq!(control.exit_code(control.stop_reason()), 124);
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_clock_is_none() {
+        let mut control = Control::new(Duration::MAX);
+        control.set_timeout(Instant::now(), Some(Duration::MAX));
+        assert_eq!(control.next_moment(), None);
+        control.signal(Signal::Interrupt, Instant::now());
+        assert_eq!(control.next_moment(), None);
+        let later = Instant::now() + ONE_SIGNAL;
+        control.signal(Signal::Interrupt, later);
+        assert!(control.cause().is_some());
+    }
+
+    #[test]
     fn a_late_signal_never_gives_more_time() {
         let mut control = Control::new(GRACE);
         let now = Instant::now();
         control.signal(Signal::Interrupt, now);
         let later = now + GRACE + Duration::from_millis(800);
         control.signal(Signal::Interrupt, later);
-        assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
-        control.stopping(later);
-        assert_eq!(control.last_moment(), Some(now + GRACE + STOP_MAX));
+        assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
+        control.end(later);
+        assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
+    }
+
+    #[test]
+    fn the_end_by_itself_is_bounded_and_no_cause() {
+        let mut control = Control::new(GRACE);
+        let now = Instant::now();
+        control.end(now);
+        assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
+        assert_eq!(control.cause(), None);
+        assert_eq!(control.output_wait(now), None);
+        assert_eq!(control.signal(Signal::Interrupt, now), Effect::Force);
+        assert_eq!(control.next_moment(), Some(now + AT_ONCE));
     }
 }

@@ -4,7 +4,7 @@
 //! minutes. A signal ends that wait. Output that is lost in the end is said on standard error, and is a failure.
 
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 
@@ -39,10 +39,8 @@ impl Exit {
     /// Waits for the readers of the output, and returns the exit code.
     pub(crate) fn flush(self, host: &Host) -> u8 {
         let output = &host.output;
-        let flushed = match self.output_wait {
-            Some(limit) => output.flush(limit),
-            None => host.block_on(flush_to_reader(host)),
-        };
+        let until = self.output_wait.map(|wait| Instant::now() + wait);
+        let flushed = host.block_on(flush_to_reader(host, until));
         let Some(lost) = lost_output(flushed.stdout, output) else {
             return self.code;
         };
@@ -52,17 +50,18 @@ impl Exit {
     }
 }
 
-/// Waits until all output is read, or a signal comes.
-async fn flush_to_reader(host: &Host) -> Flushed {
+/// Waits until all output is read, a signal comes, or that moment.
+async fn flush_to_reader(host: &Host, until: Option<Instant>) -> Flushed {
     let output = &host.output;
     let mut signals = host.signals().ok();
     loop {
-        let flushed = output.flush(READER_LOOK);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let flushed = output.flush(left.map_or(READER_LOOK, |left| left.min(READER_LOOK)));
         let is_blocked = [flushed.stdout, flushed.stderr].contains(&Flush::Blocked);
         let is_signalled = signals
             .as_mut()
             .is_some_and(|signals| signals.next().now_or_never().is_some());
-        if !is_blocked || is_signalled {
+        if !is_blocked || is_signalled || left.is_some_and(|left| left <= READER_LOOK) {
             return flushed;
         }
         // Lets the signals in.

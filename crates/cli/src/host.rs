@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_model::provider::KeyLookup;
@@ -24,6 +25,8 @@ const WORK_THREADS_MIN: usize = 4;
 /// What the process is given.
 #[derive(Debug)]
 pub(crate) struct Host {
+    /// When the process started: `--timeout` counts from here.
+    pub(crate) started: Instant,
     /// What the parent process has set for signals.
     signals: InheritedSignals,
     /// Standard output and standard error.
@@ -45,6 +48,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn of_process(signals: InheritedSignals) -> Result<Self, Problem> {
+        let started = Instant::now();
         let output = Output::of_process().context("cannot use standard output and error")?;
         let folder = std::env::current_dir().map_err(|error| {
             Problem::usage(format!("the working directory cannot be used: {error}"))
@@ -60,6 +64,7 @@ impl Host {
                 .context("cannot start threads")
         };
         Ok(Self {
+            started,
             signals,
             output,
             terminal: Environment::read(|name| std::env::var_os(name)),

@@ -12,7 +12,11 @@ mod logging;
 mod problem;
 mod prompt;
 mod run;
+mod shutdown;
 mod signals;
+mod start;
+mod stdin;
+mod supervise;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{Denial, TurnError, TurnOutcome};
+use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{ItemState, Why};
 use allstop_core::{Receipt, SessionId, StopReason, TurnNumber, Usage};
+use allstop_session::MessageOutcome;
+use allstop_session::found::FoundWork;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::system::KeptWork;
 
 /// The version of the envelope's form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -34,14 +34,15 @@ pub struct LeftWork {
     pub output: String,
 }
 
-impl From<&KeptWork> for LeftWork {
-    fn from(kept: &KeptWork) -> Self {
-        Self {
-            id: kept.id.clone(),
-            name: Arc::clone(&kept.name),
-            pid: kept.keeper.pid,
-            output: kept.output.display().to_string(),
-        }
+impl LeftWork {
+    /// Work that was detached; `None` if it has no keeper that could be told.
+    pub fn of(work: &FoundWork) -> Option<Self> {
+        Some(Self {
+            id: work.id.clone(),
+            name: Arc::clone(&work.name),
+            pid: work.keeper.as_ref()?.pid,
+            output: work.output.as_deref().unwrap_or_default().to_owned(),
+        })
     }
 }
 
@@ -55,11 +56,12 @@ pub struct Envelope {
     pub session_id: Option<SessionId>,
     /// The last turn of the run; `null` if none started.
     pub turn: Option<TurnNumber>,
-    /// Why the run ended: why its last turn did.
+    /// Why the run ended: why its last turn did; or, where that was committed and the run was stopped afterwards, while it
+    /// waited for background work or before its next prompt, why that was.
     pub stop_reason: StopReason,
     /// Whether the stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
     pub cancel_observed: bool,
-    /// The final answer of the last turn; empty unless it completed.
+    /// The final answer of the last turn; empty unless that was committed.
     #[schemars(with = "String")]
     pub output: Arc<str>,
     /// Steps of the run's turns together.
@@ -79,13 +81,13 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Of the turns of a run, which has at least one.
-    pub fn of_run(session_id: SessionId, turns: &[TurnOutcome]) -> Self {
+    /// Of the messages of a run, each with its turn, of which there is at least one.
+    pub fn of_run(session_id: SessionId, turns: &[Arc<MessageOutcome>]) -> Self {
         let Some(last) = turns.last() else {
             return Self::of_no_run(Some(session_id), StopReason::Completed, None);
         };
         Self {
-            turn: Some(last.turn),
+            turn: last.turn,
             cancel_observed: last
                 .receipt
                 .as_ref()

@@ -26,6 +26,7 @@ pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<Re
             Listed::Running(entry) => {
                 collector.add(node, entry.seq, &entry.spec, Part::running(entry));
             }
+            Listed::Engine(seq) => collector.add_engine(node, seq),
             // The stop has not reached it yet, or has made an end of it.
             Listed::Waiting(_) => {}
         });
@@ -33,8 +34,20 @@ pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<Re
     collector.finish()
 }
 
-/// What runs in a scope and below it, now.
+/// What runs in a scope and below it, now. An engine is no work: it answers for the work.
 pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
+    list_running(scope, |_, _, _| {})
+}
+
+/// The same, with the engines that have not acknowledged a stop.
+pub(crate) fn items_left(scope: &Arc<Node>) -> Vec<ReceiptItem> {
+    list_running(scope, Collector::add_engine)
+}
+
+fn list_running(
+    scope: &Arc<Node>,
+    mut engine: impl FnMut(&mut Collector, &Node, u64),
+) -> Vec<ReceiptItem> {
     let mut collector = Collector::default();
     let mut nodes = vec![Arc::clone(scope)];
     while let Some(node) = nodes.pop() {
@@ -46,6 +59,7 @@ pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
             Listed::Waiting(unit) => {
                 collector.add(&node, unit.seq, &unit.spec, Part::waiting());
             }
+            Listed::Engine(seq) => engine(&mut collector, &node, seq),
             Listed::Ended(_) => {}
         });
     }
@@ -103,14 +117,19 @@ impl Part {
     /// As a future that is there.
     fn waiting() -> Self {
         Self {
-            state: ItemState::StillRunning {
-                why: Why::BlocksItsThread,
-            },
+            note: Some("it has not begun".into()),
+            ..Self::still_running(Why::BlocksItsThread)
+        }
+    }
+
+    fn still_running(why: Why) -> Self {
+        Self {
+            state: ItemState::StillRunning { why },
             is_process: false,
             containment: None,
             processes: Vec::new(),
             tokens_received_after_stop: None,
-            note: Some("it has not begun".into()),
+            note: None,
         }
     }
 
@@ -133,6 +152,12 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
+    /// An engine that has not acknowledged the stop.
+    fn add_engine(&mut self, node: &Node, seq: u64) {
+        let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(&node.label));
+        self.add(node, seq, &spec, Part::still_running(Why::NotAcknowledged));
+    }
+
     fn add(&mut self, node: &Node, seq: u64, spec: &WorkSpec, part: Part) {
         let Some(unit) = node.unit_above() else {
             let (id, name) = (spec.item_id(seq), Arc::clone(&spec.name));

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use allstop_core::{StopId, Timestamp};
+use tokio::time::Instant;
 
 use crate::process::ContainmentChoice;
 use crate::sync::Handle;
@@ -25,6 +26,15 @@ pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
 /// The same where somebody has asked twice: a killed process is gone in a few milliseconds, and who presses Ctrl-C
 /// again wants an answer before anything else.
 pub(crate) const FORCE_ROUND_AT_ONCE: Duration = Duration::from_millis(50);
+
+/// Stands for a moment that never comes: longer than any process lives, and no clock overflows by it.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
+
+/// The moment that lies a duration after another one, however long it is: `Duration::MAX` is in use for "no limit", and
+/// the sum of a clock and that would panic.
+pub fn instant_after(from: Instant, duration: Duration) -> Instant {
+    from.checked_add(duration).unwrap_or_else(|| from + NEVER)
+}
 
 /// Options of a tree of scopes.
 #[derive(Clone)]

@@ -43,7 +43,7 @@ mod sync;
 mod work;
 
 pub use child_process::{Process, SpawnProcessError};
-pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions};
+pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use gate::NotStarted;
 pub use scope::{Deadline, EngineGuard, Scope, ScopeOptions};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};

@@ -125,7 +125,7 @@ impl Scope {
     /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
     ///
     /// A second stop of this scope or one inside it joins the first; one of a scope above covers it too. Of a scope
-    /// that has ended the answer is `already_ended`.
+    /// that has ended, or whose turn has committed, the answer is `already_ended`, with what still runs there.
     pub fn stop(&self, order: StopOrder) -> Stop {
         stop::accept(&self.node, order)
     }

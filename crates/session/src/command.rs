@@ -7,13 +7,31 @@ use tokio::sync::oneshot;
 
 use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
+use crate::found::FoundWork;
 
 /// What the owner is asked.
 #[derive(Debug)]
 pub(crate) enum Command {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
     Compact(oneshot::Sender<Result<Compacted, CompactError>>),
-    Detach(BackgroundId, oneshot::Sender<Result<(), DetachError>>),
+    Detach(Detach, oneshot::Sender<Result<Vec<Detached>, DetachError>>),
+}
+
+/// Background work to detach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Detach {
+    One(BackgroundId),
+    /// All that runs.
+    All,
+}
+
+/// Answer of a detach for one piece of background work.
+#[derive(Debug)]
+pub struct Detached {
+    /// The work, as the log names it.
+    pub work: FoundWork,
+    /// Why it still belongs to the session, where it could not be detached.
+    pub refused: Option<DetachError>,
 }
 
 /// Why the last turn was not taken back.

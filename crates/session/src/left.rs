@@ -14,7 +14,7 @@ use allstop_core::{Cause, Extent, Receipt};
 use allstop_scope::process::{FindError, find_again};
 use allstop_scope::{NotStarted, Scope, ScopeOptions, StopOrder, WorkSpec};
 
-use crate::found::FoundWork;
+use crate::found::{self, FoundWork};
 use crate::shared::Shared;
 use crate::stopping::{StopTarget, Stopping};
 
@@ -42,23 +42,22 @@ impl Shared {
         }
     }
 
-    /// What runs without this process, looked at now.
+    /// Background work that runs without this process, as it was when somebody last looked.
     pub(crate) fn left(&self) -> Vec<FoundWork> {
         let inner = self.inner.lock();
-        let mut left: Vec<_> = inner.left.iter().map(|left| left.work.clone()).collect();
-        drop(inner);
-        // What has ended stays so, and a look for it would read all of `/proc`.
-        let mut gone = Vec::new();
-        for work in left.iter_mut().filter(|work| work.alive) {
-            work.look();
-            gone.extend((!work.alive).then(|| work.id.clone()));
-        }
+        inner.left.iter().map(|left| left.work.clone()).collect()
+    }
+
+    /// Looks again. What has ended stays so: a look for it would read all of `/proc`.
+    pub(crate) async fn look_for_left(&self, scope: &Scope) -> Vec<FoundWork> {
+        let left = found::look(scope, self.left()).await;
         let mut inner = self.inner.lock();
-        let ended = inner
-            .left
-            .iter_mut()
-            .filter(|left| gone.contains(&left.work.id));
-        ended.for_each(|left| left.work.alive = false);
+        for gone in left.iter().filter(|work| !work.alive) {
+            let mut known = inner.left.iter_mut();
+            if let Some(known) = known.find(|known| known.work.id == gone.id) {
+                known.work.alive = false;
+            }
+        }
         left
     }
 

@@ -67,12 +67,14 @@ mod stop;
 mod stopping;
 mod wait;
 
-pub use command::{DetachError, UndoError};
+pub use command::{DetachError, Detached, UndoError};
 pub use compaction::{CompactError, Compacted, Compaction};
 pub use desk::{Admission, NotAdmitted};
-pub use events::{BackgroundItem, OpenQuestion, SessionEvent, SessionEventKind, Subscription};
+pub use events::{
+    BackgroundItem, LiveEvents, OpenQuestion, SessionEvent, SessionEventKind, Subscription,
+};
 pub use follow_up::{FollowUp, NoFollowUp};
-pub use message::{MessageOutcome, NewMessage, SendError, Sent};
+pub use message::{MessageDeadline, MessageOutcome, NewMessage, SendError, Sent};
 pub use questions::Answered;
 pub use session::{Session, WAIT_DEFAULT};
 pub use sessions::{OpenError, Sessions};

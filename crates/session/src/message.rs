@@ -1,14 +1,18 @@
 //! A message from its sending to its outcome.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use allstop_agent::{Denial, TurnError, TurnOutcome};
+use allstop_agent::{Denial, RunControls, TurnError, TurnOutcome};
+use allstop_core::decision::{Decision, Verdict};
 use allstop_core::receipt::ConversationEffect;
+use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, MessageId, Receipt, StopReason, TurnNumber, Usage};
 use tokio::sync::SetOnce;
+use tokio::time::Instant;
 
 use crate::desk::{Admission, NotAdmitted};
 use crate::follow_up::FollowUp;
+use crate::stopping::Stopping;
 
 /// A message to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +21,29 @@ pub struct NewMessage {
     pub text: Arc<str>,
     /// What it does if a turn runs; `None`: what the session's policy says.
     pub policy: Option<FollowUp>,
+    /// When its turn stops by itself, with the cause `deadline`, whether it runs by then or waits.
+    pub deadline: Option<MessageDeadline>,
     /// The W3C trace context that it was sent in (`traceparent`). The tools of its turn get it; a stop never cancels it.
     pub trace: Option<Arc<str>>,
 }
 
+/// A moment at which the turn of a message stops by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageDeadline {
+    /// When, on tokio's clock.
+    pub at: Instant,
+    /// The deadline as receipts name it: `run deadline of 2s`.
+    pub detail: Arc<str>,
+}
+
 impl NewMessage {
+    /// The same, with a deadline.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Option<MessageDeadline>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
     /// The same, with a policy of its own.
     #[must_use]
     pub fn policy(mut self, policy: FollowUp) -> Self {
@@ -35,6 +57,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
         Self {
             text: text.into(),
             policy: None,
+            deadline: None,
             trace: None,
         }
     }
@@ -75,7 +98,7 @@ impl Sent {
 
     /// What it came to, if it has.
     pub fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
-        self.state.known_outcome().cloned()
+        self.state.try_outcome()
     }
 }
 
@@ -114,7 +137,7 @@ impl MessageOutcome {
     }
 
     /// What is confirmed of the conversation after the turn was stopped.
-    pub(crate) fn conversation_effect(&self) -> ConversationEffect {
+    fn conversation_effect(&self) -> ConversationEffect {
         match &self.receipt {
             Some(receipt) => receipt.conversation(),
             None if self.is_ending_known => ConversationEffect::Unchanged,
@@ -138,8 +161,38 @@ impl MessageOutcome {
         }
     }
 
+    /// What is known at this moment of a message without an outcome. `stopping`: the stop that was asked for.
+    pub(crate) fn not_ended(sent: &Sent, stopping: Option<&Stopping>) -> Self {
+        let cause = match sent.state.decision.verdict() {
+            Some(Verdict::Commit) => None,
+            Some(Verdict::Stop(cause)) => Some(cause.clone()),
+            None => stopping.map(|stopping| stopping.request().cause.clone()),
+        };
+        let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
+        let is_unknown = sent.state.conversation_now() == ConversationEffect::Unknown;
+        Self {
+            turn: sent.state.turn.get().copied(),
+            stop_reason: reason.unwrap_or(StopReason::Error),
+            error: (cause.is_none() || is_unknown).then(TurnError::ending_unknown),
+            cause,
+            usage: sent.state.usage_now(),
+            steps: sent.state.controls.steps(),
+            receipt: stopping.map(Stopping::account_now),
+            is_ending_known: false,
+            ..Self::nothing(Some(sent.id.clone()))
+        }
+    }
+
     /// Of a message that never got as far as a turn.
     pub(crate) fn failed(message: Option<MessageId>, error: TurnError) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::nothing(message)
+        }
+    }
+
+    /// An error without a word.
+    fn nothing(message: Option<MessageId>) -> Self {
         Self {
             message,
             turn: None,
@@ -148,7 +201,7 @@ impl MessageOutcome {
             output: "".into(),
             usage: Usage::default(),
             receipt: None,
-            error: Some(error),
+            error: None,
             denials: Vec::new(),
             steps: 0,
             is_ending_known: true,
@@ -156,20 +209,79 @@ impl MessageOutcome {
     }
 }
 
-/// Where the outcome of a message will be.
+/// Where the outcome of a message will be, and what is known of its turn until then.
 #[derive(Debug, Default)]
 pub(crate) struct MessageState {
     outcome: SetOnce<Arc<MessageOutcome>>,
+    /// The number of its turn, once that has begun.
+    turn: OnceLock<TurnNumber>,
+    decision: Arc<Decision>,
+    controls: Arc<RunControls>,
 }
 
 impl MessageState {
-    pub(crate) async fn outcome(&self) -> Arc<MessageOutcome> {
-        Arc::clone(self.outcome.wait().await)
+    pub(crate) fn new(decision: Arc<Decision>, controls: Arc<RunControls>) -> Self {
+        Self {
+            outcome: SetOnce::new(),
+            turn: OnceLock::new(),
+            decision,
+            controls,
+        }
     }
 
-    /// What it came to, if that is known.
-    pub(crate) fn known_outcome(&self) -> Option<&Arc<MessageOutcome>> {
-        self.outcome.get()
+    /// Its turn begins.
+    pub(crate) fn begin(&self, turn: TurnNumber) {
+        // A message has one turn.
+        let _ = self.turn.set(turn);
+    }
+
+    /// Whether the turn has an ending that the store has confirmed or refused.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.outcome
+            .get()
+            .is_some_and(|outcome| outcome.is_ending_known)
+    }
+
+    fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
+        self.outcome.get().cloned()
+    }
+
+    /// Metered usage so far. Until the turn has its ending a model call may be under way whose usage nobody has told.
+    fn usage_now(&self) -> Usage {
+        Usage {
+            estimated: true,
+            ..self.controls.usage()
+        }
+    }
+
+    /// What is confirmed of the conversation before the turn has its ending: a turn that is stopped and rolled back
+    /// changes nothing, whether or not its ending is written.
+    fn conversation_now(&self) -> ConversationEffect {
+        let policy = match self.decision.verdict() {
+            Some(Verdict::Stop(cause)) => self.controls.stop_policy(cause),
+            Some(Verdict::Commit) | None => None,
+        };
+        match policy {
+            Some(StopPolicy::Rollback) => ConversationEffect::Unchanged,
+            Some(StopPolicy::Keep) | None => ConversationEffect::Unknown,
+        }
+    }
+
+    /// The receipt of a stop of this message's turn, with what is known at this moment of the conversation and of what
+    /// was used.
+    pub(crate) fn complete_now(&self, receipt: &Receipt) -> Receipt {
+        let (conversation, usage) = match self.try_outcome() {
+            Some(outcome) => (outcome.conversation_effect(), outcome.usage),
+            None => (self.conversation_now(), self.usage_now()),
+        };
+        receipt
+            .clone()
+            .with_conversation(conversation)
+            .with_usage(usage)
+    }
+
+    pub(crate) async fn outcome(&self) -> Arc<MessageOutcome> {
+        Arc::clone(self.outcome.wait().await)
     }
 
     /// Says what it came to. The first one to say it decides.

@@ -10,13 +10,13 @@ use allstop_log::{SessionError, Version, read_session};
 use allstop_tools::{Answer, BackgroundHost as _, BackgroundWork, NotPromotable};
 use tokio::sync::oneshot;
 
-use crate::command::{Command, DetachError, UndoError};
+use crate::command::{Command, Detach, DetachError, Detached, UndoError};
 use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
-use crate::events::{OpenQuestion, SessionEventKind, Subscription};
+use crate::events::{LiveEvents, OpenQuestion, SessionEventKind, Subscription};
 use crate::follow_up::FollowUp;
 use crate::found::FoundWork;
-use crate::message::{NewMessage, SendError, Sent};
+use crate::message::{MessageOutcome, NewMessage, SendError, Sent};
 use crate::questions::Answered;
 use crate::shared::Shared;
 use crate::stopping::{StopTarget, Stopping};
@@ -76,6 +76,18 @@ impl Session {
         Ok(self.shared.wait(sent, limit).await)
     }
 
+    /// What is known of a message at this moment, for a process that has to end before its outcome comes. `stopping` is
+    /// the stop that was asked for, if any was.
+    ///
+    /// A turn whose decision fell for the commit is never called stopped: until its write is confirmed it is an error of
+    /// kind `store`, which says that the ending is not known yet.
+    pub fn outcome_now(&self, sent: &Sent, stopping: Option<&Stopping>) -> Arc<MessageOutcome> {
+        match sent.try_outcome() {
+            Some(outcome) => outcome,
+            None => Arc::new(MessageOutcome::not_ended(sent, stopping)),
+        }
+    }
+
     /// Stops what the target names. When this returns, nothing of it starts any more; the receipt is to be awaited.
     ///
     /// What has ended answers `already_ended`, what never was `not_found`: both with no items, and neither a success.
@@ -112,10 +124,26 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// Background work that runs without this process: it was let go on purpose, here or by an earlier process, or nobody
-    /// has ended it. Looked at now, by pid and start time. [`StopTarget::Background`] stops it, too.
+    /// Background work that runs without this process: it was detached, here or by an earlier process, or nobody has
+    /// ended it. As it was when somebody last looked. [`StopTarget::Background`] stops it, too.
     pub fn left(&self) -> Vec<FoundWork> {
         self.shared.left()
+    }
+
+    /// The same, looked at now, by pid and start time, on a thread of its own.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn look_for_left(&self) -> Vec<FoundWork> {
+        self.shared.look_for_left(&self.shared.host.scope).await
+    }
+
+    /// Waits until no attached background work runs, that of earlier turns included.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it stops nothing.
+    pub async fn background_idle(&self) {
+        self.shared.background_idle().await;
     }
 
     /// Asks a running call to go on in the background: its turn goes on with the answer that it does.
@@ -140,17 +168,40 @@ impl Session {
         !self.shared.inner.lock().desk.is_idle()
     }
 
-    /// Lets background work go on purpose: it outlives the session and this process, and is named wherever idle is
+    /// Detaches one piece of background work: it outlives the session and this process, and is named wherever idle is
     /// reported. The log says so first, so it waits for the running turn, which is writing there.
     ///
     /// # Errors
-    /// If it does not run, has no keeper, or the store failed: then it was not let go.
+    /// If it does not run, has no keeper, or the store failed: then it was not detached.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner does it, whoever waits.
     pub async fn detach(&self, work: &BackgroundId) -> Result<(), DetachError> {
+        let mut detached = self.ask_to_detach(Detach::One(work.clone())).await?;
+        match detached.pop() {
+            Some(Detached {
+                refused: Some(why), ..
+            }) => Err(why),
+            Some(_) => Ok(()),
+            None => Err(DetachError::NotRunning),
+        }
+    }
+
+    /// Detaches all background work that runs, with one append. The answer names each piece, and why one still belongs
+    /// to the session.
+    ///
+    /// # Errors
+    /// If the store failed: then nothing was detached.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the owner does it, whoever waits.
+    pub async fn detach_background(&self) -> Result<Vec<Detached>, DetachError> {
+        self.ask_to_detach(Detach::All).await
+    }
+
+    async fn ask_to_detach(&self, what: Detach) -> Result<Vec<Detached>, DetachError> {
         let (tx, rx) = oneshot::channel();
-        self.shared.command(Command::Detach(work.clone(), tx))?;
+        self.shared.command(Command::Detach(what, tx))?;
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
     }
 
@@ -171,6 +222,12 @@ impl Session {
             .hub
             .events(open.into_iter().map(SessionEventKind::PermissionAsked));
         Subscription::new(self.id().clone(), log, live, after, until, open)
+    }
+
+    /// Watches what is for eyes alone: deltas, tools asked for and their output. It reads no log, so it never waits for
+    /// a store.
+    pub fn watch(&self) -> LiveEvents {
+        LiveEvents::new(self.shared.hub.subscribe())
     }
 
     /// What is committed.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use allstop_agent::{Background, Prompt, SteeredMessage};
 use allstop_core::record::TurnOrigin;
 use allstop_core::turn::Conversation;
-use allstop_core::{SessionId, TurnNumber};
+use allstop_core::{Extent, SessionId, TurnNumber};
 use allstop_log::{SessionStream, Version};
-use allstop_scope::{NotStarted, Scope, ScopeOptions};
+use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, SetOnce};
 
@@ -160,7 +160,13 @@ impl Shared {
             origin: TurnOrigin::User,
             trace: message.trace,
         };
-        let slot = Slot::open(&awake.scope, label, prompt).map_err(refused)?;
+        let deadline = message.deadline.map(|deadline| Deadline {
+            at: deadline.at,
+            detail: deadline.detail.to_string().into(),
+            extent: Extent::Turn,
+            bystanders: vec![awake.background_scope.clone()],
+        });
+        let slot = Slot::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
         let steered = || SteeredMessage {
             id: id.clone(),
             text: Arc::clone(&slot.prompt.text),

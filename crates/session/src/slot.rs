@@ -7,7 +7,7 @@ use allstop_core::decision::Decision;
 use allstop_core::record::TurnOrigin;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, MessageId};
-use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopOrder};
+use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder};
 
 use crate::message::MessageState;
 
@@ -27,18 +27,24 @@ impl Slot {
         above: &Scope,
         label: String,
         prompt: Prompt,
+        deadline: Option<Deadline>,
     ) -> Result<Arc<Self>, NotStarted> {
         let decision = Arc::new(Decision::new());
         let options = ScopeOptions {
             decision: Some(Arc::clone(&decision)),
+            deadline,
             ..ScopeOptions::default()
         };
+        let controls = Arc::<RunControls>::default();
         Ok(Arc::new(Self {
             scope: above.child(label, options)?,
             prompt,
+            state: Arc::new(MessageState::new(
+                Arc::clone(&decision),
+                Arc::clone(&controls),
+            )),
             decision,
-            controls: Arc::default(),
-            state: Arc::default(),
+            controls,
         }))
     }
 

@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use allstop_agent::{Agent, Background, TurnError};
 use allstop_core::{MessageId, SessionId, Timestamp};
+use allstop_scope::Scope;
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{Answer, Prompter};
+use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +23,18 @@ pub trait AgentSource: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The message that opened the session fails with it.
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError>;
+    ///
+    /// # Cancel safety
+    /// It is dropped where a stop of the session is first.
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>>;
 }
 
 /// What an agent is made for.
 pub struct AgentRequest {
     /// The session.
     pub session: SessionId,
+    /// The session's scope, for work that blocks a thread while the agent is made.
+    pub scope: Scope,
     /// The session's background work, for tools that start some.
     pub background: Arc<Background>,
     /// Asks the session's subscribers. An agent whose permissions go elsewhere leaves it.
@@ -63,11 +70,12 @@ impl fmt::Debug for SessionAgent {
 
 /// One agent for all sessions: for programs whose tools know no session.
 impl AgentSource for Agent {
-    fn agent(&self, _request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        Ok(SessionAgent {
+    fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        let agent = SessionAgent {
             agent: self.clone(),
             kept: None,
-        })
+        };
+        Box::pin(std::future::ready(Ok(agent)))
     }
 }
 

@@ -16,7 +16,8 @@ impl Shared {
     /// Stops what the target names. When this returns, nothing of it starts any more.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> Stopping {
         let mut inner = self.inner.lock();
-        if *target == StopTarget::Session && inner.awake.is_some() {
+        let ends_session = matches!(target, StopTarget::Session | StopTarget::Process);
+        if ends_session && inner.awake.is_some() {
             // In one step with the look at who is there: the owner that is there now is the one that ends it.
             inner.desk.close();
         }
@@ -43,6 +44,10 @@ impl Shared {
                         .unwrap_or_else(|| nothing(StopOutcome::NotFound));
                 }
                 StopTarget::Call(_) | StopTarget::Message(_) => StopOutcome::NotFound,
+                StopTarget::Process => {
+                    let order = StopOrder::new(target.extent(), cause);
+                    return Stopping::one(self.host.scope.stop(order), None);
+                }
                 StopTarget::Session if self.ended.get().is_none() => {
                     return match self.close_asleep(&cause) {
                         Some(closed) => closed,
@@ -92,8 +97,12 @@ impl Shared {
                 }
                 Stopping::parts(self.request(target, cause), parts)
             }
-            StopTarget::Session => {
-                let stop = awake.scope.stop(StopOrder::new(target.extent(), cause));
+            StopTarget::Session | StopTarget::Process => {
+                let scope = match target {
+                    StopTarget::Process => &self.host.scope,
+                    _ => &awake.scope,
+                };
+                let stop = scope.stop(StopOrder::new(target.extent(), cause));
                 self.changed.notify_one();
                 Stopping::one(stop, running.map(|slot| Arc::clone(&slot.state)))
             }
@@ -145,17 +154,17 @@ impl Shared {
         self.hub.close();
         drop(self.ended.set(()));
         let request = self.request(&StopTarget::Session, cause.clone());
-        let found = StopFindings {
-            engine_acknowledged: true,
-            ..StopFindings::default()
-        };
-        Some(Stopping::answered(Receipt::of_stop(request, found)))
+        let found = Receipt::of_stop(request, StopFindings::default());
+        Some(Stopping::answered(found))
     }
 
     /// What a stop of the target would find now, without doing it.
     pub(crate) fn preview(&self, target: &StopTarget, cause: Cause) -> Receipt {
         let inner = self.inner.lock();
-        let scopes = scopes_of(&inner, target);
+        let scopes = match target {
+            StopTarget::Process => vec![self.host.scope.clone()],
+            _ => scopes_of(&inner, target),
+        };
         let bystander = match (target, &inner.awake) {
             (StopTarget::Turn | StopTarget::Message(_), Some(awake)) => {
                 Some(awake.background_scope.clone())
@@ -193,6 +202,7 @@ impl Shared {
         StopRequest {
             target: match target {
                 StopTarget::Session | StopTarget::Turn | StopTarget::TurnAndBackground => label,
+                StopTarget::Process => self.host.scope.label().to_string(),
                 StopTarget::Call(id) => format!("{label}/call/{id}"),
                 StopTarget::Background(id) => format!("{label}/{id}"),
                 StopTarget::Message(id) => format!("{label}/message/{id}"),
@@ -251,7 +261,7 @@ fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
     };
     let running = || inner.desk.running().map(|slot| slot.scope.clone());
     match target {
-        StopTarget::Session => vec![awake.scope.clone()],
+        StopTarget::Session | StopTarget::Process => vec![awake.scope.clone()],
         StopTarget::Turn => running().into_iter().collect(),
         StopTarget::TurnAndBackground => {
             let background = background_scopes(awake).cloned();

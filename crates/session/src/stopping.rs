@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{ConversationEffect, StopRequest};
+use allstop_core::receipt::StopRequest;
 use allstop_core::{CallId, Extent, MessageId, Receipt, StopId};
 use allstop_scope::Stop;
 use tokio::time::{Duration, timeout};
 
-use crate::message::{MessageOutcome, MessageState};
+use crate::message::MessageState;
 
 /// How long the ending of a turn may take to be known when its stop is over: what the turn has to write it.
 const ENDING_MAX: Duration = Duration::from_secs(1);
@@ -25,6 +25,9 @@ pub enum StopTarget {
     TurnAndBackground,
     /// The whole session: it takes no message any more until it is opened again.
     Session,
+    /// Everything that runs below the host's scope: this session, all others of the process, and what they share, such as
+    /// MCP servers.
+    Process,
     /// One piece of background work: a shell, or a sub-agent and all that it started.
     Background(BackgroundId),
     /// The turn of one message, whether it runs or waits. A message that was handed to the running turn is taken back if
@@ -41,6 +44,7 @@ impl StopTarget {
             Self::Turn | Self::Message(_) => Extent::Turn,
             Self::TurnAndBackground => Extent::TurnAndBackground,
             Self::Session => Extent::Session,
+            Self::Process => Extent::Process,
             Self::Background(_) => Extent::Subtree,
         }
     }
@@ -118,7 +122,9 @@ impl Stopping {
             What::One(stop, turn) => {
                 let receipt = stop.receipt().await;
                 match turn {
-                    Some(turn) if receipt.outcome().is_none() => of_turn(receipt, turn).await,
+                    Some(turn) if receipt.outcome().is_none() => of_turn(&receipt, turn).await,
+                    // Its commit is being written: nothing is to be stopped, and the ending is not confirmed yet.
+                    Some(turn) if !turn.is_settled() => Arc::new(turn.complete_now(&receipt)),
                     _ => receipt,
                 }
             }
@@ -140,8 +146,8 @@ impl Stopping {
             What::One(stop, turn) => {
                 let receipt = stop.account_now();
                 match turn {
-                    Some(turn) if receipt.outcome().is_none() => {
-                        with_ending(&receipt, turn.known_outcome())
+                    Some(turn) if receipt.outcome().is_none() || !turn.is_settled() => {
+                        Arc::new(turn.complete_now(&receipt))
                     }
                     _ => receipt,
                 }
@@ -155,18 +161,8 @@ impl Stopping {
 }
 
 /// The same, with what the turn's ending says of the conversation and of what was used.
-async fn of_turn(receipt: Arc<Receipt>, turn: &MessageState) -> Arc<Receipt> {
-    let outcome = timeout(ENDING_MAX, turn.outcome()).await;
-    with_ending(&receipt, outcome.as_ref().ok())
-}
-
-/// The same, with what is known of the turn's ending.
-fn with_ending(receipt: &Receipt, outcome: Option<&Arc<MessageOutcome>>) -> Arc<Receipt> {
-    let receipt = receipt.clone();
-    Arc::new(match outcome {
-        Some(outcome) => receipt
-            .with_conversation(outcome.conversation_effect())
-            .with_usage(outcome.usage),
-        None => receipt.with_conversation(ConversationEffect::Unknown),
-    })
+async fn of_turn(receipt: &Receipt, turn: &MessageState) -> Arc<Receipt> {
+    // Over or not: what is known by then is what the receipt says.
+    let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
+    Arc::new(turn.complete_now(receipt))
 }

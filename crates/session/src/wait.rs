@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// Waits until no attached background work runs, that of earlier turns included.
-    async fn background_idle(&self) {
+    pub(crate) async fn background_idle(&self) {
         // A session that sleeps, or is closed, has none.
         let Some(background) = self.background() else {
             return;

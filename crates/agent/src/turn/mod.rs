@@ -13,7 +13,9 @@ use allstop_core::turn::{
     Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Note, Refusal, TurnLimits, TurnStart,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
-use allstop_scope::{Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions};
+use allstop_scope::{
+    Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, instant_after,
+};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -117,7 +119,8 @@ pub(crate) async fn run(
         notes,
         decision,
     } = asked;
-    cx.controls.begin_turn(&decision);
+    cx.controls
+        .begin_turn(&decision, cx.parts.settings.stop_policy);
     let start = TurnStart {
         turn: history.next_turn(),
         input: prompt.text,
@@ -214,7 +217,7 @@ fn open_scope(
     use allstop_tools::BackgroundHost as _;
     let run = cx.run.map_err(|refused| refused.cause().cloned())?;
     let deadline = cx.parts.settings.deadlines.turn.map(|limit| Deadline {
-        at: Instant::now() + limit,
+        at: instant_after(Instant::now(), limit),
         detail: format!("turn deadline of {limit:?}").into(),
         extent: Extent::Turn,
         bystanders: cx

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::Next;
 use allstop_core::{Cause, CauseKind, Extent, Usage};
-use allstop_scope::{Deadline, ScopeOptions};
+use allstop_scope::{Deadline, ScopeOptions, instant_after};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -112,7 +112,7 @@ impl Turn<'_> {
             return Ok(());
         };
         let deadline = Deadline {
-            at: Instant::now() + limit,
+            at: instant_after(Instant::now(), limit),
             detail: format!("step deadline of {limit:?}").into(),
             extent: Extent::Turn,
             bystanders: Vec::new(),
@@ -196,10 +196,10 @@ impl Turn<'_> {
             match self.parts().settings.deadlines.inactivity {
                 None => std::future::pending().await,
                 Some(limit) => {
-                    let mut at = self.life.heard_at() + limit;
+                    let mut at = instant_after(self.life.heard_at(), limit);
                     while Instant::now() < at {
                         tokio::time::sleep_until(at).await;
-                        at = self.life.heard_at() + limit;
+                        at = instant_after(self.life.heard_at(), limit);
                     }
                     inactivity(limit)
                 }

@@ -47,19 +47,19 @@ pub(super) struct Desk {
 
 impl Desk {
     /// A chat that has just begun.
-    pub(super) fn new(past: Past, style: Style, grace: Duration) -> Self {
+    pub(super) fn new(past: Past, style: Style, control: Control) -> Self {
         Self {
             typing: Typing::new(past, style),
             messages: Messages::default(),
             stops: 0,
             stopped_at: None,
             waits: false,
-            control: Control::new(grace),
+            control,
             leaving: false,
         }
     }
 
-    /// What signals have come to: last moment and exit code.
+    /// What signals have come to: the moment of the exit, and its code.
     pub(super) fn into_control(self) -> Control {
         self.control
     }
@@ -140,7 +140,7 @@ impl Desk {
         }
         match self.control.signal(signal, now) {
             control::Effect::Stop(cause) => self.leave(Some(cause)),
-            control::Effect::Nothing | control::Effect::Force => Vec::new(),
+            control::Effect::Nothing | control::Effect::Force | control::Effect::Exit => Vec::new(),
         }
     }
 

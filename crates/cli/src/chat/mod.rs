@@ -21,13 +21,14 @@ mod transcript;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allstop_core::StopReason;
+use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_runtime::config::OnStop;
-use allstop_runtime::{Asks, Config, StoreChoice, System, SystemOptions, TalkedSession};
-use allstop_scope::GRACE_DEFAULT;
+use allstop_runtime::{Asks, Config, Envelope, OpenSession, StoreChoice, System};
+use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_session::FollowUp;
 use allstop_tools::Answer;
 use allstop_tools::mcp::McpNews;
@@ -35,15 +36,15 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::Exit;
 use crate::args::{ChatArgs, ChatWith, OnStopArg, PolicyArg, ResumeArgs, StoreArgs};
-use crate::commands::sessions::resolve;
 use crate::control::Control;
 use crate::display::{call_label, found_in_words};
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::Tty;
-use crate::run::options;
-use crate::run::start::starting_servers;
-use crate::signals::Signals;
+use crate::start::options::{self, Given};
+use crate::start::{self, Opening, StartFailure, read};
+use crate::supervise::Supervisor;
+use past::Past;
 use screen::Screen;
 
 /// What a chat begins with.
@@ -95,77 +96,78 @@ impl From<PolicyArg> for FollowUp {
 /// # Cancel safety
 /// Dropping it is a crash of the session: its work is dropped without a receipt.
 pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem> {
-    let mut signals = host.signals()?;
-    let with = &start.with;
-    if with.json || with.stream_json {
+    let signals = host.signals()?;
+    if start.with.json || start.with.stream_json {
         return Err(
             Problem::usage("a chat is for people, and has no JSON").hint(
                 "allstop run --session ID --json \"…\" sends one message and gives its envelope",
             ),
         );
     }
-    let config = config(with)?;
-    let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
+    let grace = start.with.grace.map_or(GRACE_DEFAULT, Duration::from);
+    let mut supervisor = Supervisor::new(signals, Control::new(grace));
     let terminal = host
         .output
         .terminal()
         .filter(|_| std::io::stdin().is_terminal());
     let tty = terminal.and_then(|_| Tty::of_process());
-    let asks = match (with.permissions.yes, with.permissions.deny, &tty) {
+    let screen = Screen::new(host, tty.as_ref().and(terminal));
+    let asks = match (
+        start.with.permissions.yes,
+        start.with.permissions.deny,
+        &tty,
+    ) {
         (false, false, Some(_)) => Asks::Subscribers,
         _ => Asks::Prompter,
     };
-    let answer = match (with.permissions.yes, with.permissions.deny) {
-        (true, _) => Answer::AllowOnce,
-        (_, true) => Answer::Deny,
-        _ => Answer::Unanswered,
-    };
-    let options = options::system(
-        &start.store,
-        with.model.record.clone(),
-        host,
-        config,
-        Arc::new(FixedAnswer(answer)),
-    )?;
-    let history = history_file(&options.store);
-
-    let screen = Screen::new(host, tty.as_ref().and(terminal));
-    let opening = open(options, start.session.as_deref(), asks, &screen);
-    let (system, talked) = tokio::select! {
-        opened = opening => opened?,
-        signal = signals.next() => {
-            let mut control = Control::new(grace);
-            control.signal(signal, std::time::Instant::now());
-            return Ok(Exit::from(control.exit_code(control.stop_reason())));
+    let opened = open(&start, asks, host, &mut supervisor, &screen).await;
+    let (opened, past) = match opened {
+        Ok(opened) => opened,
+        Err(StartFailure::Usage(problem)) => return Err(problem),
+        Err(StartFailure::Ended(envelope)) => {
+            return Ok(not_opened(&screen, &supervisor.control, &envelope));
         }
     };
-    greet(&screen, &talked, start.session.is_some()).await;
+    let (system, open) = opened;
+    greet(&screen, &open, start.session.is_some()).await;
     let chat = Chat {
         host,
         news: system.mcp().news(),
         system,
-        events: talked.session.subscribe(None),
-        session: talked.session,
+        events: open.session.subscribe(None),
+        session: open.session,
         screen,
-        signals,
-        keeps_background: with.keep_background,
+        keeps_background: start.with.keep_background,
     };
     match tty {
-        Some(tty) => talk::talk(chat, tty, history, start.prompt, grace).await,
-        None => Ok(piped::talk(chat, start.prompt, grace).await),
+        Some(tty) => talk::talk(chat, supervisor, tty, past, start.prompt).await,
+        None => Ok(piped::talk(chat, supervisor, start.prompt).await),
+    }
+}
+
+/// Why there is no chat: a failure, or a stop that was first.
+fn not_opened(screen: &Screen, control: &Control, envelope: &Envelope) -> Exit {
+    if let Some(error) = &envelope.error {
+        screen.error(&error.to_string(), error.hint.as_deref());
+    }
+    if let Some(receipt) = &envelope.receipt {
+        screen.receipt(receipt);
+    }
+    Exit {
+        code: control.exit_code(envelope.stop_reason),
+        output_wait: control.output_wait(Instant::now()),
     }
 }
 
 /// A chat that has begun.
 struct Chat<'a> {
     host: &'a Host,
-    system: System,
+    system: Arc<System>,
     session: allstop_session::Session,
     events: allstop_session::Subscription,
-    /// Of servers of tools.
+    /// Of MCP servers.
     news: McpNews,
     screen: Screen,
-    signals: Signals,
     keeps_background: bool,
 }
 
@@ -186,23 +188,56 @@ fn config(with: &ChatWith) -> Result<Config, Problem> {
     Ok(config)
 }
 
+/// An open session with its system, and what was typed before.
+type Opened = ((Arc<System>, OpenSession), Past);
+
 async fn open(
-    options: SystemOptions,
-    id: Option<&str>,
+    start: &ChatStart,
     asks: Asks,
+    host: &Host,
+    supervisor: &mut Supervisor,
     screen: &Screen,
-) -> Result<(System, TalkedSession), Problem> {
-    let system = System::open(options).await?;
-    if let Some(said) = starting_servers(&system) {
-        screen.hint(&said);
-        system.start_servers().await?;
-    }
-    let id = match id {
-        Some(id) => Some(resolve(&**system.log(), id).await?),
-        None => None,
+) -> Result<Opened, StartFailure> {
+    let with = start.with.clone();
+    let store = start.store.clone();
+    let (scopes, folder) = (host.scopes(), host.folder.clone());
+    let types = screen.is_typed_into();
+    let options = read(scopes.clone(), supervisor, move |_| {
+        let answer = match (with.permissions.yes, with.permissions.deny) {
+            (true, _) => Answer::AllowOnce,
+            (_, true) => Answer::Deny,
+            _ => Answer::Unanswered,
+        };
+        let given = Given { scopes, folder };
+        let prompter = Arc::new(FixedAnswer(answer));
+        let record = with.model.record.clone();
+        let system = options::system(&store, record, given, config(&with)?, prompter)?;
+        let past = history_file(&system.store)
+            .filter(|_| types)
+            .map(Past::load);
+        Ok((system, past))
+    });
+    let (system, past) = options.await?;
+    let past = match past {
+        Some((past, file)) => {
+            let spec = WorkSpec::new(ItemKind::Thread, "writing what was typed");
+            let scope = Scope::root("history", host.scopes());
+            // Nobody waits for it: it ends with the chat. Without a thread nothing is written.
+            drop(scope.spawn_blocking(spec, move |_| file.write()));
+            past
+        }
+        None => Past::in_memory(),
     };
-    let talked = system.session(id, asks).await?;
-    Ok((system, talked))
+    let grace = system.config.deadlines.grace;
+    let grace = grace.map_or(GRACE_DEFAULT, Duration::from);
+    supervisor.control.set_grace(grace);
+    let opening = Opening {
+        system,
+        session: start.session.clone(),
+        asks,
+    };
+    let opened = start::open(opening, supervisor, |said| screen.hint(said)).await?;
+    Ok((opened, past))
 }
 
 /// Beside the store, with its name.
@@ -216,7 +251,7 @@ fn history_file(store: &StoreChoice) -> Option<PathBuf> {
 }
 
 /// Says where one is, and what an earlier process left.
-async fn greet(screen: &Screen, talked: &TalkedSession, is_resumed: bool) {
+async fn greet(screen: &Screen, talked: &OpenSession, is_resumed: bool) {
     let id = talked.session.id();
     screen.hint(&format!("session {id} · /help lists commands and keys"));
     if !is_resumed {

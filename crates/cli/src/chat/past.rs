@@ -1,6 +1,9 @@
 //! What was typed before: the history, in a file of its own beside the store.
+//!
+//! The file is read before the chat begins and written by a thread of its own: a disk that hangs holds up nobody who types.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustyline::config::Config;
 use rustyline::history::{FileHistory, History as _, SearchDirection};
@@ -12,10 +15,14 @@ const LINES_MAX: usize = 1_000;
 /// A line that is longer is not kept: nobody goes back to a pasted file.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Lines that may wait to be written: more than anybody types while a disk is busy. What comes then is not kept.
+const WAITING_MAX: usize = 64;
+
 /// What was typed before.
 pub(super) struct Past {
     lines: FileHistory,
-    file: Option<PathBuf>,
+    /// To the thread that writes them.
+    writer: Option<SyncSender<String>>,
     /// Which line is shown; `None`: the one that is being typed.
     at: Option<usize>,
     /// What was being typed when the way back began.
@@ -26,42 +33,82 @@ impl std::fmt::Debug for Past {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Past")
             .field("lines", &self.lines.len())
-            .field("file", &self.file)
             .finish_non_exhaustive()
     }
 }
 
-impl Past {
-    /// The history that this file holds, if it can be read. Who has no file has what is typed from now on.
-    pub(super) fn load(file: Option<PathBuf>) -> Self {
-        let config = Config::builder()
-            .max_history_size(LINES_MAX)
-            .map(|config| config.history_ignore_space(true).build());
-        let mut lines = FileHistory::with_config(&config.unwrap_or_default());
-        if let Some(file) = file.as_ref().filter(|file| file.exists())
-            && let Err(error) = lines.load(file)
-        {
-            tracing::warn!(file = %file.display(), %error, "the history cannot be read");
+/// The file of the history, as it was read, and the lines that are to be appended.
+pub(super) struct HistoryFile {
+    path: PathBuf,
+    lines: FileHistory,
+    waiting: Receiver<String>,
+}
+
+impl HistoryFile {
+    /// Appends lines until nobody types any more. Blocks as the disk does.
+    pub(super) fn write(mut self) {
+        while let Ok(line) = self.waiting.recv() {
+            // With private permissions: what people say to a model is nobody else's.
+            if self.lines.add(&line).unwrap_or(false)
+                && let Err(error) = self.lines.append(&self.path)
+            {
+                tracing::warn!(file = %self.path.display(), %error, "the history cannot be written");
+            }
         }
-        Self {
+    }
+}
+
+fn read(file: Option<&Path>) -> FileHistory {
+    let config = Config::builder()
+        .max_history_size(LINES_MAX)
+        .map(|config| config.history_ignore_space(true).build());
+    let mut lines = FileHistory::with_config(&config.unwrap_or_default());
+    if let Some(file) = file.filter(|file| file.exists())
+        && let Err(error) = lines.load(file)
+    {
+        tracing::warn!(file = %file.display(), %error, "the history cannot be read");
+    }
+    lines
+}
+
+impl Past {
+    /// The history that this file holds, if it can be read, and what appends to it. Blocks as the disk does.
+    pub(super) fn load(file: PathBuf) -> (Self, HistoryFile) {
+        let (writer, waiting) = sync_channel(WAITING_MAX);
+        let past = Self {
+            lines: read(Some(&file)),
+            writer: Some(writer),
+            at: None,
+            draft: String::new(),
+        };
+        let lines = read(Some(&file));
+        let file = HistoryFile {
+            path: file,
             lines,
-            file,
+            waiting,
+        };
+        (past, file)
+    }
+
+    /// What is typed from now on, kept nowhere else.
+    pub(super) fn in_memory() -> Self {
+        Self {
+            lines: read(None),
+            writer: None,
             at: None,
             draft: String::new(),
         }
     }
 
-    /// A line was sent: it is the last of the past. It blocks for as long as its file does.
+    /// A line was sent: it is the last of the past.
     pub(super) fn add(&mut self, line: &str) {
         self.at = None;
         if line.len() > LINE_BYTES_MAX || !self.lines.add(line).unwrap_or(false) {
             return;
         }
-        // With private permissions: what people say to a model is nobody else's.
-        if let Some(file) = &self.file
-            && let Err(error) = self.lines.append(file)
-        {
-            tracing::warn!(file = %file.display(), %error, "the history cannot be written");
+        if let Some(writer) = &self.writer {
+            // Full: the disk hangs, and the line is not kept.
+            drop(writer.try_send(line.to_owned()));
         }
     }
 
@@ -116,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_way_back_ends_where_it_began() {
-        let mut past = Past::load(None);
+        let mut past = Past::in_memory();
         past.add("one");
         past.add("two");
         past.add("two");
@@ -132,13 +179,16 @@ mod tests {
     fn it_is_the_users_own_bounded_and_there_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("chat.history");
-        let mut past = Past::load(Some(file.clone()));
-        for number in 0..LINES_MAX + 10 {
-            past.add(&format!("line\n{number}"));
+        let all: Vec<usize> = (0..LINES_MAX + 10).collect();
+        for some in all.chunks(WAITING_MAX) {
+            let (mut past, written) = Past::load(file.clone());
+            some.iter().for_each(|n| past.add(&format!("line\n{n}")));
+            drop(past);
+            written.write();
         }
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let mut again = Past::load(Some(file));
+        let (mut again, _) = Past::load(file);
         assert_eq!(again.lines.len(), LINES_MAX);
         assert_eq!(again.back("").as_deref(), Some("line\n1009"));
     }

@@ -1,7 +1,6 @@
 //! A chat without a terminal: each line of standard input is a message, one after the other.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
 use allstop_core::Cause;
@@ -14,44 +13,48 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 use super::screen::is_worth_showing;
 use super::{Chat, code_of, leave, recorded};
 use crate::Exit;
-use crate::control::{Control, Effect};
+use crate::control::Effect;
+use crate::supervise::Supervisor;
 
 /// The longest line: no model takes more.
 const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Sends the first message, and then line by line. The first one that is not completed ends it, as in `run`.
-pub(super) async fn talk(mut chat: Chat<'_>, first: Option<String>, grace: Duration) -> Exit {
-    let mut control = Control::new(grace);
+pub(super) async fn talk(
+    mut chat: Chat<'_>,
+    mut supervisor: Supervisor,
+    first: Option<String>,
+) -> Exit {
     let mut lines = Lines::new();
     let mut next = first.map(Ok);
     loop {
         let line = match next.take() {
             Some(line) => line,
-            None => match lines.next(&mut chat, &mut control).await {
+            None => match lines.next(&mut chat, &mut supervisor).await {
                 Ok(Some(line)) => line,
-                Ok(None) => return leave::leave(chat, control, None, 0).await,
-                Err(cause) => return leave::leave(chat, control, Some(cause), 0).await,
+                Ok(None) => return leave::leave(chat, supervisor, None, 0).await,
+                Err(cause) => return leave::leave(chat, supervisor, Some(cause), 0).await,
             },
         };
         let outcome = match line {
             Ok(line) if line.trim().is_empty() => continue,
-            Ok(line) => answer(&mut chat, &mut control, line).await,
+            Ok(line) => answer(&mut chat, &mut supervisor, line).await,
             Err(why) => {
                 chat.screen.error(&why, None);
-                return leave::leave(chat, control, None, 2).await;
+                return leave::leave(chat, supervisor, None, 2).await;
             }
         };
         match outcome {
             Ok(Ok(outcome)) if outcome.is_completed() => {}
             Ok(Ok(outcome)) => {
-                let code = code_of(outcome.stop_reason, &control);
-                return leave::leave(chat, control, None, code).await;
+                let code = code_of(outcome.stop_reason, &supervisor.control);
+                return leave::leave(chat, supervisor, None, code).await;
             }
             Ok(Err(error)) => {
                 chat.screen.error(&error.to_string(), None);
-                return leave::leave(chat, control, None, 1).await;
+                return leave::leave(chat, supervisor, None, 1).await;
             }
-            Err(cause) => return leave::leave(chat, control, Some(cause), 0).await,
+            Err(cause) => return leave::leave(chat, supervisor, Some(cause), 0).await,
         }
     }
 }
@@ -59,7 +62,7 @@ pub(super) async fn talk(mut chat: Chat<'_>, first: Option<String>, grace: Durat
 /// Sends one message and shows its turn to its end. `Err`: a signal came first.
 async fn answer(
     chat: &mut Chat<'_>,
-    control: &mut Control,
+    supervisor: &mut Supervisor,
     line: String,
 ) -> Result<Result<Arc<MessageOutcome>, SendError>, Cause> {
     let sent = match chat
@@ -72,11 +75,9 @@ async fn answer(
     let outcome = loop {
         tokio::select! {
             biased;
-            signal = chat.signals.next() => {
-                if let Effect::Stop(cause) = control.signal(signal, Instant::now()) {
-                    return Err(cause);
-                }
-            }
+            effect = supervisor.next() => if let Effect::Stop(cause) = effect {
+                return Err(cause);
+            },
             Ok(Some(event)) = chat.events.next() => show(chat, &event),
             change = chat.news.next() => chat.screen.note(&change.to_string()),
             outcome = sent.outcome() => break outcome,
@@ -131,17 +132,15 @@ impl Lines {
     async fn next(
         &mut self,
         chat: &mut Chat<'_>,
-        control: &mut Control,
+        supervisor: &mut Supervisor,
     ) -> Result<Option<Result<String, String>>, Cause> {
         loop {
             let mut input = (&mut self.input).take(LINE_BYTES_MAX + 1);
             tokio::select! {
                 biased;
-                signal = chat.signals.next() => {
-                    if let Effect::Stop(cause) = control.signal(signal, Instant::now()) {
-                        return Err(cause);
-                    }
-                }
+                effect = supervisor.next() => if let Effect::Stop(cause) = effect {
+                    return Err(cause);
+                },
                 // Of a turn that begins by itself.
                 Ok(Some(event)) = chat.events.next() => show(chat, &event),
                 change = chat.news.next() => chat.screen.note(&change.to_string()),

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn past() -> Past {
-        let mut past = Past::load(None);
+        let mut past = Past::in_memory();
         for line in ["cargo test", "git status", "cargo build", "git log"] {
             past.add(line);
         }

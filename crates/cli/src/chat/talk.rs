@@ -7,7 +7,7 @@ mod questions;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_session::{StopTarget, Stopping};
@@ -25,23 +25,27 @@ use super::{Chat, leave};
 use crate::Exit;
 use crate::problem::Problem;
 use crate::prompt::Tty;
+use crate::signals::Signals;
+use crate::supervise::Supervisor;
 use done::Done;
 use questions::Waiting;
 
 /// Talks until somebody leaves.
 pub(super) async fn talk(
     chat: Chat<'_>,
+    supervisor: Supervisor,
     tty: Tty,
-    history: Option<std::path::PathBuf>,
+    past: Past,
     first: Option<String>,
-    grace: Duration,
 ) -> Result<Exit, Problem> {
+    let Supervisor { signals, control } = supervisor;
     let has_cursor = chat.host.terminal.has_cursor();
     let input = Input::open(tty, has_cursor).context("cannot use the terminal")?;
     let mut changes = Changes::install()?;
-    let desk = Desk::new(Past::load(history), chat.screen.style(), grace);
+    let desk = Desk::new(past, chat.screen.style(), control);
     let mut talk = Talk {
         chat,
+        signals,
         desk,
         input,
         keys: Keys::default(),
@@ -67,11 +71,16 @@ pub(super) async fn talk(
         talk.next(&mut changes).await;
     };
     let Talk {
-        chat, desk, input, ..
+        chat,
+        signals,
+        desk,
+        input,
+        ..
     } = talk;
     // What is typed from now on is the shell's.
     drop(input);
-    Ok(leave::leave(chat, desk.into_control(), cause, 0).await)
+    let supervisor = Supervisor::new(signals, desk.into_control());
+    Ok(leave::leave(chat, supervisor, cause, 0).await)
 }
 
 /// What changes the terminal below us.
@@ -109,6 +118,7 @@ struct KnownCall {
 
 struct Talk<'a> {
     chat: Chat<'a>,
+    signals: Signals,
     desk: Desk,
     input: Input,
     keys: Keys,
@@ -133,7 +143,7 @@ impl Talk<'_> {
     async fn next(&mut self, changes: &mut Changes) {
         tokio::select! {
             biased;
-            signal = self.chat.signals.next() => self.apply(Event::Signal(signal)),
+            signal = self.signals.next() => self.apply(Event::Signal(signal)),
             bytes = self.input.next() => match bytes {
                 Some(bytes) => {
                     for key in self.keys.read(&bytes) {

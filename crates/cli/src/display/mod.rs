@@ -25,6 +25,6 @@ pub(crate) use receipt::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 pub(crate) use style::{Environment, Role, Style, Symbol};
 pub(crate) use styled::{Styled, styled};
 pub(crate) use table::Table;
-pub(crate) use watch::{Watcher, watch};
+pub(crate) use watch::Watcher;
 pub(crate) use words::{age, call as call_label, found as found_in_words, plain};
 pub(crate) use writer::{Entry, Flush, Flushed, Keep, Lane, Output};

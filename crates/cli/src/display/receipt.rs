@@ -65,11 +65,10 @@ fn verdict(receipt: &Receipt, style: Style) -> Styled {
     if receipt.outcome().is_some() || receipt.is_preview() {
         return text;
     }
-    // Where something is left, no acknowledgement says nothing about the engine.
-    let observed = match (receipt.cancel_observed(), receipt.quiet()) {
-        (true, _) => ", acknowledged by the engine",
-        (false, true) => ", not acknowledged by the engine",
-        (false, false) => "",
+    let observed = if receipt.cancel_observed() {
+        ", acknowledged by the engine"
+    } else {
+        ""
     };
     let observed = style.paint(Role::Dim, observed);
     if receipt.quiet() {
@@ -113,8 +112,8 @@ fn footer(receipt: &Receipt, style: Style) -> Styled {
     }
     let conversation = match receipt.conversation() {
         ConversationEffect::Unchanged => "conversation unchanged",
+        ConversationEffect::Unknown => "not known yet whether the conversation changed",
         ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
-        ConversationEffect::Unknown => "conversation not known yet",
     };
     let usage = receipt.usage();
     let estimated = if usage.estimated { " (estimated)" } else { "" };

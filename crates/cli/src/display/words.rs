@@ -58,6 +58,7 @@ pub(super) fn why(why: Why) -> &'static str {
         Why::ProcessesLeft => "processes are left after SIGKILL",
         Why::NotConfirmed => "asked, and not confirmed",
         Why::WatcherGone => "nobody watches it any more",
+        Why::NotAcknowledged => "it has not acknowledged the stop",
     }
 }
 

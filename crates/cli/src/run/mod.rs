@@ -1,95 +1,47 @@
-//! `allstop run`: opens a session, runs the prompts, ends the background work, and says what it came to.
+//! `allstop run`: a client of one session. It opens the session, sends the prompts, ends what they leave, and says what
+//! all of it came to.
 
-mod background;
-pub(crate) mod options;
-mod running;
-mod servers;
+mod end;
+mod inputs;
 mod show;
-pub(crate) mod start;
-mod supervise;
+mod turns;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::StopReason;
-use allstop_core::receipt::ItemKind;
-use allstop_runtime::{Envelope, System};
-use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, WorkSpec};
+use allstop_runtime::{Asks, Envelope, OpenSession};
+use allstop_scope::GRACE_DEFAULT;
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{Answer, Prompter};
 
 use crate::Exit;
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
+use crate::display::found_in_words;
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::prompt::{Nobody, TerminalPrompter};
-use running::Running;
+use crate::start::{self, Opening, StartFailure};
+use crate::supervise::Supervisor;
 use show::Show;
-use start::{NotStarted, open, tell_found};
-use supervise::Supervisor;
-
-/// How long the store may take to close: what it has acknowledged is safe without.
-const CLOSE_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// What output still gets when the last moment has come.
-const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
+use turns::RunTurns;
 
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     // First of all: from here on a signal is answered with an envelope.
     let signals = host.signals()?;
-    let config = options::config(&args)?;
-    let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
-    let mut supervisor = Supervisor::new(signals, Control::new(grace));
+    let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
+    control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
+    let mut supervisor = Supervisor::new(signals, control);
     let nobody = Nobody::default();
     let mut show = Show::new(host, &args.output, nobody.clone());
     let prompter = prompter(host, &args.permissions, &show, nobody);
-    let limit = config.deadlines.run.map(Duration::from);
 
-    let starting = async {
-        let options = options::system(
-            &args.session.store,
-            args.model.record.clone(),
-            host,
-            config,
-            prompter,
-        )
-        .map_err(NotStarted::store)?;
-        let prompts = options::prompts(&args).await.map_err(NotStarted::input)?;
-        let opened = open(options, args.session.session.clone(), limit, &show).await?;
-        Ok((prompts, opened))
-    };
-    let started = supervisor.race(starting, |_| ControlFlow::Break(()));
-    let envelope = match started.await {
-        Ok(Ok((prompts, (system, session, history)))) => {
-            tell_found(&show, &session);
-            let servers = show.servers();
-            let run = Running {
-                system: &system,
-                session: &session,
-                background: &args.background,
-                show: &mut show,
-                supervisor: &mut supervisor,
-                stop: None,
-                deadline: limit.map(|limit| (Instant::now() + limit, limit)),
-                wait_cut: None,
-                kept: Vec::new(),
-            };
-            let envelope = tokio::select! {
-                envelope = run.drive(history, prompts) => envelope,
-                never = servers.tell(system.mcp().news()) => match never {},
-            };
-            close(&system, &show, &envelope, &mut supervisor).await;
-            envelope
-        }
-        Ok(Err(NotStarted::Usage(problem))) => return Err(problem),
-        Ok(Err(NotStarted::Failed(reason, error))) => {
-            Envelope::of_no_run(None, reason, Some(error))
-        }
-        Err(_cut) => Envelope::of_no_run(None, supervisor.control.stop_reason(), None),
+    let envelope = match drive(args, host, prompter, &mut supervisor, &mut show).await {
+        Ok(envelope) => envelope,
+        Err(StartFailure::Ended(envelope)) => *envelope,
+        Err(StartFailure::Usage(problem)) => return Err(problem),
     };
     let control = &supervisor.control;
     let code = match envelope.stop_reason {
@@ -100,26 +52,42 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     show.end(&envelope.with_exit_code(code));
     Ok(Exit {
         code,
-        output_wait: control.last_moment().map(|at| {
-            at.saturating_duration_since(Instant::now())
-                .max(OUTPUT_WAIT_LAST)
-        }),
+        output_wait: control.output_wait(Instant::now()),
     })
 }
 
-/// Saves the recording and closes the store, unless that has failed: then there is nothing to wait for.
-async fn close(system: &System, show: &Show<'_>, envelope: &Envelope, supervisor: &mut Supervisor) {
-    let has_failed = |error: &TurnError| error.kind == TurnErrorKind::Store;
-    let store_failed = envelope.error.as_ref().is_some_and(has_failed);
-    let closing = async {
-        save_recording(system, show, CLOSE_WAIT_MAX).await;
-        if !store_failed {
-            drop(tokio::time::timeout(CLOSE_WAIT_MAX, system.close()).await);
-        }
+async fn drive(
+    args: RunArgs,
+    host: &Host,
+    prompter: Arc<dyn Prompter>,
+    supervisor: &mut Supervisor,
+    show: &mut Show<'_>,
+) -> Result<Envelope, StartFailure> {
+    let (background, id) = (args.background, args.session.session.clone());
+    let inputs = inputs::read(args, host, prompter, supervisor).await?;
+    let control = &mut supervisor.control;
+    control.set_grace(inputs.grace);
+    control.set_timeout(host.started, inputs.timeout);
+    let opening = Opening {
+        system: inputs.system,
+        session: id,
+        asks: Asks::Prompter,
     };
-    let _closed_or_last_moment = supervisor
-        .race(closing, |_| ControlFlow::Continue(()))
-        .await;
+    let (system, open) = start::open(opening, supervisor, |said| show.hint(said)).await?;
+    tell_earlier(show, &open);
+    let session = &open.session;
+    let mut turns = RunTurns {
+        session,
+        background: &background,
+        events: session.watch(),
+        news: system.mcp().news(),
+        show,
+        supervisor,
+        stop: None,
+        owner_idle: true,
+    };
+    let outcome = turns.send_all(inputs.prompts).await;
+    Ok(turns.end(session.id().clone(), outcome, &system).await)
 }
 
 fn prompter(
@@ -139,21 +107,14 @@ fn prompter(
     }
 }
 
-/// Writes the script of a recorded run, also of a stopped one.
-async fn save_recording(system: &System, show: &Show<'_>, limit: Duration) {
-    let Some(recording) = system.recording().cloned() else {
-        return;
-    };
-    let path = recording.path().display().to_string();
-    // In a scope of its own: that of the system may be stopped, and a disk may block.
-    let scope = Scope::root("recording", RootOptions::current());
-    let spec = WorkSpec::new(ItemKind::Thread, "recording");
-    let Ok(saving) = scope.spawn_blocking(spec, move |_| recording.save()) else {
-        return;
-    };
-    match tokio::time::timeout(limit, saving).await {
-        Ok(Ok(Ok(()))) => show.note(&format!("recorded: allstop run --model script:{path} …")),
-        Ok(Ok(Err(error))) => show.warn(&format!("the recording {path} is not written: {error}")),
-        Ok(Err(_)) | Err(_) => show.warn(&format!("the recording {path} is not written")),
+/// Names what an earlier process left.
+fn tell_earlier(show: &Show<'_>, open: &OpenSession) {
+    for found in &open.found {
+        show.note(&found_in_words(found));
+    }
+    if open.interrupted.is_some() {
+        show.note(
+            "an earlier run of this session ended without an ending: its turn was rolled back",
+        );
     }
 }

@@ -3,6 +3,7 @@
 use allstop_agent::AgentEvent;
 use allstop_core::{Receipt, StopReason};
 use allstop_runtime::Envelope;
+use allstop_tools::mcp::McpChange;
 
 use crate::args::OutputArgs;
 use crate::display::{
@@ -11,7 +12,6 @@ use crate::display::{
 };
 use crate::host::Host;
 use crate::prompt::Nobody;
-use crate::run::servers::Servers;
 
 /// What a run shows.
 pub(super) struct Show<'a> {
@@ -58,15 +58,16 @@ impl<'a> Show<'a> {
         self.live.as_ref().map(Live::asked)
     }
 
-    /// What is said of servers of tools while the run goes on: one line of JSON to a program that reads such, else one
-    /// for people.
-    pub(super) fn servers(&self) -> Servers {
-        let stderr = self.host.output.stderr().clone();
-        let is_streamed = self.mode == Mode::StreamJson;
-        Servers {
-            style: self.host.terminal.style(stderr.is_terminal()),
-            stderr,
-            stream: is_streamed.then(|| JsonStream::new(self.host.output.stdout().clone())),
+    /// What is said of MCP servers while the run goes on: one line of JSON to a program that reads such, else one for
+    /// people.
+    pub(super) fn server(&self, change: &McpChange) {
+        let stderr = self.host.output.stderr();
+        let streamed = self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.server(change));
+        if !streamed || stderr.is_terminal() {
+            self.warn(&change.to_string());
         }
     }
 

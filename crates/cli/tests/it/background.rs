@@ -151,11 +151,14 @@ fn what_cannot_be_kept_is_stopped_with_a_receipt() {
     let envelope = ended.envelope();
     assert_eq!(envelope["background"], serde_json::json!([]));
     let items = envelope["receipt"]["items"].as_array().expect("items");
-    let [item] = &items[..] else {
-        panic!("not one item: {envelope:#}");
-    };
-    assert_eq!(item["kind"], "background", "{envelope:#}");
-    assert_eq!(item["state"], "stopped", "{envelope:#}");
+    let background: Vec<_> = items
+        .iter()
+        .filter(|item| item["kind"] == "background")
+        .collect();
+    assert_eq!(background.len(), 1, "{envelope:#}");
+    // What the failure of the turn has ended is accounted for, too.
+    let stopped = items.iter().all(|item| item["state"] == "stopped");
+    assert!(stopped, "{envelope:#}");
 }
 
 /// A run that waits for a file.

@@ -100,7 +100,7 @@ fn who_waits_for_them_at_a_terminal_is_told() {
         let begun = begun.arg(place.store()).arg("--config").arg(config);
         let begun = begun.arg("--model").arg(place.script(SCRIPT)).arg("go");
         let mut running = begun.on_terminal(terminal.line()).start();
-        terminal.wait("starting the servers of tools: hangs");
+        terminal.wait("starting MCP servers: hangs");
         running.signal(Signal::INT);
         assert_eq!(running.end(FACT_MAX).code, 130);
         ends_soon(&place);

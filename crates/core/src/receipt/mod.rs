@@ -2,11 +2,15 @@
 //!
 //! Invariants, held by the constructors:
 //! 1. An item that is `stopped` has `how`, `after_ms` and its [`Evidence`].
-//! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`.
-//! 3. `cancel_observed` is true exactly when the engine acknowledged at a checkpoint and no item of the extent is
-//!    `still_running` or `unreachable`. It is computed from the items, never set.
+//! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`. An engine of the
+//!    extent that has not acknowledged the stop is such an item ([`ItemKind::Engine`]).
+//! 3. `cancel_observed` is true exactly when the stop was carried out and no item of the extent is `still_running` or
+//!    `unreachable`. It is computed from the items, never set.
+//! 4. While an engine of the extent has not acknowledged, `conversation` is `unknown`: its ending is not written yet, as
+//!    far as anybody can tell.
 
 mod item;
+mod parts;
 mod words;
 
 use std::sync::Arc;
@@ -42,7 +46,7 @@ pub enum ConversationEffect {
     Unchanged,
     /// The policy `keep`: the user's message, the completed steps and a marker were committed as one.
     KeptCompletedSteps,
-    /// The ending's write is not confirmed.
+    /// The write of the turn's ending is not confirmed: the log tells later.
     Unknown,
 }
 
@@ -96,14 +100,12 @@ pub struct Receipt {
 pub struct StopFindings {
     /// Every item of the extent, and those outside it that are worth naming.
     pub items: Vec<ReceiptItem>,
-    /// Whether the engine acknowledged the stop at a checkpoint.
-    pub engine_acknowledged: bool,
     /// From the request to the last ending.
     pub elapsed: Duration,
 }
 
 impl Receipt {
-    /// Makes the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the findings.
+    /// Makes the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the items.
     pub fn of_stop(request: StopRequest, findings: StopFindings) -> Self {
         let in_extent = || {
             findings
@@ -118,6 +120,8 @@ impl Receipt {
                 ItemState::StillRunning { .. } | ItemState::Unreachable { .. }
             )
         });
+        let engine_left =
+            in_extent().any(|item| item.kind == ItemKind::Engine && item.state.breaks_quiet());
         Self {
             schema: ReceiptSchema::V1,
             request,
@@ -125,60 +129,46 @@ impl Receipt {
             outcome: None,
             quiet,
             quiet_after_ms: quiet.then(|| findings.elapsed.into()),
-            cancel_observed: findings.engine_acknowledged && !something_left,
+            cancel_observed: !something_left,
             items: findings.items,
-            conversation: ConversationEffect::Unchanged,
+            conversation: if engine_left {
+                ConversationEffect::Unknown
+            } else {
+                ConversationEffect::Unchanged
+            },
             usage: Usage::default(),
         }
     }
 
-    /// The answer of a stop that found nothing to do: quiet, and nothing was observed.
+    /// The answer of a stop that found nothing to do. Nothing was observed; it is quiet.
     pub fn of_nothing(request: StopRequest, outcome: StopOutcome) -> Self {
+        Self::of_rest(request, outcome, Vec::new())
+    }
+
+    /// The answer of a stop that came too late, with what still runs of its extent all the same: the receipt is quiet
+    /// only if nothing does.
+    pub fn of_ended(request: StopRequest, still_running: Vec<ReceiptItem>) -> Self {
+        Self::of_rest(request, StopOutcome::AlreadyEnded, still_running)
+    }
+
+    fn of_rest(request: StopRequest, outcome: StopOutcome, items: Vec<ReceiptItem>) -> Self {
+        let findings = StopFindings {
+            items,
+            ..StopFindings::default()
+        };
         Self {
             outcome: Some(outcome),
             quiet_after_ms: None,
-            ..Self::of_stop(request, StopFindings::default())
+            cancel_observed: false,
+            ..Self::of_stop(request, findings)
         }
-    }
-
-    /// The receipt of one stop that was carried out in parts, each with a ladder of its own. Parts that found nothing to
-    /// do add nothing; if all of them did, that is the answer.
-    pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
-        let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
-        if carried_out().next().is_none() {
-            let ended = parts
-                .iter()
-                .any(|part| part.outcome == Some(StopOutcome::AlreadyEnded));
-            let outcome = if ended {
-                StopOutcome::AlreadyEnded
-            } else {
-                StopOutcome::NotFound
-            };
-            return Self::of_nothing(request, outcome);
-        }
-        let last = carried_out().filter_map(|part| part.quiet_after_ms);
-        let last = last.fold(0.0, |last, ms| ms.as_f64().max(last));
-        let findings = StopFindings {
-            items: carried_out()
-                .flat_map(|part| part.items.iter().cloned())
-                .collect(),
-            engine_acknowledged: carried_out().all(|part| part.cancel_observed),
-            elapsed: Duration::from_secs_f64(last / 1e3),
-        };
-        let effects = || carried_out().map(|part| part.conversation);
-        let effect = effects()
-            .find(|effect| *effect == ConversationEffect::Unknown)
-            .or_else(|| effects().find(|effect| *effect != ConversationEffect::Unchanged));
-        let usage = carried_out().fold(Usage::default(), |sum, part| sum + part.usage);
-        Self::of_stop(request, findings)
-            .with_usage(usage)
-            .with_conversation(effect.unwrap_or_default())
     }
 
     /// What a stop would find, without doing it: every item of the extent as it runs now.
     pub fn of_preview(request: StopRequest, items: Vec<ReceiptItem>) -> Self {
         Self {
             preview: true,
+            cancel_observed: false,
             ..Self::of_stop(
                 request,
                 StopFindings {
@@ -189,7 +179,7 @@ impl Receipt {
         }
     }
 
-    /// The same, with what became of the conversation.
+    /// The same, with what the stop left of the conversation.
     pub fn with_conversation(mut self, conversation: ConversationEffect) -> Self {
         self.conversation = conversation;
         self

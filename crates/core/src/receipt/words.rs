@@ -29,6 +29,8 @@ pub enum ItemKind {
     Remote,
     /// A child process and its descendants.
     Process,
+    /// The engine that drives a turn: an item only while it has not acknowledged the stop.
+    Engine,
 }
 
 impl ItemKind {
@@ -46,6 +48,7 @@ impl ItemKind {
             Self::Thread => "thread",
             Self::Remote => "remote",
             Self::Process => "process",
+            Self::Engine => "engine",
         }
     }
 }
@@ -139,6 +142,8 @@ pub enum Why {
     NotConfirmed,
     /// It cannot be told whether it still runs: the one who watched it is gone.
     WatcherGone,
+    /// The engine has not acknowledged the stop: it is busy, or it is writing the ending of its turn.
+    NotAcknowledged,
 }
 
 impl Why {
@@ -151,6 +156,7 @@ impl Why {
             Self::ProcessesLeft => "processes_left",
             Self::NotConfirmed => "not_confirmed",
             Self::WatcherGone => "watcher_gone",
+            Self::NotAcknowledged => "not_acknowledged",
         }
     }
 }

@@ -54,7 +54,6 @@ fn receipt_of(items: &[(&str, ItemState)]) -> Receipt {
         .map(|(id, state)| ReceiptItem::new(ItemKind::ToolCall, *id, "shell", state.clone()));
     let findings = StopFindings {
         items: items.collect(),
-        engine_acknowledged: true,
         elapsed: Duration::from_millis(3),
     };
     Receipt::of_stop(request, findings)

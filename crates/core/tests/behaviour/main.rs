@@ -13,4 +13,5 @@ mod fold;
 mod loops;
 mod overflow;
 mod property;
+mod receipts;
 mod timeouts;

@@ -1,14 +1,14 @@
 //! A running system: one store, one model, one tree of scopes, and the sessions that work in them.
 
-mod background;
+mod cleanup;
 mod mcp;
 mod open;
 mod options;
 mod parts;
-mod session;
 mod sessions;
+mod spill;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allstop_core::Timestamp;
@@ -19,14 +19,13 @@ use allstop_scope::Scope;
 use allstop_scope::process::ContainmentChoice;
 use allstop_tools::mcp::McpServers;
 use allstop_tools::{PermissionPolicy, Prompter};
+use tokio::sync::oneshot;
 
 pub use allstop_session::found::{FoundWork, found_work};
-pub use background::{Kept, KeptWork, NotKept};
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::open_store;
-pub use session::OpenSession;
-pub use sessions::{Asks, InterruptedTurn, TalkedSession};
+pub use sessions::{Asks, InterruptedTurn, OpenSession};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -54,6 +53,7 @@ pub(crate) struct Parts {
     owner: Option<ProcessIdentity>,
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
+    cleanup: Arc<cleanup::Cleanup>,
 }
 
 impl std::fmt::Debug for Parts {
@@ -67,7 +67,8 @@ impl std::fmt::Debug for Parts {
 }
 
 impl System {
-    /// Opens the store and makes the model. Nothing runs yet, and nothing is sent: [`System::start_servers`] is next.
+    /// Opens the store and makes the model, with a tree of scopes of its own. Nothing runs yet, and nothing is sent:
+    /// [`System::start_servers`] is next.
     ///
     /// # Errors
     /// What is wrong, in one line: configuration, model, script, folders or store.
@@ -75,6 +76,19 @@ impl System {
     /// # Cancel safety
     /// Dropping it may leave an empty store.
     pub async fn open(options: SystemOptions) -> Result<Self, StartError> {
+        let root = options.root();
+        Self::open_in(root, options).await
+    }
+
+    /// The same in a tree that is there already: [`SystemOptions::root`]. So whoever has the tree can stop the opening.
+    /// It reads files: run it where a thread may block.
+    ///
+    /// # Errors
+    /// As [`System::open`].
+    ///
+    /// # Cancel safety
+    /// As [`System::open`].
+    pub async fn open_in(root: Scope, options: SystemOptions) -> Result<Self, StartError> {
         // What is wrong with the flags is said before the store is touched.
         let mut model = parts::model(&options)?;
         let recording = options
@@ -92,15 +106,12 @@ impl System {
             config,
             folder,
             spill_folder,
-            mut scopes,
+            scopes,
             prompter,
             owner,
             hidden_variables,
             ..
         } = options;
-        if let Some(grace) = config.deadlines.grace {
-            scopes.grace = grace.into();
-        }
         let parts = Parts {
             policy: Arc::new(open::policy(&config)),
             config,
@@ -114,9 +125,10 @@ impl System {
             owner,
             hidden_variables,
             mcp,
+            cleanup: Arc::new(cleanup::Cleanup::new(scopes)),
         };
         Ok(Self {
-            scope: Scope::root("process", scopes),
+            scope: root,
             store,
             recording,
             parts: Arc::new(parts),
@@ -151,12 +163,6 @@ impl System {
         self.parts.model.name()
     }
 
-    /// What records the model, if anything does. Who has it saved does so where blocking is allowed: at the end, after a
-    /// stop too.
-    pub fn recording(&self) -> Option<&Arc<RecordingModel>> {
-        self.recording.as_ref()
-    }
-
     /// The servers of tools.
     pub fn mcp(&self) -> &McpServers {
         &self.parts.mcp
@@ -167,12 +173,43 @@ impl System {
         &self.parts.config
     }
 
-    /// Ends the servers of tools, and waits until all that was written is in the store and its file is closed. A blocked
-    /// disk blocks it: who wants to exit races it against a limit.
+    /// The file that the model's answers are recorded in, if they are.
+    pub fn recording_path(&self) -> Option<&Path> {
+        self.recording.as_ref().map(|recording| recording.path())
+    }
+
+    /// Saves the recording, if there is one, on a thread of its own.
+    ///
+    /// # Errors
+    /// Why it is not written.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the thread writing.
+    pub async fn save_recording(&self) -> Option<Result<PathBuf, String>> {
+        let recording = Arc::clone(self.recording.as_ref()?);
+        let path = recording.path().to_owned();
+        let (tx, rx) = oneshot::channel();
+        self.parts.cleanup.begin("saving the recording", move || {
+            // Whoever waited may have gone.
+            drop(tx.send(recording.save().map_err(|error| error.to_string())));
+        });
+        let saved = rx.await;
+        Some(match saved {
+            Ok(saved) => saved.map(|()| path),
+            Err(_) => Err("no thread could be started".to_owned()),
+        })
+    }
+
+    /// Ends the MCP servers, and waits until all that was written is in the store, its file is closed and empty folders
+    /// are removed. A blocked disk blocks it: who wants to exit races it against a limit.
     ///
     /// # Cancel safety
     /// Dropping it leaves the store closing.
     pub async fn close(&self) {
-        tokio::join!(self.parts.mcp.close(), self.store.close());
+        tokio::join!(
+            self.parts.mcp.close(),
+            self.store.close(),
+            self.parts.cleanup.wait()
+        );
     }
 }

@@ -1,26 +1,23 @@
-//! Opening sessions.
+//! What the configuration says of rules, folders and agents.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_agent::{AGENT_TOOL, Agent, Background, History, SubAgentBackground, SubAgents};
-use allstop_core::SessionId;
-use allstop_log::SessionStream;
-use allstop_scope::{NotStarted, ScopeOptions};
+use allstop_agent::{AGENT_TOOL, Agent, Background, SubAgentBackground, SubAgents};
+use allstop_scope::NotStarted;
 use allstop_tools::{
     BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Prompter,
     ShellConfig, ToolRegistry, Workspace, builtin_tools,
 };
 
+use super::Parts;
 use super::options::SystemOptions;
-use super::session::{OpenSession, SpillFolder};
-use super::{Parts, System};
+use super::spill::SpillFolder;
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
 use crate::config::Config;
 use crate::error::{StartError, StartErrorKind};
-use allstop_session::found;
 
 pub(super) fn policy(config: &Config) -> PermissionPolicy {
     let rules =
@@ -100,74 +97,6 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
     Ok(workspace)
 }
 
-impl System {
-    /// Makes a session. Without an id it gets a new one.
-    ///
-    /// # Errors
-    /// A session of this id is there already, or the store failed.
-    ///
-    /// # Cancel safety
-    /// Dropping it may leave a session without a turn.
-    pub async fn new_session(
-        &self,
-        id: Option<SessionId>,
-    ) -> Result<(OpenSession, History), StartError> {
-        let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
-        let log = Arc::clone(&self.parts.log);
-        let folder: Arc<str> = self.parts.folder.to_string_lossy().into();
-        let stream = SessionStream::create(log, id, (self.parts.now)(), folder).await?;
-        self.open_session(stream, Vec::new())
-    }
-
-    /// Opens a session that is there. What a crash left open has its ending by then, and background work that is gone
-    /// is recorded as such.
-    ///
-    /// # Errors
-    /// There is none, another process has it open, it cannot be read, or the store failed.
-    ///
-    /// # Cancel safety
-    /// Dropping it leaves the session as it was, or recovered.
-    pub async fn resume_session(
-        &self,
-        id: SessionId,
-    ) -> Result<(OpenSession, History), StartError> {
-        let log = Arc::clone(&self.parts.log);
-        let mut stream = SessionStream::resume(log, id, (self.parts.now)()).await?;
-        let found = found::take_stock(&mut stream).await?;
-        self.open_session(stream, found)
-    }
-
-    fn open_session(
-        &self,
-        stream: SessionStream,
-        found: Vec<found::FoundWork>,
-    ) -> Result<(OpenSession, History), StartError> {
-        let parts = &self.parts;
-        let id = stream.id().clone();
-        let label = format!("session/{id}");
-        let scope = self
-            .scope
-            .child(label.as_str(), ScopeOptions::default())
-            .map_err(|refused| stopped(&refused))?;
-        let below = scope.child(format!("{label}/background"), ScopeOptions::default());
-        let first = found::next_number(stream.state());
-        let background = Background::new(below.map_err(|refused| stopped(&refused))?, first);
-        let spill = SpillFolder::make(parts.spill_folder.join(id.as_str()));
-        let agent = agent(parts, &background, &spill, &parts.prompter)?;
-        let recovered = stream.recovered().to_vec();
-        let session = OpenSession {
-            id,
-            agent,
-            scope,
-            background,
-            recovered,
-            found,
-            spill,
-        };
-        Ok((session, History::Logged(Box::new(stream))))
-    }
-}
-
 pub(super) fn agent(
     parts: &Parts,
     background: &Arc<Background>,
@@ -226,7 +155,7 @@ pub(super) fn agent(
     builder.build().with_sub_agents(sub_agents).map_err(bug)
 }
 
-fn bug(error: impl std::fmt::Display) -> StartError {
+pub(super) fn bug(error: impl std::fmt::Display) -> StartError {
     StartError::new(StartErrorKind::Bug, error.to_string())
 }
 

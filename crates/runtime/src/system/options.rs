@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
 use allstop_model::provider::KeyLookup;
-use allstop_scope::RootOptions;
+use allstop_scope::{RootOptions, Scope};
 use allstop_tools::Prompter;
 
 use crate::config::{Config, ModelConfig};
@@ -36,6 +36,17 @@ pub struct SystemOptions {
     pub hidden_variables: Vec<std::ffi::OsString>,
     /// The process that the log names as the one that runs the turns.
     pub owner: Option<ProcessIdentity>,
+}
+
+impl SystemOptions {
+    /// Makes the root of everything that runs in the system, with the configuration's grace.
+    pub fn root(&self) -> Scope {
+        let mut scopes = self.scopes.clone();
+        if let Some(grace) = self.config.deadlines.grace {
+            scopes.grace = grace.into();
+        }
+        Scope::root("process", scopes)
+    }
 }
 
 impl fmt::Debug for SystemOptions {

@@ -1,20 +1,23 @@
-//! Sessions that people talk with: made of the same parts as [`OpenSession`](super::OpenSession), behind the handle of
-//! `allstop-session`.
+//! Sessions of a system: each has one owner, behind the handle of `allstop-session`.
 
 use std::fmt;
 use std::sync::Arc;
 
 use allstop_agent::TurnError;
 use allstop_core::SessionId;
+use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
 use allstop_log::read_session;
+use allstop_scope::WorkSpec;
+use allstop_session::found::settled_work;
 use allstop_session::{
     AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
 };
+use futures::future::BoxFuture;
 
-use super::session::SpillFolder;
-use super::{FoundWork, Parts, System, found_work, open};
+use super::spill::SpillFolder;
+use super::{FoundWork, Parts, System, open};
 use crate::error::StartError;
 
 /// Who is asked whether a call may run.
@@ -26,9 +29,9 @@ pub enum Asks {
     Prompter,
 }
 
-/// A session that is talked with, and what an earlier process left of it.
+/// An open session, and what an earlier process left of it.
 #[derive(Debug)]
-pub struct TalkedSession {
+pub struct OpenSession {
     /// Its handle.
     pub session: Session,
     /// The turn that an earlier process left without an ending: it was rolled back.
@@ -57,19 +60,50 @@ fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
 }
 
 impl System {
-    /// A session behind a handle: a new one, or the one with this id. It never sleeps, so that nobody else takes it
-    /// over while somebody sits before it.
+    /// Makes a session. Without an id it gets a new one. It never sleeps: whoever opened it waits for it.
+    ///
+    /// # Errors
+    /// A session of this id is there already, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping it may leave a session without a turn.
+    pub async fn new_session(
+        &self,
+        id: Option<SessionId>,
+        asks: Asks,
+    ) -> Result<OpenSession, StartError> {
+        let folder = self.parts.folder.to_string_lossy();
+        Ok(OpenSession {
+            session: self.sessions(asks).create(id, &*folder).await?,
+            interrupted: None,
+            found: Vec::new(),
+        })
+    }
+
+    /// Opens a session that is there. What a crash left open has its ending by then, and what the keepers of an earlier
+    /// process kill is dead, or a second is over.
     ///
     /// # Errors
     /// There is none, another process has it open, it cannot be read, or the store failed.
     ///
     /// # Cancel safety
-    /// Dropping it leaves a session without a turn, or the session as it was, or recovered.
-    pub async fn session(
+    /// Dropping it leaves the session as it was, or recovered.
+    pub async fn resume_session(
         &self,
-        id: Option<SessionId>,
+        id: SessionId,
         asks: Asks,
-    ) -> Result<TalkedSession, StartError> {
+    ) -> Result<OpenSession, StartError> {
+        // Before it is opened: afterwards the log tells of it as of any other past.
+        let (before, owner) = read_session(&*self.parts.log, &id).await?;
+        let session = self.sessions(asks).resume(id).await?;
+        Ok(OpenSession {
+            session,
+            interrupted: interrupted(&before).filter(|_| owner.is_none()),
+            found: settled_work(&before, self.scope()).await,
+        })
+    }
+
+    fn sessions(&self, asks: Asks) -> Sessions {
         let parts = &self.parts;
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
@@ -80,28 +114,8 @@ impl System {
             now: Arc::clone(&parts.now),
             ..parts.config.session.options()
         };
-        let sessions = Sessions::new(
-            Arc::clone(&parts.log),
-            self.scope().clone(),
-            source,
-            options,
-        );
-        let Some(id) = id else {
-            let folder = parts.folder.to_string_lossy();
-            return Ok(TalkedSession {
-                session: sessions.create(None, &*folder).await?,
-                interrupted: None,
-                found: Vec::new(),
-            });
-        };
-        // Before it is opened: afterwards the log tells of it as of any other past.
-        let (before, owner) = read_session(&*parts.log, &id).await?;
-        let session = sessions.resume(id).await?;
-        Ok(TalkedSession {
-            session,
-            interrupted: interrupted(&before).filter(|_| owner.is_none()),
-            found: found_work(&before),
-        })
+        let log = Arc::clone(&parts.log);
+        Sessions::new(log, self.scope().clone(), source, options)
     }
 }
 
@@ -121,18 +135,35 @@ impl fmt::Debug for SystemAgents {
 }
 
 impl AgentSource for SystemAgents {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let spill = SpillFolder::make(self.parts.spill_folder.join(request.session.as_str()));
-        let prompter = match self.asks {
-            Asks::Subscribers => &request.prompter,
-            Asks::Prompter => &self.parts.prompter,
-        };
-        let agent = open::agent(&self.parts, &request.background, &spill, prompter)?;
-        Ok(SessionAgent {
-            agent,
-            kept: Some(Box::new(spill)),
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        let (parts, asks) = (Arc::clone(&self.parts), self.asks);
+        let scope = request.scope.clone();
+        // On a thread of its own: it makes and opens folders, and a disk may hang.
+        let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
+        let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, asks, &request));
+        Box::pin(async move {
+            let making = making.map_err(|refused| open::stopped(&refused))?;
+            making.await.map_err(open::bug)?
         })
     }
+}
+
+fn make_agent(
+    parts: &Arc<Parts>,
+    asks: Asks,
+    request: &AgentRequest,
+) -> Result<SessionAgent, TurnError> {
+    let folder = parts.spill_folder.join(request.session.as_str());
+    let spill = SpillFolder::make(folder, Arc::clone(&parts.cleanup));
+    let prompter = match asks {
+        Asks::Subscribers => &request.prompter,
+        Asks::Prompter => &parts.prompter,
+    };
+    let agent = open::agent(parts, &request.background, &spill, prompter)?;
+    Ok(SessionAgent {
+        agent,
+        kept: Some(Box::new(spill)),
+    })
 }
 
 impl From<OpenError> for StartError {

@@ -14,10 +14,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use allstop_agent::{EventSink, History};
 use allstop_core::record::SessionRecord;
+use allstop_log::AppendId;
+use allstop_log::session::{encode, stream_of};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
+use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper};
 use allstop_tools::Answer;
@@ -77,30 +78,36 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         owner: identity_of(std::process::id()),
     };
     let system = System::open(options).await?;
-    let (open, history) = system.new_session(Some(session.into())).await?;
-    let outcome = open
-        .run(history, ["go"], EventSink::none())
-        .finish()
+    let open = system
+        .new_session(Some(session.into()), Asks::Prompter)
         .await?;
-    let mut history = outcome.history;
+    let session = open.session;
+    session.send("go")?.outcome().await;
     if mode == "say" {
-        let records = open.background.running();
-        let History::Logged(stream) = &mut history else {
-            return Err("the session has no log".into());
-        };
-        let records = records
-            .iter()
-            .map(|work| SessionRecord::BackgroundDetached {
-                id: work.id.clone(),
-            })
-            .collect();
-        stream.append(records).await?;
+        // The owner answers one after another: it has written what follows the turn.
+        if session.detach(&"none".into()).await.is_ok() {
+            return Err("there is no such work".into());
+        }
+        let stream = stream_of(session.id());
+        let streams = system.log().list(stream.as_str()).await?;
+        let (_, version) = streams.first().ok_or("the session has no log")?;
+        let records = session.background().into_iter().map(|work| {
+            let id = work.id.clone();
+            let mut bytes = Vec::new();
+            encode(&SessionRecord::BackgroundDetached { id }, &mut bytes);
+            bytes.into()
+        });
+        let id = AppendId(u128::MAX);
+        system
+            .log()
+            .append(&stream, *version, id, records.collect())
+            .await?;
     }
     say("ready")?;
     if mode == "keep" {
-        let kept = open.keep_background(&mut history).await?;
-        if !kept.not_kept.is_empty() {
-            return Err(format!("{:?}", kept.not_kept).into());
+        let detached = session.detach_background().await?;
+        if detached.iter().any(|work| work.refused.is_some()) {
+            return Err(format!("{detached:?}").into());
         }
         say("kept")?;
     }

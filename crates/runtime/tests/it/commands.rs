@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use allstop_agent::{AgentEvent, EventSink, TurnErrorKind};
+use allstop_agent::{AgentEvent, TurnErrorKind};
+use allstop_core::StopReason;
 use allstop_core::receipt::ItemState;
-use allstop_core::{Cause, CauseKind, StopReason};
 use allstop_model::Reply;
+use allstop_runtime::Asks;
+use allstop_session::{SessionEventKind, StopTarget};
 use serde_json::{Value, json};
 
-use crate::{Place, last_turn, one_turn, sleepers, token, wait_until, within};
+use crate::{Place, one_turn, sleepers, token, user, wait_until, within};
 
 /// Under this is at once: none of the waits that a hang would take is shorter.
 const SOON: Duration = Duration::from_secs(8);
@@ -101,7 +103,7 @@ async fn a_hook_that_fails_has_denied() {
         let system = place.system(&hook("turn_start", command), listing()).await;
         let turn = within(one_turn(&system, "go")).await;
         assert_eq!(turn.stop_reason, StopReason::Error, "{command}");
-        let error = turn.error.expect("an error");
+        let error = turn.error.as_ref().expect("an error");
         assert_eq!(error.kind, TurnErrorKind::Hook);
         assert_eq!(error.message, message);
     }
@@ -150,7 +152,7 @@ async fn a_hook_that_hangs_is_ended_after_its_timeout() {
     let system = place.system(&config, listing()).await;
     let turn = within(one_turn(&system, "go")).await;
     assert_eq!(turn.stop_reason, StopReason::Error);
-    let message = turn.error.expect("an error").message;
+    let message = &turn.error.as_ref().expect("an error").message;
     assert!(
         message.ends_with(
             "failed: it ran longer than 200ms: it and all that it had started were stopped"
@@ -167,12 +169,13 @@ async fn a_stop_in_a_hook_is_a_stop_and_no_denial() {
         let token = token();
         let config = hook(moment, &format!("setsid sleep {token} & sleep {token}"));
         let system = place.system(&config, listing()).await;
-        let (open, history) = system.new_session(None).await.unwrap();
-        let mut run = open.run(history, ["go"], EventSink::none());
+        let session = system.new_session(None, Asks::Prompter).await;
+        let session = session.unwrap().session;
+        let sent = session.send("go").unwrap();
         wait_until("the hook runs", || sleepers(&token) == 2).await;
         let start = Instant::now();
-        let receipt = run.stop(Cause::new(CauseKind::User)).receipt().await;
-        let outcome = within(run.wait()).await.unwrap();
+        let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
+        let turn = within(sent.outcome()).await;
         assert!(start.elapsed() < SOON);
         assert!(
             receipt.quiet() && receipt.cancel_observed(),
@@ -189,7 +192,6 @@ async fn a_stop_in_a_hook_is_a_stop_and_no_denial() {
             "{process:?}"
         );
         assert_eq!(sleepers(&token), 0);
-        let turn = last_turn(outcome);
         assert_eq!(turn.stop_reason, StopReason::Cancelled);
         assert!(turn.denials.is_empty() && turn.error.is_none(), "{moment}");
     }
@@ -229,7 +231,7 @@ async fn guardrails_pass_refuse_and_fail_closed() {
         let turn = within(one_turn(&system, "a word")).await;
         assert_eq!(turn.stop_reason, reason, "{config}");
         if let Some(detail) = detail {
-            assert_eq!(turn.cause.unwrap().detail.as_deref(), Some(detail));
+            assert_eq!(turn.cause.as_ref().unwrap().detail.as_deref(), Some(detail));
         }
     }
 }
@@ -247,6 +249,7 @@ async fn a_text_too_long_for_a_variable_is_in_a_file_whole() {
     assert_eq!(turn.stop_reason, StopReason::Guardrail);
     let size = std::fs::read_to_string(place.file("size")).unwrap();
     assert!(size.trim().parse::<usize>().unwrap() > 1_000_006, "{size}");
+    within(system.close()).await;
     let left = std::fs::read_dir(place.file("output")).map_or(0, Iterator::count);
     assert_eq!(
         left, 0,
@@ -258,13 +261,13 @@ async fn a_text_too_long_for_a_variable_is_in_a_file_whole() {
 async fn events_tell_of_a_denied_call() {
     let place = Place::new();
     let system = place.system(&hook("tool_start", "exit 2"), listing()).await;
-    let (open, history) = system.new_session(None).await.unwrap();
-    let (sink, mut events) = EventSink::channel();
-    let run = open.run(history, ["go"], sink);
-    within(run.finish()).await.unwrap();
+    let session = system.new_session(None, Asks::Prompter).await;
+    let session = session.unwrap().session;
+    let mut events = session.watch();
+    within(session.send("go").unwrap().outcome()).await;
     let mut finished = None;
-    while let Ok(event) = events.try_recv() {
-        if let AgentEvent::ToolFinished { outcome, .. } = event {
+    while let Some(event) = events.try_next() {
+        if let SessionEventKind::Live(AgentEvent::ToolFinished { outcome, .. }) = event.kind {
             finished = Some(outcome);
         }
     }

@@ -4,12 +4,12 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use allstop_agent::History;
 use allstop_core::receipt::ItemState;
 use allstop_model::Reply;
+use allstop_runtime::Asks;
 use allstop_scope::process::{Signal, is_alive, signal};
 
-use crate::{HELPER, Place, sleepers, token, wait_until, within};
+use crate::{HELPER, Place, owner_answers, sleepers, state_of, token, wait_until, within};
 
 struct Owner {
     child: Child,
@@ -57,17 +57,18 @@ async fn attached_work_ends_with_its_owner_and_its_end_is_recorded() {
     owner.kill();
     // At once: its keeper may still be at it.
     let system = place.system("", vec![Reply::text("again")]).await;
-    let (open, history) = within(system.resume_session("s1".into())).await.unwrap();
+    let open = within(system.resume_session("s1".into(), Asks::Prompter))
+        .await
+        .unwrap();
     assert_eq!(sleepers(&token), 0);
     assert!(
         !open.found[0].alive && !open.found[0].detached,
         "{:?}",
         open.found
     );
-    let History::Logged(stream) = &history else {
-        panic!("it is logged")
-    };
-    let ended = &stream.state().background()[0].ended;
+    within(owner_answers(&open.session)).await;
+    let state = state_of(&system, "s1").await;
+    let ended = &state.background()[0].ended;
     assert!(
         matches!(ended, Some((ItemState::Unknown { .. }, None))),
         "{ended:?}"
@@ -82,7 +83,9 @@ async fn work_that_was_only_said_to_be_let_go_is_not_claimed_to_run() {
     owner.kill();
     wait_until("its keeper kills it", || sleepers(&token) == 0).await;
     let system = place.system("", vec![Reply::text("again")]).await;
-    let (open, _history) = within(system.resume_session("s1".into())).await.unwrap();
+    let open = within(system.resume_session("s1".into(), Asks::Prompter))
+        .await
+        .unwrap();
     assert_eq!(open.found.len(), 1);
     assert!(open.found[0].detached);
 }
@@ -102,7 +105,9 @@ async fn whatever_outlives_a_kill_in_the_middle_of_letting_go_is_found() {
         let was_let_go = rest.trim() == "kept";
 
         let system = place.system("", vec![Reply::text("again")]).await;
-        let (open, history) = within(system.resume_session("s1".into())).await.unwrap();
+        let open = within(system.resume_session("s1".into(), Asks::Prompter))
+            .await
+            .unwrap();
         let [found] = open.found.as_slice() else {
             panic!("round {round}: {:?}", open.found)
         };
@@ -120,7 +125,7 @@ async fn whatever_outlives_a_kill_in_the_middle_of_letting_go_is_found() {
                 "round {round}: it runs, and nobody knows"
             );
         }
-        drop((open, history));
+        within(open.session.close()).await;
         // Whoever is there can be told to end, by what the log says.
         drop(signal(&keeper, Signal::Term));
         wait_until("it ends", || sleepers(&token) == 0 && !is_alive(&keeper)).await;

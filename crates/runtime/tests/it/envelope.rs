@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{EventSink, TurnError, TurnErrorKind};
+use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::receipt::{
     ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopRequest, Why,
 };
 use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp};
 use allstop_model::{Pause, Reply};
-use allstop_runtime::Envelope;
+use allstop_runtime::{Asks, Envelope};
+use allstop_session::{SessionEventKind, StopTarget};
 use insta::assert_json_snapshot;
 use serde_json::json;
 
 use crate::schemas::assert_valid;
-use crate::{Place, within};
+use crate::{Place, user, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_completed_run_of_two_turns() {
@@ -28,10 +29,13 @@ async fn a_completed_run_of_two_turns() {
     let system = place
         .system("[permissions]\ndeny = [\"write\"]", replies)
         .await;
-    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
-    let run = open.run(history, ["one", "two"], EventSink::none());
-    let outcome = within(run.finish()).await.unwrap();
-    let envelope = Envelope::of_run(open.id.clone(), &outcome.turns);
+    let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
+    let session = open.unwrap().session;
+    let mut outcomes = Vec::new();
+    for prompt in ["one", "two"] {
+        outcomes.push(within(session.send(prompt).unwrap().outcome()).await);
+    }
+    let envelope = Envelope::of_run(session.id().clone(), &outcomes);
     assert_valid("envelope", &envelope);
     assert_json_snapshot!(envelope, @r#"
     {
@@ -67,19 +71,20 @@ async fn a_stopped_run() {
     let place = Place::new();
     let replies = vec![Reply::text("I think").pause(Pause::Forever)];
     let system = place.system("", replies).await;
-    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
-    let (sink, mut events) = EventSink::channel();
-    let mut run = open.run(history, ["go"], sink);
+    let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
+    let session = open.unwrap().session;
+    let mut events = session.watch();
+    let sent = session.send("go").unwrap();
     within(async {
         while !matches!(
-            events.recv().await,
-            Ok(allstop_agent::AgentEvent::TextDelta { .. })
+            events.next().await.expect("the session is open").kind,
+            SessionEventKind::Live(AgentEvent::TextDelta { .. })
         ) {}
     })
     .await;
-    drop(run.stop(Cause::new(CauseKind::User).detail("ctrl-c").by("cli")));
-    let outcome = within(run.wait()).await.unwrap();
-    let envelope = Envelope::of_run(open.id.clone(), &outcome.turns).with_exit_code(129);
+    drop(session.stop(&StopTarget::Turn, user().detail("ctrl-c").by("cli")));
+    let outcome = within(sent.outcome()).await;
+    let envelope = Envelope::of_run(session.id().clone(), &[outcome]).with_exit_code(129);
     assert_valid("envelope", &envelope);
     assert!(envelope.cancel_observed);
     assert_json_snapshot!(envelope, {

@@ -4,6 +4,7 @@ mod background;
 mod commands;
 mod config;
 mod crash;
+mod detach;
 mod envelope;
 mod mcp;
 mod schemas;
@@ -15,11 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use allstop_agent::{EventSink, RunOutcome, TurnOutcome};
+use allstop_core::Cause;
+use allstop_core::CauseKind;
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::SessionState;
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Version, read_session};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
+use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
+use allstop_session::{MessageOutcome, Session};
 use allstop_tools::Answer;
 use allstop_tools::permission::FixedAnswer;
 use tempfile::TempDir;
@@ -82,15 +89,42 @@ impl Place {
     }
 }
 
-/// One turn in a new session of its own.
-async fn one_turn(system: &System, prompt: &str) -> TurnOutcome {
-    let (open, history) = system.new_session(None).await.expect("a new session");
-    let run = open.run(history, [prompt], EventSink::none());
-    last_turn(run.finish().await.expect("the engine does not panic"))
+fn user() -> Cause {
+    Cause::new(CauseKind::User)
 }
 
-fn last_turn(mut outcome: RunOutcome) -> TurnOutcome {
-    outcome.turns.pop().expect("a run has a turn")
+/// One turn in a new session of its own, which is closed by then.
+async fn one_turn(system: &System, prompt: &str) -> Arc<MessageOutcome> {
+    let open = system.new_session(None, Asks::Prompter).await;
+    let session = open.expect("a new session").session;
+    let sent = session.send(prompt).expect("the message is taken");
+    let outcome = sent.outcome().await;
+    let receipt = session.close().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    outcome
+}
+
+/// Waits until the owner of a session has opened it, and has recorded what earlier processes left: it answers one after
+/// another.
+async fn owner_answers(session: &Session) {
+    let detached = session.detach_background().await;
+    assert!(detached.expect("the store works").is_empty());
+}
+
+/// What a session's log says.
+async fn state_of(system: &System, id: &str) -> SessionState {
+    let read = read_session(&**system.log(), &id.into()).await;
+    read.expect("the log can be read").0
+}
+
+/// The records of a session's log.
+async fn records_of(system: &System, id: &str) -> Vec<SessionRecord> {
+    let stream = stream_of(&id.into());
+    let records = system.log().read(&stream, Version(1), 100_000).await;
+    let records = records.expect("the log can be read").into_iter();
+    records
+        .filter_map(|(_, bytes)| decode(&bytes).expect("readable"))
+        .collect()
 }
 
 /// A number to run `sleep` with that no other test uses, so that its sleepers are told by their command line.

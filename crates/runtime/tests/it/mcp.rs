@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use allstop_agent::EventSink;
-use allstop_core::{Cause, CauseKind, Extent};
+use allstop_core::Extent;
 use allstop_model::Reply;
-use allstop_runtime::{StartErrorKind, System};
+use allstop_runtime::{Asks, StartErrorKind, System};
 use allstop_scope::StopOrder;
+use allstop_session::StopTarget;
 use serde_json::json;
 
-use crate::{Place, one_turn, wait_until, within};
+use crate::{Place, one_turn, user, wait_until, within};
 
 /// A server in a few lines of shell: one tool, which says what it was called with.
 const SERVER: &str = r#"
@@ -49,14 +49,13 @@ async fn a_turn_uses_the_tool_of_a_server_and_closing_ends_it() {
     let (place, config) = place();
     let system = within(open(&place, &config)).await;
     assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
-    let (session, history) = system.new_session(None).await.unwrap();
-    let (sink, mut events) = EventSink::channel();
-    let outcome = within(session.run(history, ["go"], sink).finish())
-        .await
-        .unwrap();
-    assert_eq!(&*outcome.turns[0].output, "done");
+    let session = system.new_session(None, Asks::Prompter).await;
+    let session = session.unwrap().session;
+    let mut events = session.watch();
+    let outcome = within(session.send("go").unwrap().outcome()).await;
+    assert_eq!(&*outcome.output, "done");
     let mut seen = String::new();
-    while let Ok(event) = events.try_recv() {
+    while let Some(event) = events.try_next() {
         write!(seen, "{event:?}").unwrap();
     }
     assert!(seen.contains("hello from a server"), "{seen}");
@@ -70,11 +69,11 @@ async fn a_turn_uses_the_tool_of_a_server_and_closing_ends_it() {
 async fn a_stop_of_a_turn_leaves_the_server_to_others() {
     let (place, config) = place();
     let system = within(open(&place, &config)).await;
-    let (session, _history) = system.new_session(None).await.unwrap();
-    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User));
-    let _receipt = within(session.scope.stop(order).receipt()).await;
+    let session = system.new_session(None, Asks::Prompter).await;
+    let session = session.unwrap().session;
+    let _receipt = within(session.stop(&StopTarget::Session, user()).receipt()).await;
     assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::User));
+    let order = StopOrder::new(Extent::Process, user());
     let receipt = within(system.scope().stop(order).receipt()).await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(&*receipt.items()[0].name, "mcp server sh");

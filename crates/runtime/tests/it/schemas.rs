@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use allstop_agent::EventSink;
 use allstop_core::Receipt;
 use allstop_model::Reply;
 use allstop_runtime::{
-    Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine,
+    Asks, Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent,
+    StreamLine,
 };
+use allstop_session::SessionEventKind;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
@@ -109,14 +110,16 @@ async fn the_events_of_a_run_are_valid() {
         Reply::text("done"),
     ];
     let system = place.system("", replies).await;
-    let (open, history) = system.new_session(None).await.unwrap();
-    let (sink, mut events) = EventSink::channel();
-    let run = open.run(history, ["go"], sink);
-    let outcome = within(run.finish()).await.unwrap();
+    let session = system.new_session(None, Asks::Prompter).await;
+    let session = session.unwrap().session;
+    let mut events = session.watch();
+    let outcome = within(session.send("go").unwrap().outcome()).await;
     let mut seen = 0;
-    while let Ok(event) = events.try_recv() {
-        assert_valid("events", &line(StreamEvent::Agent(&event)));
-        seen += 1;
+    while let Some(event) = events.try_next() {
+        if let SessionEventKind::Live(event) = event.kind {
+            assert_valid("events", &line(StreamEvent::Agent(&event)));
+            seen += 1;
+        }
     }
     assert!(seen > 15, "{seen} events");
     let missed = EventsMissed { count: 3 };
@@ -129,7 +132,7 @@ async fn the_events_of_a_run_are_valid() {
         tools: vec!["files__read".into()],
     };
     assert_valid("events", &line(StreamEvent::McpServer(server)));
-    let envelope = Envelope::of_run(open.id.clone(), &outcome.turns);
+    let envelope = Envelope::of_run(session.id().clone(), &[outcome]);
     assert_valid("events", &StreamLine::End(Box::new(envelope)));
 }
 

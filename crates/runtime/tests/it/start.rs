@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use allstop_log::StreamName;
+use allstop_log::Version;
 use allstop_runtime::{
-    Config, ModelChoice, StartError, StartErrorKind, StoreChoice, System, SystemOptions,
+    Asks, Config, ModelChoice, StartError, StartErrorKind, StoreChoice, System, SystemOptions,
 };
 
-use crate::{Place, within};
+use crate::{Place, owner_answers, within};
 
 fn checked(error: StartError, kind: StartErrorKind) -> String {
     assert_eq!(error.kind, kind, "{error}");
@@ -158,29 +160,52 @@ async fn sessions() {
     let system = System::open(place.options("", Some(script())))
         .await
         .unwrap();
-    let unknown = system.resume_session("s1".into()).await.unwrap_err();
+    let unknown = system
+        .resume_session("s1".into(), Asks::Prompter)
+        .await
+        .unwrap_err();
     assert_eq!(
         checked(unknown, StartErrorKind::UnknownSession),
         "there is no session s1"
     );
-    let (open, history) = system.new_session(Some("s1".into())).await.unwrap();
+    let open = system
+        .new_session(Some("s1".into()), Asks::Prompter)
+        .await
+        .unwrap();
     let other = System::open(place.options("", Some(script())))
         .await
         .unwrap();
-    let in_use = other.resume_session("s1".into()).await.unwrap_err();
+    let in_use = other
+        .resume_session("s1".into(), Asks::Prompter)
+        .await
+        .unwrap_err();
     assert_eq!(
         checked(in_use, StartErrorKind::SessionInUse),
         format!("the session s1 is in use by process {}", std::process::id())
     );
-    drop((open, history));
-    let exists = system.new_session(Some("s1".into())).await.unwrap_err();
+    within(open.session.close()).await;
+    let exists = system
+        .new_session(Some("s1".into()), Asks::Prompter)
+        .await
+        .unwrap_err();
     assert_eq!(
         checked(exists, StartErrorKind::SessionExists),
         "the session s1 is there already"
     );
-    let (open, _history) = system.resume_session("s1".into()).await.unwrap();
-    assert!(open.recovered.is_empty() && open.found.is_empty());
+    let before = versions(&system).await;
+    let open = system
+        .resume_session("s1".into(), Asks::Prompter)
+        .await
+        .unwrap();
+    assert!(open.interrupted.is_none() && open.found.is_empty());
+    within(owner_answers(&open.session)).await;
+    assert_eq!(versions(&system).await, before, "nothing was recovered");
+    within(open.session.close()).await;
     system.close().await;
+}
+
+async fn versions(system: &System) -> Vec<(StreamName, Version)> {
+    system.log().list("").await.expect("the store works")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,7 +221,7 @@ async fn a_memory_store_and_a_recording() {
         &*within(crate::one_turn(&system, "hi")).await.output,
         "hello"
     );
-    system.recording().unwrap().save().unwrap();
+    system.save_recording().await.unwrap().unwrap();
     let mut options = place.options("", None);
     options.model = Some(ModelChoice::Scripted(place.file("recorded.yaml")));
     let system = System::open(options).await.unwrap();

@@ -37,7 +37,8 @@ pub(crate) enum Accepted {
 pub(super) enum Engine {
     #[default]
     None,
-    Attached,
+    /// It has not acknowledged. With its number among all work of the tree.
+    Attached(u64),
     /// It heard the stop at a checkpoint, or had verifiably ended before.
     Done,
 }
@@ -91,27 +92,23 @@ impl Node {
         own.or_else(|| state.stops.first()).cloned()
     }
 
-    /// An engine drives this scope: a stop waits for its acknowledgement too.
+    /// An engine drives this scope: a stop waits for its acknowledgement too, and names it until then.
     pub(crate) fn attach_engine(&self) {
+        let seq = self.env.next_seq();
         let mut state = self.state.lock();
         if state.engine == Engine::None && state.gate.register().is_ok() {
-            state.engine = Engine::Attached;
+            state.engine = Engine::Attached(seq);
         }
     }
 
     /// The engine heard the stop, or has ended.
     pub(crate) fn engine_done(&self) {
         let mut state = self.state.lock();
-        if state.engine != Engine::Attached {
+        if !matches!(state.engine, Engine::Attached(_)) {
             return;
         }
         state.engine = Engine::Done;
         state.gate.finish();
         state.one_less();
-    }
-
-    /// Whether no engine is left that has not acknowledged.
-    pub(crate) fn engine_acknowledged(&self) -> bool {
-        self.state.lock().engine != Engine::Attached
     }
 }

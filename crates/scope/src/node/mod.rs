@@ -126,19 +126,26 @@ impl Node {
     /// Whether nothing runs here or below and nothing ever will, because every barrier there is closed. Once true it
     /// stays so: a node that is closed and empty gets neither work nor children.
     pub(crate) fn has_ended(&self) -> bool {
-        let children = {
-            let state = self.state.lock();
-            if state.gate.check().is_ok() || state.gate.live() > 0 {
-                return false;
-            }
-            state.children()
+        // With lists and not by recursion, here and below: scopes may be nested deeper than a stack is.
+        let ended_with_children = |node: &Self| {
+            let state = node.state.lock();
+            let ended = state.gate.check().is_err() && state.gate.live() == 0;
+            ended.then(|| state.children())
         };
-        children.iter().all(|child| child.has_ended())
+        let Some(mut below) = ended_with_children(self) else {
+            return false;
+        };
+        while let Some(node) = below.pop() {
+            match ended_with_children(&node) {
+                Some(children) => below.extend(children),
+                None => return false,
+            }
+        }
+        true
     }
 
     /// How much work runs here and below.
     pub(crate) fn subtree_live(&self) -> usize {
-        // With a list and not by recursion: scopes may be nested deeper than a stack is.
         let mut live = self.live();
         let mut below = self.children();
         while let Some(node) = below.pop() {
@@ -204,6 +211,11 @@ impl Drop for Node {
         if let Some(timer) = self.state.get_mut().deadline_timer.take() {
             timer.abort();
         }
-        self.place.leave();
+        // Those above of which this was the last handle, one after another.
+        let mut above = self.place.leave();
+        while let Some(parent) = above {
+            let last = Arc::into_inner(parent);
+            above = last.and_then(|mut node| node.place.leave());
+        }
     }
 }

@@ -52,13 +52,15 @@ impl Place {
         }
     }
 
-    /// Takes the node out of the tree: its last handle is gone.
-    pub(super) fn leave(&self) {
-        match self {
-            Self::Root => {}
-            Self::Fixed(below) => below.leave(),
-            Self::Movable(below) => below.lock().leave(),
-        }
+    /// Takes the node out of the tree: its last handle is gone. Returns the node above.
+    pub(super) fn leave(&mut self) -> Option<Arc<Node>> {
+        let below = match std::mem::replace(self, Self::Root) {
+            Self::Root => return None,
+            Self::Fixed(below) => below,
+            Self::Movable(below) => below.into_inner(),
+        };
+        below.leave();
+        Some(below.parent)
     }
 }
 

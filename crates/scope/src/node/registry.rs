@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::cover::Engine;
 use super::{Node, NodeState, Unit};
 use crate::gate::NotStarted;
 use crate::process::ProcessHandle;
@@ -34,6 +35,8 @@ pub(crate) enum Listed<'a> {
     Running(&'a WorkEntry),
     /// It has been asked for and has not begun.
     Waiting(&'a Unit),
+    /// The engine that drives the scope, by its number, while it has not acknowledged a stop.
+    Engine(u64),
 }
 
 /// Which futures a round of force drops.
@@ -201,6 +204,9 @@ impl Node {
         }
         for (_, entry) in &state.work {
             visit(Listed::Running(entry));
+        }
+        if let Engine::Attached(seq) = state.engine {
+            visit(Listed::Engine(seq));
         }
         if state.gate.waits()
             && let Some(unit) = &self.unit

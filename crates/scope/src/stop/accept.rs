@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{StopOutcome, StopRequest};
+use allstop_core::receipt::StopRequest;
 use allstop_core::{Cause, Receipt};
 use tokio::time::Instant;
 
 use super::ladder::{self, Asks};
 use super::progress::Rungs;
 use super::{Stop, StopInProgress, StopOrder};
+use crate::collect;
 use crate::node::{Accepted, Node, Role};
 use crate::sync::CancellationToken;
 
@@ -107,6 +108,9 @@ fn already_ended(target: &Arc<Node>, shared: Arc<StopInProgress>) -> Stop {
     if let Some(first) = target.covering_stop() {
         request.stop_id = first.request().stop_id.clone();
     }
-    shared.answer(Receipt::of_nothing(request, StopOutcome::AlreadyEnded));
+    // What a committed turn has left running can no longer be ended by its stop, and is named; so is its engine, while it
+    // writes the commit.
+    let left = collect::items_left(target);
+    shared.answer(Receipt::of_ended(request, left));
     Stop { shared }
 }

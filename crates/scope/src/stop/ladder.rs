@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::StopInProgress;
 use crate::collect;
-use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv};
+use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
 use crate::node::{FuturesOf, Listed, Node};
 use crate::process::ProcessHandle;
 use crate::scope::Scope;
@@ -32,7 +32,7 @@ impl Asks {
                     Force::Remote(ask) => asks.remotes.push(Arc::clone(ask)),
                     _ => {}
                 },
-                Listed::Ended(_) | Listed::Waiting(_) => {}
+                Listed::Ended(_) | Listed::Waiting(_) | Listed::Engine(_) => {}
             });
         }
         asks
@@ -84,7 +84,7 @@ async fn climb(stop: Unanswered) {
         biased;
         () = shared.count().quiet() => true,
         () = rungs.forced.cancelled() => false,
-        () = sleep_until(rungs.accepted_at + rungs.grace) => false,
+        () = sleep_until(instant_after(rungs.accepted_at, rungs.grace)) => false,
     };
     // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what it
     // knows, as soon as its tree is gone. Then whatever is left.

@@ -139,7 +139,6 @@ impl StopInProgress {
     pub(super) fn findings(&self, nodes: &[Arc<Node>]) -> Receipt {
         let findings = StopFindings {
             items: collect::items_of_stop(nodes, self.rungs.accepted_at),
-            engine_acknowledged: nodes.iter().all(|node| node.engine_acknowledged()),
             elapsed: self.rungs.accepted_at.elapsed(),
         };
         Receipt::of_stop(self.request.clone(), findings)

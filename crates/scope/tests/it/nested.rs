@@ -70,6 +70,24 @@ async fn a_unit_in_another_is_called_by_the_path_of_both_and_found_by_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn scopes_nest_deeper_than_a_stack_is() {
+    let root = root();
+    let mut deepest = root.clone();
+    for _ in 0..20_000 {
+        deepest = deepest.child("deeper", ScopeOptions::default()).unwrap();
+    }
+    waits(&deepest);
+    begun().await;
+    let receipt = root.stop(by_user()).await;
+    assert!(receipt.quiet() && receipt.items().len() == 1);
+    let second = root.stop(by_user()).await;
+    assert_eq!(second.outcome(), Some(StopOutcome::AlreadyEnded));
+    drop(root);
+    // The last handle of all of them.
+    drop(deepest);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
     let session = root();
     let deadline = Deadline {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::decision::Decision;
-use allstop_core::receipt::{How, ItemState, StopOutcome};
+use allstop_core::receipt::{ConversationEffect, How, ItemKind, ItemState, StopOutcome, Why};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopOrder};
+use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopOrder, WorkSpec, instant_after};
 use tokio::time::Instant;
 
 use crate::{begun, by_user, future, root};
@@ -122,6 +122,7 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
     let permit = decision.commit().unwrap();
     let receipt = turn.stop(by_user()).await;
     assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert!(receipt.quiet() && receipt.items().is_empty());
     drop(permit);
 
     let decision = Arc::new(Decision::new());
@@ -133,6 +134,50 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
     let _receipt = turn.stop(by_user()).await;
     assert!(decision.commit().is_err());
     assert_eq!(decision.stopped_by().unwrap().kind, CauseKind::User);
+}
+
+#[tokio::test]
+async fn a_stop_after_the_commit_names_what_still_runs() {
+    let scope = root();
+    let decision = Arc::new(Decision::new());
+    let options = ScopeOptions {
+        decision: Some(Arc::clone(&decision)),
+        ..Default::default()
+    };
+    let turn = scope.child("turn/7", options).unwrap();
+    let engine = turn.attach_engine();
+    let unit = WorkSpec::new(ItemKind::ToolCall, "crunch").id("call_1");
+    let options = ScopeOptions {
+        unit: Some(unit),
+        ..Default::default()
+    };
+    let call = turn.child("call", options).unwrap();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let thread = WorkSpec::new(ItemKind::Thread, "crunch");
+    let thread = call.spawn_blocking(thread, move |_| released.recv());
+    let _permit = decision.commit().unwrap();
+    for (closed, engine) in [(false, Some(engine)), (true, None)] {
+        if closed {
+            turn.close();
+        }
+        let receipt = turn.stop(by_user()).await;
+        assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+        assert!(!receipt.quiet() && !receipt.cancel_observed());
+        let items = receipt.items().iter();
+        let whys: Vec<_> = items.map(|item| (item.kind, &item.state)).collect();
+        let running = |why| ItemState::StillRunning { why };
+        let call = (ItemKind::ToolCall, &running(Why::BlockingThread));
+        let writes = (ItemKind::Engine, &running(Why::NotAcknowledged));
+        if engine.is_some() {
+            assert_eq!(whys, [writes, call]);
+        } else {
+            assert_eq!(whys, [call]);
+        }
+    }
+    drop(release);
+    let _nobody_sends = thread.unwrap().await.unwrap();
+    let receipt = turn.stop(by_user()).await;
+    assert!(receipt.quiet() && receipt.items().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,6 +197,19 @@ async fn a_deadline_stops_with_its_own_cause_and_one_that_passed_stops_at_once()
     );
     assert!(!scope.is_stopped());
 
+    let never = deadline(
+        instant_after(Instant::now(), Duration::MAX),
+        "turn deadline of ever",
+    );
+    let options = ScopeOptions {
+        deadline: Some(never),
+        ..Default::default()
+    };
+    let unlimited = scope.child("turn", options).unwrap();
+    assert!(unlimited.time_left() > Some(Duration::from_hours(1)));
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(!unlimited.is_stopped());
+
     let options = ScopeOptions {
         deadline: Some(deadline(Instant::now(), "turn deadline of 0s")),
         ..Default::default()
@@ -162,19 +220,60 @@ async fn a_deadline_stops_with_its_own_cause_and_one_that_passed_stops_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_has_not_acknowledged_keeps_cancel_observed_false() {
+async fn an_engine_that_has_not_acknowledged_is_an_item() {
     let scope = root();
-    let engine = scope.attach_engine();
-    let receipt = scope.stop(by_user()).await;
-    assert!(!receipt.cancel_observed());
+    let turn = scope.child("turn/7", ScopeOptions::default()).unwrap();
+    let engine = turn.attach_engine();
+    let stop = scope.stop(by_user());
+    for receipt in [stop.account_now(), stop.receipt().await] {
+        assert!(!receipt.quiet() && !receipt.cancel_observed());
+        assert_eq!(receipt.quiet_after_ms(), None);
+        assert_eq!(receipt.conversation(), ConversationEffect::Unknown);
+        let [item] = receipt.items() else {
+            panic!("{receipt:?}");
+        };
+        assert_eq!((item.kind, &*item.name), (ItemKind::Engine, "turn/7"));
+        let why = Why::NotAcknowledged;
+        assert_eq!(item.state, ItemState::StillRunning { why });
+    }
     drop(engine);
+}
 
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_has_acknowledged_is_no_item() {
     let scope = root();
     let engine = scope.attach_engine();
+    assert!(scope.running().is_empty(), "an engine is no work");
     engine.acknowledge(); // Nothing was asked yet: this proves nothing.
     let stop = scope.stop(by_user());
+    assert!(!stop.account_now().quiet());
     engine.acknowledge();
-    assert!(stop.await.cancel_observed());
+    let receipt = stop.await;
+    assert!(receipt.quiet() && receipt.cancel_observed());
+    assert!(receipt.items().is_empty());
+    assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_engine_of_a_sub_agent_is_a_part_of_its_call() {
+    let scope = root();
+    let unit = WorkSpec::new(ItemKind::ToolCall, "agent").id("call_1");
+    let options = ScopeOptions {
+        unit: Some(unit),
+        ..Default::default()
+    };
+    let call = scope.child("call", options).unwrap();
+    let turn = call.child("turn/1", ScopeOptions::default()).unwrap();
+    let engine = turn.attach_engine();
+    let receipt = scope.stop(by_user()).await;
+    let [item] = receipt.items() else {
+        panic!("{receipt:?}");
+    };
+    assert_eq!((item.kind, &*item.id), (ItemKind::ToolCall, "call_1"));
+    let why = Why::NotAcknowledged;
+    assert_eq!(item.state, ItemState::StillRunning { why });
+    assert!(!receipt.quiet());
+    drop(engine);
 }
 
 #[tokio::test(start_paused = true)]

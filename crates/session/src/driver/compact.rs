@@ -8,11 +8,11 @@ use allstop_core::turn::Conversation;
 use allstop_core::{StopReason, Usage};
 use allstop_scope::Scope;
 
-use super::Driver;
+use super::SessionDriver;
 use crate::compaction::{ASK_SUMMARY, CompactError, Compacted, cut, tokens};
 use crate::slot::Slot;
 
-impl Driver {
+impl SessionDriver {
     /// Compacts before a turn, if the conversation has become too long. The turn runs whatever comes of it: a provider
     /// refuses what is really too long, and says so.
     pub(super) async fn compact_if_long(&mut self, slot: &Slot) {

@@ -8,9 +8,9 @@ use allstop_core::{Cause, CauseKind, Extent, StopReason, TurnNumber};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use tokio::time::timeout;
 
-use super::Driver;
+use super::SessionDriver;
 
-impl Driver {
+impl SessionDriver {
     pub(super) async fn tell_start(&self, resumed: bool) {
         self.tell(&HookEvent::SessionStart { resumed }, &self.scope)
             .await;

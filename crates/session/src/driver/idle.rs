@@ -8,12 +8,14 @@ use allstop_core::record::SessionRecord;
 use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
 
-use super::Driver;
+use super::SessionDriver;
 use crate::events::SessionEventKind;
 use crate::shared::Shared;
 
 /// How long the last records may take to be written: what is missing the next start finds out by itself.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
+/// How long a look for the work of earlier processes may take: reading all of `/proc` takes milliseconds.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Says what runs in the background now.
@@ -24,7 +26,7 @@ impl Shared {
     }
 }
 
-impl Driver {
+impl SessionDriver {
     /// Waits until something happens. Without a reason to stay awake the session becomes sleepy.
     pub(super) async fn idle(&mut self) {
         let running = self.shared.running_background();
@@ -34,6 +36,7 @@ impl Driver {
         };
         if !self.told_idle && !running.iter().any(attached) {
             self.told_idle = true;
+            self.look_for_left().await;
             let (stopped, detached) = (self.stopped, self.shared.background_items());
             self.shared
                 .hub
@@ -121,6 +124,13 @@ impl Driver {
             }
         }
         self.publish();
+    }
+
+    /// Looks for work that runs without this process, so that what is said of it next is true. A `/proc` that hangs must
+    /// not hold up the next message.
+    pub(super) async fn look_for_left(&self) {
+        let looking = self.shared.look_for_left(&self.scope);
+        let _as_it_was_known_before = timeout(LOOK_MAX, looking).await;
     }
 
     /// Writes how work ended that ran without this process, and was stopped here.

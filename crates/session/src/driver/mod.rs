@@ -5,6 +5,7 @@
 
 mod commands;
 mod compact;
+mod detach;
 mod hooks;
 mod idle;
 mod open;
@@ -40,7 +41,7 @@ enum Job {
 }
 
 /// The owner.
-pub(crate) struct Driver {
+pub(crate) struct SessionDriver {
     shared: Arc<Shared>,
     scope: Scope,
     open: Option<Open>,
@@ -62,7 +63,7 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
         shared: Arc::clone(&shared),
         left: false,
     };
-    let mut driver = Driver {
+    let mut driver = SessionDriver {
         shared,
         scope,
         open: None,
@@ -88,7 +89,7 @@ pub(crate) async fn drive(shared: Arc<Shared>, scope: Scope) {
     whole.left = true;
 }
 
-impl Driver {
+impl SessionDriver {
     fn next_job(&mut self) -> Job {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.inner.lock();
@@ -136,7 +137,7 @@ impl Driver {
             origin: TurnOrigin::Background,
             ..Prompt::default()
         };
-        Slot::open(&self.scope, label, prompt).ok()
+        Slot::open(&self.scope, label, prompt, None).ok()
     }
 }
 

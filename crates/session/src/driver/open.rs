@@ -1,6 +1,6 @@
 //! A session's log and agent, while its owner has them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use allstop_agent::{Background, TurnError, TurnErrorKind};
@@ -9,9 +9,10 @@ use allstop_log::{RecordObserver, SessionError, SessionStream};
 use allstop_scope::{Scope, WorkHandle};
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{BackgroundHost as _, Prompter};
+use futures::FutureExt as _;
 use tokio::sync::watch;
 
-use super::Driver;
+use super::SessionDriver;
 use super::turn::bug;
 use crate::events::SessionEventKind;
 use crate::found;
@@ -36,7 +37,7 @@ impl Open {
     }
 }
 
-impl Driver {
+impl SessionDriver {
     /// The session's log and agent; opens them if they are not. A stop does not wait for a store that hangs: what it has
     /// been asked for goes on, and is there for the next one to ask.
     pub(super) async fn open(&mut self, stopped: &Scope) -> Result<(), TurnError> {
@@ -70,7 +71,7 @@ impl Driver {
     /// nobody.
     fn begin_opening(&self) -> Opening {
         let opened = self.shared.inner.lock().opened.take();
-        let shared = Arc::clone(&self.shared);
+        let (shared, scope) = (Arc::clone(&self.shared), self.scope.clone());
         let is_ours = self.open.is_some();
         self.scope.spawn_engine(async move {
             let mut stream = if let Some(stream) = opened {
@@ -81,7 +82,7 @@ impl Driver {
                 Box::new(SessionStream::resume(log, id, at).await?)
             };
             if !is_ours {
-                let found = found::take_stock(&mut stream).await?;
+                let found = found::take_stock(&mut stream, &scope).await?;
                 shared.remember_left(found);
             }
             Ok(stream)
@@ -101,14 +102,20 @@ impl Driver {
         };
         let request = AgentRequest {
             session: self.shared.id.clone(),
+            scope: self.scope.clone(),
             background: Arc::clone(&background),
             prompter: Arc::clone(&self.shared.questions) as Arc<dyn Prompter>,
             on_late_answer: late_answers(&self.shared),
         };
         let source = Arc::clone(&self.shared.host.source);
-        // Somebody else's code: a panic there is the end of this message and not of the session.
-        let session = catch_unwind(AssertUnwindSafe(|| source.agent(request)))
-            .map_err(|_| not_open("making its agent panicked"))??;
+        // Somebody else's code: a panic there is the end of this message and not of the session, and where it hangs a stop
+        // does not wait for it.
+        let making = AssertUnwindSafe(async move { source.agent(request).await }).catch_unwind();
+        let session = tokio::select! {
+            biased;
+            made = making => made.map_err(|_| not_open("making its agent panicked"))??,
+            () = self.scope.stopped() => return Err(not_open("it was stopped before")),
+        };
         let resumed = !stream.state().turns().is_empty();
         self.open = Some(Open {
             changes: background.changes().subscribe(),

@@ -7,12 +7,12 @@ use allstop_agent::{History, RunOutcome, RunRequest, TurnError, TurnErrorKind, T
 use allstop_core::{Cause, CauseKind, Extent, MessageId, StopReason};
 use allstop_scope::{Scope, WorkLost};
 
-use super::{Driver, WAKES_MAX};
+use super::{SessionDriver, WAKES_MAX};
 use crate::events::SessionEventKind;
 use crate::message::MessageOutcome;
 use crate::slot::Slot;
 
-impl Driver {
+impl SessionDriver {
     pub(super) async fn turn(&mut self, slot: Arc<Slot>) {
         if slot.is_sent() {
             self.wakes = 0;
@@ -46,6 +46,7 @@ impl Driver {
             }
         }
         self.record_background().await;
+        self.look_for_left().await;
         let (stopped, running) = (self.stopped, self.shared.background_items());
         self.shared
             .hub
@@ -78,6 +79,7 @@ impl Driver {
         let Some(stream) = open.stream.take() else {
             return Err(bug("the session's log is elsewhere"));
         };
+        slot.state.begin(stream.state().next_turn());
         let request = RunRequest {
             history: History::Logged(stream),
             prompts: VecDeque::from([slot.prompt.clone()]),

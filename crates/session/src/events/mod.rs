@@ -5,8 +5,10 @@
 
 mod event;
 mod hub;
+mod live;
 mod subscription;
 
 pub use event::{BackgroundItem, OpenQuestion, SessionEvent, SessionEventKind};
 pub(crate) use hub::Hub;
+pub use live::LiveEvents;
 pub use subscription::Subscription;

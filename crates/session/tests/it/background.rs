@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::TurnError;
-use allstop_core::StopReason;
-use allstop_core::receipt::{ItemState, StopOutcome};
+use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, StopOutcome};
 use allstop_core::record::{Attachment, SessionRecord, TurnOrigin};
-use allstop_model::{Reply, ScriptedModel};
+use allstop_core::{Extent, StopReason};
+use allstop_model::{Pause, Reply, ScriptedModel};
 use allstop_session::{
     AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionEventKind, SessionOptions,
     StopTarget,
@@ -15,10 +15,11 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::background::{TaskSpec, start_task};
 use allstop_tools::{BackgroundHost, BoundedOutput, OutputFolder, OutputLimits};
+use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
+use crate::support::{LONG, agent, fixture, in_order, text_delta, tools, until, user};
 
 /// An agent whose tool `build` starts work that ends when the gate opens.
 #[derive(Debug)]
@@ -28,13 +29,15 @@ struct Builds {
 }
 
 impl AgentSource for Builds {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let now = (Arc::clone(&request.background), Arc::clone(&self.gate));
-        let later = (request.background, Arc::clone(&self.gate));
-        let later = build_tool("build_later", later, LATER);
-        let build = build_tool("build", now, Duration::ZERO);
-        let agent = agent(&self.model).tools(tools(vec![build, later])).build();
-        Ok(SessionAgent { agent, kept: None })
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            let now = (Arc::clone(&request.background), Arc::clone(&self.gate));
+            let later = (request.background, Arc::clone(&self.gate));
+            let later = build_tool("build_later", later, LATER);
+            let build = build_tool("build", now, Duration::ZERO);
+            let agent = agent(&self.model).tools(tools(vec![build, later])).build();
+            Ok(SessionAgent { agent, kept: None })
+        })
     }
 }
 
@@ -294,4 +297,97 @@ async fn a_wait_for_a_task_resolves_when_it_ends() {
     let waited = waited.unwrap();
     assert!(!waited.timed_out && waited.running.is_empty());
     fixture.close().await;
+}
+
+/// The end of one piece of work is a change, and not yet the end of all.
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_until_the_last_task_has_ended() {
+    let mut replies = asks_for_a_build();
+    replies.extend(asks_for_a_build());
+    let (source, gate) = builds(replies);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    fixture.session.send("build it").unwrap().outcome().await;
+    let session = fixture.session.clone();
+    let wait = session.send_and_wait("build it", LONG);
+    let mut wait = std::pin::pin!(wait);
+    let first_ends = async {
+        until(&mut events, |event| {
+            matches!(&event.kind, SessionEventKind::AssistantIdle { running, .. } if running.len() == 2).then_some(())
+        })
+        .await;
+        gate.add_permits(1);
+        until(&mut events, |event| match &event.kind {
+            SessionEventKind::BackgroundChanged { running } if running.len() == 1 => {
+                Some(running[0].id.clone())
+            }
+            _ => None,
+        })
+        .await
+    };
+    let left = tokio::select! {
+        biased;
+        waited = &mut wait => panic!("one still runs: {waited:?}"),
+        left = first_ends => left,
+    };
+    let works = fixture.session.background();
+    assert!(
+        works
+            .iter()
+            .any(|work| work.id == left && work.is_running())
+    );
+    gate.add_permits(1);
+    let waited = wait.await.unwrap();
+    assert!(!waited.timed_out && waited.running.is_empty(), "{waited:?}");
+    assert!(waited.outcome.is_some_and(|outcome| outcome.is_completed()));
+    fixture.close().await;
+}
+
+/// A session can stop all that runs beside it, too: in one receipt, which has what its own turn came to.
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_the_process_covers_every_session_in_one_receipt() {
+    let mut replies = asks_for_a_build();
+    replies.push(Reply::text("half").pause(Pause::Forever));
+    replies.push(Reply::text("other").pause(Pause::Forever));
+    let (source, _gate) = builds(replies);
+    let fixture = fixture(source, SessionOptions::default()).await;
+    let other = fixture.sessions.create(Some("s2".into()), "/tmp").await;
+    let other = other.expect("a second session");
+    fixture.session.send("build it").unwrap().outcome().await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("and now?").unwrap();
+    assert_eq!(text_delta(&mut events).await, "half");
+    let mut events = other.subscribe(None);
+    let beside = other.send("beside it").unwrap();
+    assert_eq!(text_delta(&mut events).await, "other");
+
+    let stopping = fixture.session.stop(&StopTarget::Process, user());
+    let now = stopping.account_now();
+    assert_eq!(now.request().extent, Extent::Process);
+    assert_eq!(now.conversation(), ConversationEffect::Unchanged);
+    let receipt = stopping.receipt().await;
+    assert_eq!(receipt.request().extent, Extent::Process);
+    assert_eq!(&*receipt.request().target, "test", "the host's scope");
+    assert!(receipt.quiet() && receipt.cancel_observed(), "{receipt:?}");
+    let of_kind = |kind: ItemKind| {
+        let items = receipt.items().iter();
+        items.filter(|item| item.kind == kind).count()
+    };
+    assert_eq!(of_kind(ItemKind::ModelCall), 2, "{receipt:?}");
+    assert_eq!(of_kind(ItemKind::Background), 1, "{receipt:?}");
+    assert_eq!(receipt.items().len(), 3, "{receipt:?}");
+    assert!(fixture.root.is_quiet());
+
+    let outcome = sent.outcome().await;
+    assert_eq!(outcome.stop_reason, StopReason::Cancelled);
+    assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
+    assert_eq!(receipt.usage(), outcome.usage);
+    assert!(outcome.usage.output_tokens > 0 && outcome.usage.estimated);
+    let beside = beside.outcome().await;
+    assert_eq!(beside.stop_reason, StopReason::Cancelled);
+    for session in [&fixture.session, &other] {
+        assert!(session.send("more").is_err(), "nothing starts any more");
+        session.close().await;
+    }
+    fixture.state().await;
 }

@@ -1,5 +1,6 @@
 //! The end of a session, and what comes after it.
 
+use futures::future::BoxFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use allstop_agent::{Agent, TurnError};
@@ -138,11 +139,13 @@ struct Troubled {
 
 impl AgentSource for Troubled {
     #[expect(clippy::panic_in_result_fn, reason = "what a careless program does")]
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        match self.tries.fetch_add(1, Ordering::SeqCst) {
-            0 | 1 => panic!("on purpose"),
-            _ => self.agent.agent(request),
-        }
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            match self.tries.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => panic!("on purpose"),
+                _ => self.agent.agent(request).await,
+            }
+        })
     }
 }
 

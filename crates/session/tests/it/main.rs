@@ -6,6 +6,7 @@ mod events;
 mod external;
 mod follow_ups;
 mod longer;
+mod outcome_now;
 mod questions;
 mod steered;
 mod store;

@@ -12,6 +12,7 @@ use allstop_session::{
 };
 use allstop_testkit::ToolFn;
 use allstop_tools::{Answer, PermissionPolicy};
+use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,20 +22,22 @@ use crate::support::{LONG, agent, fixture, in_order, tools, until, user};
 struct Asks(Arc<ScriptedModel>);
 
 impl AgentSource for Asks {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let write = ToolFn::new("send_mail", |_| async { "sent".to_owned() });
-        let policy = Arc::new(PermissionPolicy::default());
-        let agent = agent(&self.0)
-            .tools(tools(vec![write]))
-            .permissions(policy, request.prompter)
-            .build();
-        let agent = agent.with_sub_agents(SubAgents::default());
-        let agent = agent.map_err(|error| TurnError {
-            kind: TurnErrorKind::Bug,
-            message: error.to_string(),
-            hint: None,
-        })?;
-        Ok(SessionAgent { agent, kept: None })
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            let write = ToolFn::new("send_mail", |_| async { "sent".to_owned() });
+            let policy = Arc::new(PermissionPolicy::default());
+            let agent = agent(&self.0)
+                .tools(tools(vec![write]))
+                .permissions(policy, request.prompter)
+                .build();
+            let agent = agent.with_sub_agents(SubAgents::default());
+            let agent = agent.map_err(|error| TurnError {
+                kind: TurnErrorKind::Bug,
+                message: error.to_string(),
+                hint: None,
+            })?;
+            Ok(SessionAgent { agent, kept: None })
+        })
     }
 }
 

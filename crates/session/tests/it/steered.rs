@@ -1,10 +1,12 @@
 //! A message that was handed to the running turn, stopped alone: it is taken back, or it is a part of that turn.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use allstop_core::{CauseKind, StopReason};
+use allstop_core::{CauseKind, StopReason, Timestamp};
 use allstop_model::{Pause, Reply};
-use allstop_session::{Admission, FollowUp, SessionOptions, StopTarget};
+use allstop_session::{Admission, FollowUp, Session, SessionOptions, StopTarget};
 
 use crate::support::{Fixture, agent, fixture, in_order, text_delta, user};
 
@@ -67,5 +69,46 @@ async fn what_the_turn_has_taken_is_a_part_of_it_and_its_stop_is_the_turns() {
         (first.turn, first.stop_reason)
     );
     assert!(fixture.said().await.is_empty());
+    fixture.close().await;
+}
+
+/// The turn asks for the time between taking a message and putting it into its draft. Here a stop comes at that moment:
+/// the draft refuses the message, which is not lost by that.
+#[tokio::test(start_paused = true)]
+async fn what_a_stop_keeps_the_turn_from_taking_is_the_next_message() {
+    let session_to_stop = Arc::new(OnceLock::<Session>::new());
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let (stops, armed) = (Arc::clone(&session_to_stop), Arc::clone(&is_armed));
+    let clock = move || {
+        if armed.swap(false, Ordering::SeqCst) {
+            let session = stops.get().expect("it is there");
+            drop(session.stop(&StopTarget::Turn, user()));
+        }
+        Timestamp::from_unix_ms(0)
+    };
+    let model = in_order(vec![thinking(), Reply::text("two")]);
+    let agent = agent(&model).clock(Arc::new(clock)).build();
+    let options = SessionOptions {
+        follow_up: FollowUp::Steer,
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent, options).await;
+    session_to_stop.set(fixture.session.clone()).unwrap();
+    let mut events = fixture.session.subscribe(None);
+    let first = fixture.session.send("first").unwrap();
+    text_delta(&mut events).await;
+    let second = fixture.session.send("second").unwrap();
+    assert_eq!(second.admission, Admission::Steers);
+    is_armed.store(true, Ordering::SeqCst);
+    let (first, second) = (first.outcome().await, second.outcome().await);
+    assert_eq!(first.stop_reason, StopReason::Cancelled);
+    assert_eq!(
+        first.steps, 1,
+        "its answer was whole: the next step was stopped"
+    );
+    assert_eq!(second.stop_reason, StopReason::Completed, "{second:?}");
+    assert_eq!(&*second.output, "two");
+    assert!(second.turn > first.turn);
+    assert_eq!(fixture.said().await, ["user: second", "model: two"]);
     fixture.close().await;
 }

@@ -15,6 +15,7 @@ use allstop_session::{
 };
 use allstop_testkit::ToolFn;
 use allstop_tools::OutputFolder;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -34,35 +35,37 @@ struct Starts {
 }
 
 impl AgentSource for Starts {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let (waiting, go_on) = (self.waiting.clone(), Arc::clone(&self.go_on));
-        let wait = ToolFn::new("wait", move |call| {
-            waiting.send(()).expect("the test waits");
-            let go_on = Arc::clone(&go_on);
-            async move {
-                tokio::select! {
-                    permit = go_on.acquire() => permit.expect("never closed").forget(),
-                    _ = call.scope.stopped_at("wait") => {}
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            let (waiting, go_on) = (self.waiting.clone(), Arc::clone(&self.go_on));
+            let wait = ToolFn::new("wait", move |call| {
+                waiting.send(()).expect("the test waits");
+                let go_on = Arc::clone(&go_on);
+                async move {
+                    tokio::select! {
+                        permit = go_on.acquire() => permit.expect("never closed").forget(),
+                        _ = call.scope.stopped_at("wait") => {}
+                    }
+                    "waited".to_owned()
                 }
-                "waited".to_owned()
-            }
-        });
-        let agent = Agent::builder(Arc::clone(&self.model) as _).tools(tools(vec![wait]));
-        let options = SubAgents {
-            limits: SubAgentLimits::default(),
-            excluded: Vec::new(),
-            background: Some(SubAgentBackground {
-                host: request.background,
-                output_folder: Arc::new(OutputFolder::new(self.folder.path())),
-            }),
-        };
-        let agent = agent.build().with_sub_agents(options);
-        let agent = agent.map_err(|error| TurnError {
-            kind: TurnErrorKind::Bug,
-            message: error.to_string(),
-            hint: None,
-        })?;
-        Ok(SessionAgent { agent, kept: None })
+            });
+            let agent = Agent::builder(Arc::clone(&self.model) as _).tools(tools(vec![wait]));
+            let options = SubAgents {
+                limits: SubAgentLimits::default(),
+                excluded: Vec::new(),
+                background: Some(SubAgentBackground {
+                    host: request.background,
+                    output_folder: Arc::new(OutputFolder::new(self.folder.path())),
+                }),
+            };
+            let agent = agent.build().with_sub_agents(options);
+            let agent = agent.map_err(|error| TurnError {
+                kind: TurnErrorKind::Bug,
+                message: error.to_string(),
+                hint: None,
+            })?;
+            Ok(SessionAgent { agent, kept: None })
+        })
     }
 }
 

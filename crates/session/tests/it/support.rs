@@ -53,7 +53,15 @@ pub(crate) async fn fixture(
     source: impl AgentSource + 'static,
     options: SessionOptions,
 ) -> Fixture {
-    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    fixture_in(Arc::new(MemoryLog::new()), source, options).await
+}
+
+/// The same, in this log.
+pub(crate) async fn fixture_in(
+    log: Arc<dyn Log>,
+    source: impl AgentSource + 'static,
+    options: SessionOptions,
+) -> Fixture {
     let root = Scope::root("test", RootOptions::current());
     let sessions = Sessions::new(Arc::clone(&log), root.clone(), Arc::new(source), options);
     let session = sessions

@@ -21,6 +21,7 @@ use allstop_session::{
 use allstop_tools::{
     BackgroundHost, OutputFolder, ShellConfig, Tool, ToolRegistry, Workspace, builtin_tools,
 };
+use futures::future::BoxFuture;
 use tempfile::TempDir;
 
 /// A limit for waits that end by themselves: a machine under load takes a while.
@@ -47,25 +48,27 @@ struct WithShell {
 }
 
 impl AgentSource for WithShell {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let host: Arc<dyn BackgroundHost> = Arc::clone(&request.background) as _;
-        let workspace = Arc::new(Workspace::new(&self.folder).expect("the folder is there"));
-        let spill = self.folder.join("spill");
-        fs::create_dir_all(&spill).expect("room on the disk");
-        let shell = ShellConfig::new(&self.folder, Arc::new(OutputFolder::new(spill)));
-        let mut tools = ToolRegistry::new();
-        let own = self.tools.iter().cloned();
-        for tool in builtin_tools(&workspace, shell, &host)
-            .into_iter()
-            .chain(own)
-        {
-            tools.register(tool).expect("names differ");
-        }
-        let agent = Agent::builder(Arc::clone(&self.model))
-            .tools(tools)
-            .settings(self.settings.clone())
-            .build();
-        Ok(SessionAgent { agent, kept: None })
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            let host: Arc<dyn BackgroundHost> = Arc::clone(&request.background) as _;
+            let workspace = Arc::new(Workspace::new(&self.folder).expect("the folder is there"));
+            let spill = self.folder.join("spill");
+            fs::create_dir_all(&spill).expect("room on the disk");
+            let shell = ShellConfig::new(&self.folder, Arc::new(OutputFolder::new(spill)));
+            let mut tools = ToolRegistry::new();
+            let own = self.tools.iter().cloned();
+            for tool in builtin_tools(&workspace, shell, &host)
+                .into_iter()
+                .chain(own)
+            {
+                tools.register(tool).expect("names differ");
+            }
+            let agent = Agent::builder(Arc::clone(&self.model))
+                .tools(tools)
+                .settings(self.settings.clone())
+                .build();
+            Ok(SessionAgent { agent, kept: None })
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::Receipt;
-use allstop_core::receipt::{ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem, Why};
 use allstop_scope::FORCE_MAX;
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
@@ -40,15 +40,21 @@ fn receipts(aftermath: &Aftermath) -> impl Iterator<Item = (&Receipt, Duration)>
         .filter(|(receipt, _)| receipt.outcome().is_none())
 }
 
-/// Where nothing is left, the engine itself has heard the stop too.
+/// Every engine that a stop covers has acknowledged it by the end of the ladder.
 fn engine_has_acknowledged(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    match receipts(aftermath).find(|(receipt, _)| receipt.quiet() && !receipt.cancel_observed()) {
-        Some((receipt, _)) => Err(format!(
-            "the engine of {} has never heard the stop",
-            receipt.request().target
-        )),
-        None => Ok(()),
+    let deaf = |item: &&ReceiptItem| {
+        item.kind == ItemKind::Engine
+            || item.state
+                == ItemState::StillRunning {
+                    why: Why::NotAcknowledged,
+                }
+    };
+    for (receipt, _) in receipts(aftermath) {
+        if let Some(item) = receipt.items().iter().find(deaf) {
+            return Err(format!("{} has never heard the stop", item.name));
+        }
     }
+    Ok(())
 }
 
 /// Only after force has had its time is something of the extent called running.

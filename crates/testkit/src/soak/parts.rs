@@ -12,6 +12,7 @@ use allstop_session::{
 use allstop_tools::{
     OutputFolder, PermissionPolicy, Prompter, ShellConfig, ShellTool, Tool, ToolRegistry,
 };
+use futures::future::BoxFuture;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -69,36 +70,38 @@ struct Source {
 }
 
 impl AgentSource for Source {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        let output_folder = Arc::new(OutputFolder::new(self.outputs.path()));
-        let config = ShellConfig {
-            containment: self.system.containment(),
-            ..ShellConfig::new("/", Arc::clone(&output_folder))
-        };
-        let shell = ShellTool::new(config, Arc::clone(&request.background) as _);
-        let mut tools = ToolRegistry::new();
-        let all: [Arc<dyn Tool>; 3] = [Arc::new(work()), Arc::new(deaf()), Arc::new(shell)];
-        for tool in all {
-            tools.register(tool).expect("their names differ");
-        }
-        let model: Arc<dyn Model> = Arc::new(SoakModel);
-        let mut agent = Agent::builder(model).tools(tools);
-        // Every fourth asks before it does anything.
-        if request.session.as_str().ends_with(['3', '7']) {
-            let prompter = Arc::clone(&request.prompter) as Arc<dyn Prompter>;
-            agent = agent.permissions(Arc::new(PermissionPolicy::default()), prompter);
-        }
-        let sub_agents = SubAgents {
-            background: Some(SubAgentBackground {
-                host: Arc::clone(&request.background) as _,
-                output_folder,
-            }),
-            ..SubAgents::default()
-        };
-        let agent = agent.build().with_sub_agents(sub_agents);
-        Ok(SessionAgent {
-            agent: agent.expect("no other tool has its name"),
-            kept: None,
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            let output_folder = Arc::new(OutputFolder::new(self.outputs.path()));
+            let config = ShellConfig {
+                containment: self.system.containment(),
+                ..ShellConfig::new("/", Arc::clone(&output_folder))
+            };
+            let shell = ShellTool::new(config, Arc::clone(&request.background) as _);
+            let mut tools = ToolRegistry::new();
+            let all: [Arc<dyn Tool>; 3] = [Arc::new(work()), Arc::new(deaf()), Arc::new(shell)];
+            for tool in all {
+                tools.register(tool).expect("their names differ");
+            }
+            let model: Arc<dyn Model> = Arc::new(SoakModel);
+            let mut agent = Agent::builder(model).tools(tools);
+            // Every fourth asks before it does anything.
+            if request.session.as_str().ends_with(['3', '7']) {
+                let prompter = Arc::clone(&request.prompter) as Arc<dyn Prompter>;
+                agent = agent.permissions(Arc::new(PermissionPolicy::default()), prompter);
+            }
+            let sub_agents = SubAgents {
+                background: Some(SubAgentBackground {
+                    host: Arc::clone(&request.background) as _,
+                    output_folder,
+                }),
+                ..SubAgents::default()
+            };
+            let agent = agent.build().with_sub_agents(sub_agents);
+            Ok(SessionAgent {
+                agent: agent.expect("no other tool has its name"),
+                kept: None,
+            })
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem};
 use allstop_core::record::CallOutcome;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, ToolCall};
-use allstop_scope::{Deadline, Scope, StopOrder, WorkHandle, WorkLost, WorkSpec};
+use allstop_scope::{Deadline, Scope, StopOrder, WorkHandle, WorkLost, WorkSpec, instant_after};
 use allstop_tools::{ToolError, ToolOutput};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -47,7 +47,7 @@ pub(super) fn start(
     if let Some(limit) = limit {
         // Its time begins here: what people needed to answer a question is not its own.
         scope.arm(Deadline {
-            at: Instant::now() + limit,
+            at: instant_after(Instant::now(), limit),
             detail: format!("tool timeout of {limit:?}").into(),
             extent: Extent::Call,
             bystanders: Vec::new(),

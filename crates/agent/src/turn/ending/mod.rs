@@ -193,11 +193,8 @@ impl Turn<'_> {
 
 /// What the stop that ends the turn leaves of it.
 fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
-    let own = cx.parts.settings.stop_policy;
-    match cause.kind {
-        CauseKind::Superseded => cx.controls.superseded_policy().unwrap_or(own),
-        _ => own,
-    }
+    let policy = cx.controls.stop_policy(cause);
+    policy.unwrap_or(cx.parts.settings.stop_policy)
 }
 
 /// Writes the ending of a turn that was not committed, behind `records`. What its outcome says of the conversation is

@@ -6,6 +6,7 @@ use super::*;
 use crate::chat::command::Target;
 use crate::chat::complete::Names;
 use crate::chat::keys::Key;
+use crate::control::Control;
 use crate::display::Styled;
 
 const GRACE: Duration = Duration::from_secs(2);
@@ -18,7 +19,7 @@ struct Chat {
 impl Chat {
     fn new() -> Self {
         Self {
-            desk: Desk::new(Past::load(None), Style::default(), GRACE),
+            desk: Desk::new(Past::in_memory(), Style::default(), Control::new(GRACE)),
             now: Instant::now(),
         }
     }
@@ -157,7 +158,7 @@ fn signals_leave_with_their_cause() {
                 .is_empty()
         );
         let control = chat.desk.into_control();
-        assert!(control.last_moment().is_some());
+        assert!(control.next_moment().is_some());
         assert_eq!(control.exit_code(control.stop_reason()), code);
     }
 }

@@ -143,13 +143,19 @@ impl Talk<'_> {
         };
         match what {
             Background::List => {
-                let left = left.iter().map(left_line);
-                let lines: Vec<String> = left.chain(works.iter().map(|work| line(work))).collect();
-                if lines.is_empty() {
-                    screen.note("nothing runs in the background");
-                } else {
-                    screen.text(&lines.join("\n"));
-                }
+                let session = self.chat.session.clone();
+                self.say_later(async move {
+                    let left = session.look_for_left().await;
+                    let works = session.background();
+                    let left = left.iter().map(left_line);
+                    let lines: Vec<String> =
+                        left.chain(works.iter().map(|work| line(work))).collect();
+                    if lines.is_empty() {
+                        "nothing runs in the background".to_owned()
+                    } else {
+                        lines.join("\n")
+                    }
+                });
             }
             Background::Output(id) => match find(&id) {
                 Ok(work) => {

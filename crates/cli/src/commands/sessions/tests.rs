@@ -154,7 +154,6 @@ fn cancelled(turn: u32) -> SessionRecord {
             "shell",
             state,
         )],
-        engine_acknowledged: true,
         elapsed: std::time::Duration::from_millis(14),
     };
     SessionRecord::TurnStopped {

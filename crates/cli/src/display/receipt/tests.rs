@@ -149,10 +149,9 @@ fn badly_stopped() -> Vec<ReceiptItem> {
     ]
 }
 
-fn receipt(items: Vec<ReceiptItem>, engine_acknowledged: bool) -> Receipt {
+fn receipt(items: Vec<ReceiptItem>) -> Receipt {
     let findings = StopFindings {
         items,
-        engine_acknowledged,
         elapsed: Duration::from_micros(14_200),
     };
     Receipt::of_stop(request(), findings).with_usage(Usage {
@@ -164,33 +163,28 @@ fn receipt(items: Vec<ReceiptItem>, engine_acknowledged: bool) -> Receipt {
 
 #[test]
 fn a_quiet_receipt() {
-    let receipt =
-        receipt(well_stopped(), true).with_conversation(ConversationEffect::KeptCompletedSteps);
+    let receipt = receipt(well_stopped()).with_conversation(ConversationEffect::KeptCompletedSteps);
     insta::assert_snapshot!(drawn(&receipt, UNICODE, 150));
 }
 
 #[test]
 fn a_receipt_that_is_not_quiet() {
-    insta::assert_snapshot!(drawn(&receipt(badly_stopped(), true), UNICODE, 150));
+    insta::assert_snapshot!(drawn(&receipt(badly_stopped()), UNICODE, 150));
 }
 
 #[test]
 fn in_ascii() {
-    insta::assert_snapshot!(drawn(
-        &receipt(badly_stopped(), false),
-        Style::default(),
-        150
-    ));
+    insta::assert_snapshot!(drawn(&receipt(badly_stopped()), Style::default(), 150));
 }
 
 #[test]
 fn on_a_narrow_terminal() {
-    insta::assert_snapshot!(drawn(&receipt(well_stopped(), true), UNICODE, 60));
+    insta::assert_snapshot!(drawn(&receipt(well_stopped()), UNICODE, 60));
 }
 
 #[test]
 fn in_colour() {
-    let receipt = receipt(badly_stopped(), true);
+    let receipt = receipt(badly_stopped());
     let drawn = self::drawn(&receipt, Style::new(true, true), 150);
     insta::assert_snapshot!(drawn.replace('\u{1b}', "ESC"));
 }
@@ -199,7 +193,7 @@ fn in_colour() {
 fn nothing_to_stop() {
     let ended = Receipt::of_nothing(request(), StopOutcome::AlreadyEnded);
     let unknown = Receipt::of_nothing(request(), StopOutcome::NotFound);
-    let empty = receipt(Vec::new(), true);
+    let empty = receipt(Vec::new());
     let all = [ended, unknown, empty];
     let all = all.map(|receipt| drawn(&receipt, UNICODE, 100));
     insta::assert_snapshot!(all.join("\n"));
@@ -232,7 +226,7 @@ fn a_preview_says_what_runs() {
 #[test]
 fn no_width_is_too_small_and_nothing_is_left_out() {
     for width in [0, 1, 20, 79, 80, 81, 500] {
-        let drawn = self::drawn(&receipt(badly_stopped(), true), UNICODE, width);
+        let drawn = self::drawn(&receipt(badly_stopped()), UNICODE, width);
         for said in ["4711", "4712", "NOT QUIET", "task_10", "cannot"] {
             assert!(drawn.contains(said), "{said} at {width}:\n{drawn}");
         }

@@ -81,7 +81,8 @@ fn while_background_work_is_waited_for() {
     assert_eq!(ended.code, 130, "{ended:#?}");
     let lines = ended.lines();
     let envelope = &lines[lines.len() - 1];
-    assert_eq!(envelope["stop_reason"], "completed");
+    // The turn is committed, and the run was cancelled while it waited: reason and exit code agree.
+    assert_eq!(envelope["stop_reason"], "cancelled");
     assert_eq!(envelope["output"], "done");
     assert_eq!(envelope["receipt"]["cause"]["kind"], "user", "{envelope:#}");
     assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");

@@ -1,5 +1,6 @@
-//! Stalls before a session is open: files that are read, the store, servers of tools, standard input.
+//! Stalls before a session is open: files that are read, the store, MCP servers, standard input.
 
+use std::io::Write as _;
 use std::process::Stdio;
 
 use super::stall::{Hanging, Stall};
@@ -32,10 +33,12 @@ fn a_prompt_never_comes_from_standard_input() {
         let fault = Fault::new(place, "read pipe: 0ms");
         let run = place.run_script(HELLO).args(args).arg("-");
         let mut running = fault.below(run.stdin(Stdio::piped())).start();
-        let stdin = running.take_stdin();
+        let mut stdin = running.take_stdin();
+        let pipe = stdin.as_mut().expect("it is piped");
+        pipe.write_all(b"hel").expect("it reads");
         Hanging::from(running).holding(stdin).once_hit(fault)
     };
-    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).check(&Way::ALL);
 }
 
 #[test]

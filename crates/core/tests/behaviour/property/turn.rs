@@ -206,7 +206,6 @@ fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
         });
     let findings = StopFindings {
         items: items.collect(),
-        engine_acknowledged: true,
         elapsed: Duration::from_millis(3),
     };
     Receipt::of_stop(request, findings)

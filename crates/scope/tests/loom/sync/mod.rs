@@ -28,6 +28,10 @@ impl<T> Mutex<T> {
         self.0.lock().expect("a panic ends the model")
     }
 
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner().expect("a panic ends the model")
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().expect("a panic ends the model")
     }

@@ -92,11 +92,13 @@ impl fmt::Debug for Source {
 }
 
 impl AgentSource for Source {
-    fn agent(&self, request: AgentRequest) -> Result<SessionAgent, TurnError> {
-        self.opened.lock().push(Arc::clone(&request.background));
-        Ok(SessionAgent {
-            agent: (self.build)(&self.stage, &request),
-            kept: None,
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            self.opened.lock().push(Arc::clone(&request.background));
+            Ok(SessionAgent {
+                agent: (self.build)(&self.stage, &request),
+                kept: None,
+            })
         })
     }
 }

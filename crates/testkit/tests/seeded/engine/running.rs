@@ -123,7 +123,6 @@ fn called_stopped(mut item: ReceiptItem) -> ReceiptItem {
 fn made_up(request: StopRequest, items: Vec<ReceiptItem>) -> Arc<Receipt> {
     let findings = StopFindings {
         items,
-        engine_acknowledged: true,
         ..StopFindings::default()
     };
     Arc::new(Receipt::of_stop(request, findings))

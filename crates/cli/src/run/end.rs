@@ -1,0 +1,157 @@
+//! The end of a run: its background work is waited for, detached or stopped, and the session and the store are closed,
+//! all within what is left until the exit.
+
+use std::sync::Arc;
+
+use allstop_agent::TurnErrorKind;
+use allstop_core::receipt::StopRequest;
+use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
+use allstop_runtime::{Envelope, LeftWork, System};
+use allstop_session::StopTarget;
+
+use super::turns::{RunOutcome, RunTurns};
+use crate::shutdown;
+
+impl RunTurns<'_, '_> {
+    /// Ends what the turns have left, and says what the run came to.
+    pub(super) async fn end(mut self, id: SessionId, run: RunOutcome, system: &System) -> Envelope {
+        let mut envelope = Envelope::of_run(id, &run.messages);
+        if let Some(error) = run.error {
+            envelope.stop_reason = StopReason::Error;
+            envelope.error = Some(error);
+        }
+        if let Some(reason) = run.stopped {
+            envelope.stop_reason = reason;
+        }
+        if run.is_cut {
+            return envelope;
+        }
+        self.end_background(&mut envelope).await;
+        self.close(system, &envelope).await;
+        envelope
+    }
+
+    async fn end_background(&mut self, envelope: &mut Envelope) {
+        let keeps = self.background.keep_background;
+        if self.background.wait_background
+            && !keeps
+            && envelope.stop_reason == StopReason::Completed
+            && let Some(reason) = self.wait_background().await
+        {
+            envelope.stop_reason = reason;
+        }
+        if keeps {
+            envelope.background = self.keep_background().await;
+        }
+        let Some(background) = self.stop_background().await else {
+            if let (None, Some(stop)) = (&envelope.receipt, &self.stop)
+                && envelope.stop_reason != StopReason::Completed
+            {
+                envelope.receipt = Some(stop.account_now());
+            }
+            return;
+        };
+        let turn = envelope.receipt.take();
+        let whole = match &turn {
+            // The turn had a stop of its own before, which has named the background work as outside of its extent.
+            Some(turn) if !self.stops_all() => {
+                let request = StopRequest {
+                    extent: StopTarget::Process.extent(),
+                    ..turn.request().clone()
+                };
+                Receipt::of_parts(request, &[Arc::clone(turn), background])
+            }
+            _ => Receipt::clone(&background),
+        };
+        let conversation = turn.as_deref().map(Receipt::conversation);
+        let whole = whole
+            .with_conversation(conversation.unwrap_or_default())
+            .with_usage(envelope.usage);
+        envelope.cancel_observed = match &turn {
+            Some(turn) => turn.cancel_observed() && whole.cancel_observed(),
+            None => whole.cancel_observed() && envelope.stop_reason != StopReason::Completed,
+        };
+        envelope.receipt = Some(Arc::new(whole));
+    }
+
+    /// Stops the background work that still runs. The receipt, if anything did.
+    async fn stop_background(&mut self) -> Option<Arc<Receipt>> {
+        let mut works = self.session.background().into_iter();
+        let stop = match &self.stop {
+            Some(stop) if self.stops_all() => stop.clone(),
+            _ if !works.any(|work| work.is_running()) => return None,
+            _ => {
+                let cause = Cause::new(CauseKind::Parent)
+                    .detail("the run has ended")
+                    .by("cli");
+                self.session.stop(&StopTarget::Process, cause)
+            }
+        };
+        let receipt = self
+            .supervisor
+            .wait_to_exit(stop.receipt(), || stop.force())
+            .await;
+        Some(receipt.unwrap_or_else(|| stop.account_now()))
+    }
+
+    /// Detaches the background work, as far as that is possible, and names what runs on.
+    async fn keep_background(&mut self) -> Vec<LeftWork> {
+        let answers = match shutdown::detach_background(self.session, self.supervisor).await {
+            Ok(answers) => answers,
+            Err(why) => {
+                self.show
+                    .warn(&format!("background work is not kept: {why}"));
+                return Vec::new();
+            }
+        };
+        let mut kept = Vec::new();
+        for answer in answers {
+            let (id, name) = (&answer.work.id, &answer.work.name);
+            match (&answer.refused, LeftWork::of(&answer.work)) {
+                (None, Some(left)) => {
+                    self.show.warn(&format!(
+                        "{id} runs on: {name} · end it: kill {} · output: {}",
+                        left.pid, left.output
+                    ));
+                    kept.push(left);
+                }
+                (None, None) => {}
+                (Some(why), _) => self.show.warn(&format!("{id} is not kept: {name} · {why}")),
+            }
+        }
+        kept
+    }
+
+    /// Closes the session, saves the recording and closes the store, unless that has failed: then there is nothing to
+    /// wait for.
+    async fn close(&mut self, system: &System, envelope: &Envelope) {
+        let store_failed = envelope
+            .error
+            .as_ref()
+            .is_some_and(|error| error.kind == TurnErrorKind::Store);
+        self.supervisor.control.end(std::time::Instant::now());
+        if !store_failed {
+            self.owner_idle().await;
+        }
+        let is_quiet = envelope
+            .receipt
+            .as_ref()
+            .is_none_or(|receipt| receipt.quiet());
+        let closing = shutdown::Closing {
+            session: self.session,
+            system,
+            store_failed,
+            // What a ladder has not ended need not be asked again.
+            force: !is_quiet,
+        };
+        if let Some(said) = closing.close(self.supervisor).await {
+            match said {
+                Ok(path) => self.show.note(&format!(
+                    "recorded: allstop run --model script:{} …",
+                    path.display()
+                )),
+                Err(why) => self.show.warn(&why),
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a run reads before anything runs: the configuration with the flags over it, and the prompts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::WrittenDuration;
+use allstop_runtime::config::OnStop;
+use allstop_runtime::{Config, SystemOptions};
+use allstop_scope::{GRACE_DEFAULT, WorkCx};
+use allstop_session::OnBackgroundEnd;
+use allstop_tools::Prompter;
+
+use crate::args::{LimitArgs, OnStopArg, RunArgs};
+use crate::host::Host;
+use crate::problem::Problem;
+use crate::start::options::{Given, config_with_model, system};
+use crate::start::{self, StartFailure};
+use crate::stdin::read_stdin;
+use crate::supervise::Supervisor;
+
+/// The longest prompt: no model takes more, and what is longer is a mistake (a log file, an image).
+const PROMPT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What is read before anything runs.
+pub(super) struct Inputs {
+    pub(super) prompts: Vec<Arc<str>>,
+    pub(super) system: SystemOptions,
+    pub(super) grace: Duration,
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Reads the configuration and the prompts.
+pub(super) async fn read(
+    args: RunArgs,
+    host: &Host,
+    prompter: Arc<dyn Prompter>,
+    supervisor: &mut Supervisor,
+) -> Result<Inputs, StartFailure> {
+    let (scopes, folder) = (host.scopes(), host.folder.clone());
+    start::read(scopes.clone(), supervisor, move |cx| {
+        let mut config = config(&args)?;
+        let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
+        let timeout = config.deadlines.run.take().map(Duration::from);
+        let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
+        // A run has the turns of its prompts and no others.
+        config.session.on_background_end = Some(OnBackgroundEnd::Note);
+        let record = args.model.record.clone();
+        let given = Given { scopes, folder };
+        let system = system(&args.session.store, record, given, config, prompter)?;
+        Ok(Inputs {
+            prompts,
+            system,
+            grace,
+            timeout,
+        })
+    })
+    .await
+}
+
+/// The prompts, as text.
+fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, Problem> {
+    let mut prompts = Vec::new();
+    for prompt in &args.prompts {
+        let bytes = if prompt == "-" {
+            read_stdin(PROMPT_BYTES_MAX as u64 + 1, cx)?
+        } else {
+            std::os::unix::ffi::OsStringExt::into_vec(prompt.clone())
+        };
+        prompts.push(prompt_text(bytes)?);
+    }
+    Ok(prompts)
+}
+
+fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
+    if bytes.len() > PROMPT_BYTES_MAX {
+        return Err(Problem::usage(format!(
+            "the prompt is longer than {} MiB",
+            PROMPT_BYTES_MAX / (1024 * 1024)
+        ))
+        .hint("write it to a file, and ask the model to read that"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Problem::usage(format!("the prompt is not UTF-8: byte {at} is not"))
+            .hint("convert it: iconv -t utf-8")
+    })?;
+    if text.trim().is_empty() {
+        return Err(Problem::usage("the prompt is empty").hint("say what to do: allstop run \"…\""));
+    }
+    Ok(text.into())
+}
+
+/// The configuration, with the flags over it.
+fn config(args: &RunArgs) -> Result<Config, Problem> {
+    let mut config = config_with_model(&args.model)?;
+    limits(&mut config, &args.limits);
+    Ok(config)
+}
+
+fn limits(config: &mut Config, args: &LimitArgs) {
+    let take = |to: &mut Option<WrittenDuration>, flag: Option<WrittenDuration>| {
+        *to = flag.or(*to);
+    };
+    take(&mut config.deadlines.run, args.timeout);
+    take(&mut config.deadlines.grace, args.grace);
+    if let Some(steps) = args.max_steps {
+        config.limits.max_steps = steps.get();
+    }
+    if let Some(turns) = args.max_turns {
+        config.limits.max_turns = Some(turns.get());
+    }
+    if let Some(tokens) = args.max_budget_tokens {
+        config.limits.max_budget_tokens = Some(tokens.get());
+    }
+    match args.on_stop {
+        Some(OnStopArg::Keep) => config.on_stop = Some(OnStop::Keep),
+        Some(OnStopArg::Rollback) => config.on_stop = Some(OnStop::Rollback),
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_that_are_none_say_what_is_wrong_with_them() {
+        for (bytes, says) in [
+            (
+                b"caf\xe9".to_vec(),
+                "the prompt is not UTF-8: byte 3 is not",
+            ),
+            (b"  \n".to_vec(), "the prompt is empty"),
+            (
+                vec![b'x'; PROMPT_BYTES_MAX + 1],
+                "the prompt is longer than 32 MiB",
+            ),
+        ] {
+            let problem = prompt_text(bytes).unwrap_err();
+            assert_eq!((problem.message.as_str(), problem.code), (says, 2));
+            assert!(problem.hint.is_some());
+        }
+        assert_eq!(&*prompt_text(b"hello".to_vec()).unwrap(), "hello");
+    }
+}

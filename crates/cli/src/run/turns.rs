@@ -1,0 +1,218 @@
+//! The turns of a run: each prompt is a message of the session, sent when the one before it has completed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
+use allstop_core::{Cause, CauseKind, StopReason};
+use allstop_session::{
+    FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, SendError, Sent, Session,
+    SessionEvent, SessionEventKind, StopTarget, Stopping,
+};
+use allstop_tools::mcp::McpNews;
+
+use super::show::Show;
+use crate::args::BackgroundArgs;
+use crate::control::Effect;
+use crate::display::Watcher as _;
+use crate::supervise::Supervisor;
+
+/// A run under way.
+pub(super) struct RunTurns<'a, 'b> {
+    pub(super) session: &'a Session,
+    pub(super) background: &'a BackgroundArgs,
+    pub(super) show: &'a mut Show<'b>,
+    pub(super) supervisor: &'a mut Supervisor,
+    pub(super) events: LiveEvents,
+    pub(super) news: McpNews,
+    /// The stop that a signal or a deadline has begun.
+    pub(super) stop: Option<Stopping>,
+    /// Whether the owner has nothing to do since the last message: its hooks have been told, too.
+    pub(super) owner_idle: bool,
+}
+
+/// What the prompts of a run came to.
+pub(super) struct RunOutcome {
+    /// Of each message that was sent.
+    pub(super) messages: Vec<Arc<MessageOutcome>>,
+    /// Why the run ended, where that is not why its last turn did.
+    pub(super) stopped: Option<StopReason>,
+    /// A failure to send.
+    pub(super) error: Option<TurnError>,
+    /// The process has to exit with what is known.
+    pub(super) is_cut: bool,
+}
+
+impl RunTurns<'_, '_> {
+    /// Sends one prompt after the other, as long as each completes and nobody stops the run.
+    pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> RunOutcome {
+        let mut run = RunOutcome {
+            messages: Vec::with_capacity(prompts.len()),
+            stopped: None,
+            error: None,
+            is_cut: false,
+        };
+        for prompt in prompts {
+            // A stop that came after the commit of the turn before ends the run all the same.
+            if self.supervisor.control.cause().is_some() {
+                run.stopped = Some(self.supervisor.control.stop_reason());
+                return run;
+            }
+            self.owner_idle = false;
+            // The turn knows its deadline too: it does not begin a wait that would go beyond.
+            let deadline = self.supervisor.control.deadline();
+            let deadline = deadline.map(|(at, detail)| MessageDeadline {
+                at: at.into(),
+                detail: detail.into(),
+            });
+            let message = NewMessage::from(prompt)
+                .policy(FollowUp::Enqueue)
+                .deadline(deadline);
+            let sent = match self.session.send(message) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    run.error = Some(not_sent(&error));
+                    return run;
+                }
+            };
+            let outcome = self.outcome(&sent).await;
+            run.is_cut = outcome.is_none();
+            let outcome =
+                outcome.unwrap_or_else(|| self.session.outcome_now(&sent, self.stop.as_ref()));
+            let completed = outcome.is_completed();
+            run.messages.push(outcome);
+            if !completed {
+                return run;
+            }
+        }
+        run
+    }
+
+    /// Waits for a message's outcome, shows its turn, and stops it when it is to be stopped. `None`: the moment of the
+    /// exit has come.
+    async fn outcome(&mut self, sent: &Sent) -> Option<Arc<MessageOutcome>> {
+        loop {
+            tokio::select! {
+                biased;
+                effect = self.supervisor.next() => if self.carry_out(effect) {
+                    return None;
+                },
+                // Events before the outcome: else the last ones would be shown behind what the caller prints.
+                Some(event) = self.events.next() => self.show(&event),
+                outcome = sent.outcome() => {
+                    while let Some(event) = self.events.try_next() {
+                        self.show(&event);
+                    }
+                    return Some(outcome);
+                }
+                change = self.news.next() => self.show.server(&change),
+            }
+        }
+    }
+
+    /// Waits until no attached background work runs. The stop reason, if a stop was first.
+    pub(super) async fn wait_background(&mut self) -> Option<StopReason> {
+        let has_work = || {
+            let works = self.session.background();
+            works.iter().any(|work| work.is_running())
+        };
+        let cut = |this: &Self| Some(this.supervisor.control.stop_reason());
+        if self.stops_all() {
+            // A stop that came between the commit and this.
+            return cut(self);
+        }
+        if !has_work() {
+            return None;
+        }
+        self.show
+            .note("waiting for background work · Ctrl-C stops it");
+        let session = self.session.clone();
+        let idle = session.background_idle();
+        tokio::pin!(idle);
+        loop {
+            tokio::select! {
+                biased;
+                effect = self.supervisor.next() => if self.carry_out(effect) || self.stop.is_some() {
+                    return cut(self);
+                },
+                Some(event) = self.events.next() => self.show(&event),
+                () = &mut idle => return None,
+                change = self.news.next() => self.show.server(&change),
+            }
+        }
+    }
+
+    /// Waits until the owner has done what follows a turn: its hooks have been told.
+    pub(super) async fn owner_idle(&mut self) {
+        while !self.owner_idle {
+            tokio::select! {
+                biased;
+                effect = self.supervisor.next() => match effect {
+                    Effect::Stop(_) | Effect::Force | Effect::Exit => return,
+                    Effect::Nothing => {}
+                },
+                event = self.events.next() => match event {
+                    Some(event) => self.show(&event),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Whether the stop under way covers the background work, too.
+    pub(super) fn stops_all(&self) -> bool {
+        let extent = self.stop.as_ref().map(|stop| stop.request().extent);
+        extent == Some(StopTarget::Process.extent())
+    }
+
+    /// Returns whether the process has to exit.
+    fn carry_out(&mut self, effect: Effect) -> bool {
+        match effect {
+            Effect::Stop(cause) => self.begin_stop(cause),
+            Effect::Force => self.stop.iter().for_each(Stopping::force),
+            Effect::Nothing => {}
+            Effect::Exit => return true,
+        }
+        false
+    }
+
+    /// Begins the stop that a signal or a deadline asks for. Background work is stopped with the turn, unless it is to be
+    /// kept: one ladder for all of it, so that one grace bounds the exit.
+    fn begin_stop(&mut self, cause: Cause) {
+        let works = self.session.background();
+        let has_work = works.iter().any(|work| work.is_running());
+        let target = if has_work && !self.background.keep_background {
+            StopTarget::Process
+        } else {
+            StopTarget::Turn
+        };
+        self.stop = Some(self.session.stop(&target, cause));
+    }
+
+    fn show(&mut self, event: &SessionEvent) {
+        match &event.kind {
+            SessionEventKind::Live(event) => {
+                self.show.event(event);
+                // The turn's own deadline is a stop like that of a signal: the background work does not wait for its end.
+                if let AgentEvent::StopHeard { cause } = event
+                    && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
+                    && self.supervisor.control.cause().is_none()
+                {
+                    self.supervisor.control.stop(cause.clone(), Instant::now());
+                    self.begin_stop(cause.clone());
+                }
+            }
+            SessionEventKind::AssistantIdle { .. } => self.owner_idle = true,
+            SessionEventKind::Missed { count } => self.show.missed(*count),
+            _ => {}
+        }
+    }
+}
+
+fn not_sent(error: &SendError) -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Bug,
+        message: error.to_string(),
+        hint: None,
+    }
+}

@@ -1,0 +1,141 @@
+//! The start of `run` and `chat`, in stages: reading, the store, MCP servers, the session. Each is work in a scope, so a
+//! stop or the run's deadline ends it with a receipt, also where a file or a disk hangs.
+
+pub(crate) mod options;
+mod stage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::receipt::ItemKind;
+use allstop_runtime::{Asks, OpenSession, System, SystemOptions};
+use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
+use allstop_tools::mcp::McpState;
+
+use crate::commands::sessions::resolve;
+use crate::supervise::Supervisor;
+use stage::begin;
+pub(crate) use stage::{Stage, StartFailure};
+
+/// Reads what is needed before anything runs, on a thread of its own: a file may be a pipe that nobody writes to, or lie
+/// on a disk that hangs.
+pub(crate) async fn read<T: Send + 'static>(
+    scopes: RootOptions,
+    supervisor: &mut Supervisor,
+    read: impl FnOnce(&WorkCx) -> Result<T, StartFailure> + Send + 'static,
+) -> Result<T, StartFailure> {
+    let scope = Scope::root("process", scopes);
+    let spec = WorkSpec::new(ItemKind::Thread, "reading the configuration");
+    let reading = scope.spawn_blocking(spec, move |cx| read(&cx));
+    let mut stage = Stage {
+        supervisor,
+        scope: &scope,
+        // Nothing has happened yet that would have to end in good order.
+        grace: Some(Duration::ZERO),
+    };
+    stage.wait(reading, late_input).await?
+}
+
+/// What is to be opened.
+pub(crate) struct Opening {
+    pub(crate) system: SystemOptions,
+    /// The beginning of a session's id; `None`: a new session.
+    pub(crate) session: Option<String>,
+    pub(crate) asks: Asks,
+}
+
+/// Opens the store, starts the MCP servers and opens the session.
+///
+/// `hint` shows a line to somebody who waits.
+pub(crate) async fn open(
+    opening: Opening,
+    supervisor: &mut Supervisor,
+    hint: impl Fn(&str),
+) -> Result<(Arc<System>, OpenSession), StartFailure> {
+    let Opening {
+        system: options,
+        session,
+        asks,
+    } = opening;
+    let root = options.root();
+    let mut stage = Stage {
+        supervisor,
+        scope: &root,
+        grace: None,
+    };
+    let opening = System::open_in(root.clone(), options);
+    let opening = begin(&root, "opening the store", opening);
+    let system = Arc::new(stage.wait(opening, late_store).await?.ok_or_stopped()??);
+    if let Some(said) = starting_servers(&system) {
+        hint(&said);
+        let starting = Arc::clone(&system);
+        let starting = begin(&root, "starting MCP servers", async move {
+            starting.start_servers().await
+        });
+        let late = || late_servers(&system);
+        stage.wait(starting, late).await?.ok_or_stopped()??;
+    }
+    let opening = open_session(Arc::clone(&system), session, asks);
+    let opening = begin(&root, "opening the session", opening);
+    let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
+    Ok((system, open))
+}
+
+async fn open_session(
+    system: Arc<System>,
+    id: Option<String>,
+    asks: Asks,
+) -> Result<OpenSession, StartFailure> {
+    match id {
+        Some(id) => {
+            let id = resolve(&**system.log(), &id).await?;
+            Ok(system.resume_session(id, asks).await?)
+        }
+        None => Ok(system.new_session(None, asks).await?),
+    }
+}
+
+/// What is said before the MCP servers are started; `None` where there is none.
+fn starting_servers(system: &System) -> Option<String> {
+    let servers = system.mcp().all().iter();
+    let names: Vec<&str> = servers.map(|server| &**server.name()).collect();
+    let said = || format!("starting MCP servers: {}", names.join(", "));
+    (!names.is_empty()).then(said)
+}
+
+fn late_input() -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Invalid,
+        message: "the configuration and the prompts were not read when the run's deadline came"
+            .to_owned(),
+        hint: Some("a file or standard input does not come to its end".to_owned()),
+    }
+}
+
+fn late_store() -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Store,
+        message: "the store was not open when the run's deadline came".to_owned(),
+        hint: Some("another process may hold it, or its disk hangs".to_owned()),
+    }
+}
+
+/// Names the servers that were still starting.
+fn late_servers(system: &System) -> TurnError {
+    let servers = system.mcp().all().iter();
+    let starting = servers.filter(|server| matches!(server.state(), McpState::Starting));
+    let names: Vec<String> = starting
+        .map(|server| format!("`{}`", server.name()))
+        .collect();
+    TurnError {
+        kind: TurnErrorKind::Unavailable,
+        message: format!(
+            "the MCP server {} had not answered when the run's deadline came",
+            names.join(" and ")
+        ),
+        hint: Some(
+            "a shorter `handshake_timeout` in its section lets the run do without".to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,82 @@
+//! From flags and files to what a system is made of.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_runtime::{Config, SystemOptions};
+use allstop_scope::RootOptions;
+use allstop_tools::Prompter;
+
+use crate::args::{ModelArgs, StoreArgs};
+use crate::host::Host;
+use crate::problem::Problem;
+
+/// How to get a model: three ways, three lines.
+const NO_MODEL: &str = "\
+with a key: OPENAI_API_KEY=… allstop run --model gpt-5-mini \"hello\" (any provider: ANTHROPIC_API_KEY, GEMINI_API_KEY …)
+with a local server: allstop run --base-url http://127.0.0.1:8080/v1 --model NAME \"hello\" (llama.cpp, Ollama, vLLM)
+with a script: allstop run --model script:FILE \"hello\" (docs/scripted-model.md)";
+
+/// The configuration, with the model that is to be used.
+pub(crate) fn config_with_model(args: &ModelArgs) -> Result<Config, Problem> {
+    let file = args.config.clone().or_else(Host::config_file);
+    let mut config = match file {
+        Some(file) => Config::load(&file)?,
+        None => Config::default(),
+    };
+    model(&mut config, args)?;
+    Ok(config)
+}
+
+fn model(config: &mut Config, args: &ModelArgs) -> Result<(), Problem> {
+    // A server and a model belong together: one from a flag is never mixed with another from the file.
+    if args.base_url.is_some() {
+        config.model.base_url.clone_from(&args.base_url);
+        config.model.name.clone_from(&args.model);
+        if args.model.is_none() {
+            return Err(
+                Problem::usage("--base-url needs the name of a model of that server")
+                    .hint("add --model NAME; a llama.cpp server takes any name"),
+            );
+        }
+    } else if args.model.is_some() {
+        config.model.base_url = None;
+        config.model.name.clone_from(&args.model);
+    }
+    if config.model.name.is_none() {
+        return Err(Problem::usage("no model is configured").hint(NO_MODEL));
+    }
+    Ok(())
+}
+
+/// The process's own part of what a system is made of.
+pub(crate) struct Given {
+    pub(crate) scopes: RootOptions,
+    pub(crate) folder: PathBuf,
+}
+
+/// What the system is made of. Touches folders, so it may block.
+pub(crate) fn system(
+    store: &StoreArgs,
+    record: Option<PathBuf>,
+    given: Given,
+    config: Config,
+    prompter: Arc<dyn Prompter>,
+) -> Result<SystemOptions, Problem> {
+    let store = Host::store(store, config.store.path.clone())?;
+    let spill_folder = Host::spill_folder(&store);
+    let key_variable = config.model.api_key_env.clone();
+    Ok(SystemOptions {
+        config,
+        model: None,
+        record,
+        keys: Host::keys(),
+        store,
+        folder: given.folder,
+        spill_folder,
+        scopes: given.scopes,
+        prompter,
+        hidden_variables: Host::secret_variables(key_variable.as_deref()),
+        owner: Host::owner(),
+    })
+}

@@ -1,0 +1,141 @@
+//! One stage of a start: work in a scope, which a stop ends with a receipt.
+
+use std::time::Duration;
+
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::receipt::ItemKind;
+use allstop_core::{CauseKind, Extent, StopReason};
+use allstop_runtime::{Envelope, StartError};
+use allstop_scope::{NotStarted, Scope, StopOrder, WorkCx, WorkHandle, WorkLost, WorkSpec};
+
+use crate::control::Effect;
+use crate::problem::Problem;
+use crate::supervise::Supervisor;
+
+/// Why nothing runs.
+pub(crate) enum StartFailure {
+    /// No envelope: the caller did not ask for anything that could have one.
+    Usage(Problem),
+    /// A failure, or a stop that was first.
+    Ended(Box<Envelope>),
+}
+
+impl StartFailure {
+    fn of(problem: Problem, kind: TurnErrorKind) -> Self {
+        if problem.code == 2 {
+            return Self::Usage(problem);
+        }
+        let Problem { message, hint, .. } = problem;
+        Self::failed(TurnError {
+            kind,
+            message,
+            hint,
+        })
+    }
+
+    fn failed(error: TurnError) -> Self {
+        Self::Ended(Box::new(Envelope::of_no_run(
+            None,
+            StopReason::Error,
+            Some(error),
+        )))
+    }
+
+    pub(crate) fn input(problem: Problem) -> Self {
+        Self::of(problem, TurnErrorKind::Invalid)
+    }
+
+    fn lost(lost: &dyn std::fmt::Display) -> Self {
+        Self::failed(TurnError {
+            kind: TurnErrorKind::Bug,
+            message: format!("the start was lost: {lost}"),
+            hint: Some("this is a bug of Allstop: please report it".to_owned()),
+        })
+    }
+}
+
+impl From<StartError> for StartFailure {
+    fn from(error: StartError) -> Self {
+        if error.kind.is_usage() {
+            return Self::Usage(error.into());
+        }
+        Self::failed(error.into())
+    }
+}
+
+impl From<Problem> for StartFailure {
+    fn from(problem: Problem) -> Self {
+        Self::of(problem, TurnErrorKind::Store)
+    }
+}
+
+/// One stage of a start.
+pub(crate) struct Stage<'a> {
+    pub(crate) supervisor: &'a mut Supervisor,
+    /// Covers the stage's work.
+    pub(crate) scope: &'a Scope,
+    /// How long its stop asks; `None`: the tree's grace.
+    pub(crate) grace: Option<Duration>,
+}
+
+impl Stage<'_> {
+    /// Waits for the stage's work. A stop ends it with a receipt; where that is the run's deadline, `late` says what it
+    /// has overtaken.
+    pub(crate) async fn wait<T>(
+        &mut self,
+        work: Result<WorkHandle<T>, NotStarted>,
+        late: impl FnOnce() -> TurnError,
+    ) -> Result<T, StartFailure> {
+        let mut work = work.map_err(|refused| StartFailure::lost(&refused))?;
+        let cause = loop {
+            tokio::select! {
+                biased;
+                effect = self.supervisor.next() => if let Effect::Stop(cause) = effect {
+                    break cause;
+                },
+                done = &mut work => return done.map_err(|lost| StartFailure::lost(&lost)),
+            }
+        };
+        // Before the stop: what it has overtaken is told apart now.
+        let is_late = cause.kind == CauseKind::Deadline;
+        let error = is_late.then(late);
+        let mut order = StopOrder::new(Extent::Process, cause);
+        order.grace = self.grace;
+        let stop = self.scope.stop(order);
+        let receipt = self
+            .supervisor
+            .wait_to_exit(stop.receipt(), || stop.force())
+            .await
+            .unwrap_or_else(|| stop.account_now());
+        let reason = self.supervisor.control.stop_reason();
+        let mut envelope = Envelope::of_no_run(None, reason, error);
+        envelope.cancel_observed = receipt.cancel_observed();
+        envelope.receipt = Some(receipt);
+        Err(StartFailure::Ended(Box::new(envelope)))
+    }
+}
+
+/// Begins a stage: it hears a stop, unless it blocks its thread at that moment.
+pub(super) fn begin<T: Send + 'static>(
+    scope: &Scope,
+    name: &'static str,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<WorkHandle<Stopped<T>>, NotStarted> {
+    let spec = WorkSpec::new(ItemKind::Future, name);
+    scope.spawn(spec, move |cx: WorkCx| async move {
+        tokio::select! {
+            biased;
+            done = work => Stopped(Some(done)),
+            _cause = cx.stopped_at(name) => Stopped(None),
+        }
+    })
+}
+
+/// A stage's result; `None` where it was stopped, which its receipt says before anybody asks.
+pub(super) struct Stopped<T>(Option<T>);
+
+impl<T> Stopped<T> {
+    pub(super) fn ok_or_stopped(self) -> Result<T, StartFailure> {
+        self.0.ok_or_else(|| StartFailure::lost(&WorkLost::Dropped))
+    }
+}

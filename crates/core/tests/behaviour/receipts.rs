@@ -1,0 +1,138 @@
+//! Receipts: the verdict follows from the items, and several stops make one receipt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::receipt::{
+    ConversationEffect, ItemKind, ItemState, ReceiptItem, StopFindings, StopOutcome, StopRequest,
+    Why,
+};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp, Usage};
+
+const FINISHED: ItemState = ItemState::Finished { after_ms: None };
+
+fn request(at_ms: i64) -> StopRequest {
+    StopRequest {
+        stop_id: format!("stop_{at_ms}").into(),
+        target: "here".into(),
+        extent: Extent::Turn,
+        cause: Cause::new(CauseKind::User),
+        requested_at: Timestamp::from_unix_ms(at_ms),
+    }
+}
+
+fn receipt(at_ms: i64, items: &[ReceiptItem]) -> Arc<Receipt> {
+    let findings = StopFindings {
+        items: items.to_vec(),
+        elapsed: Duration::from_millis(10),
+    };
+    Arc::new(Receipt::of_stop(request(at_ms), findings))
+}
+
+fn item(kind: ItemKind, id: &str, state: ItemState) -> ReceiptItem {
+    ReceiptItem::new(kind, id, "sleep 600", state)
+}
+
+fn running(why: Why) -> ItemState {
+    ItemState::StillRunning { why }
+}
+
+fn background(state: ItemState) -> ReceiptItem {
+    item(ItemKind::Background, "bg_1", state)
+}
+
+#[test]
+fn an_engine_that_has_not_acknowledged_breaks_quiet() {
+    let engine = item(ItemKind::Engine, "engine_1", running(Why::NotAcknowledged));
+    let deaf = receipt(0, &[engine]);
+    assert!(!deaf.quiet() && !deaf.cancel_observed());
+    assert_eq!(deaf.conversation(), ConversationEffect::Unknown);
+    let heard = receipt(0, &[]);
+    assert!(heard.quiet() && heard.cancel_observed());
+    assert_eq!(heard.conversation(), ConversationEffect::Unchanged);
+}
+
+#[test]
+fn what_the_stop_of_the_turn_left_alone_is_accounted_for_once() {
+    let call = item(ItemKind::ToolCall, "call_1", FINISHED);
+    let turn = receipt(
+        1_000,
+        &[call.clone(), background(running(Why::OutsideExtent))],
+    );
+    let ended = background(FINISHED);
+    let later = receipt(1_100, std::slice::from_ref(&ended));
+    let request = StopRequest {
+        extent: Extent::Process,
+        ..turn.request().clone()
+    };
+    let both = Receipt::of_parts(request, &[Arc::clone(&turn), later]);
+    assert_eq!(both.items(), [call, ended]);
+    assert_eq!(both.request().extent, Extent::Process);
+    assert_eq!(both.stop_id(), turn.stop_id());
+    assert_eq!(
+        both.quiet_after_ms(),
+        Some(Duration::from_millis(110).into())
+    );
+    assert!(both.quiet() && both.cancel_observed());
+}
+
+#[test]
+fn what_no_part_covers_is_named_once() {
+    let outside = background(running(Why::OutsideExtent));
+    let parts = [
+        receipt(0, std::slice::from_ref(&outside)),
+        receipt(0, std::slice::from_ref(&outside)),
+    ];
+    let both = Receipt::of_parts(request(0), &parts);
+    assert_eq!(both.items(), [outside]);
+    assert!(both.quiet());
+}
+
+#[test]
+fn parts_that_joined_one_stop_count_once() {
+    let part = receipt(0, &[item(ItemKind::ToolCall, "call_1", FINISHED)]);
+    let usage = Usage {
+        input_tokens: 3,
+        ..Usage::default()
+    };
+    let part = Arc::new(Receipt::clone(&part).with_usage(usage));
+    let both = Receipt::of_parts(request(0), &[Arc::clone(&part), part]);
+    assert_eq!(both.items().len(), 1);
+    assert_eq!(both.usage(), usage);
+}
+
+#[test]
+fn what_is_not_known_of_one_part_is_not_known_of_all() {
+    use ConversationEffect::{KeptCompletedSteps, Unchanged, Unknown};
+    for (first, second, all) in [
+        (Unchanged, Unchanged, Unchanged),
+        (KeptCompletedSteps, Unchanged, KeptCompletedSteps),
+        (Unchanged, KeptCompletedSteps, KeptCompletedSteps),
+        (KeptCompletedSteps, Unknown, Unknown),
+        (Unknown, KeptCompletedSteps, Unknown),
+        (Unchanged, Unknown, Unknown),
+    ] {
+        let part = |effect| Arc::new(Receipt::clone(&receipt(0, &[])).with_conversation(effect));
+        let both = Receipt::of_parts(request(0), &[part(first), part(second)]);
+        assert_eq!(both.conversation(), all, "{first:?} and {second:?}");
+    }
+}
+
+#[test]
+fn a_part_that_had_ended_still_names_what_runs() {
+    let left = item(ItemKind::Thread, "thread_1", running(Why::BlockingThread));
+    let ended = Arc::new(Receipt::of_ended(request(0), vec![left.clone()]));
+    assert_eq!(ended.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert!(!ended.quiet() && !ended.cancel_observed());
+
+    let alone = Receipt::of_parts(request(0), &[Arc::clone(&ended)]);
+    assert_eq!(alone.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(alone.items(), std::slice::from_ref(&left));
+    assert!(!alone.quiet());
+
+    let carried_out = receipt(0, &[background(FINISHED)]);
+    let both = Receipt::of_parts(request(0), &[ended, carried_out]);
+    assert_eq!(both.outcome(), None);
+    assert_eq!(both.items(), [left, background(FINISHED)]);
+    assert!(!both.quiet() && !both.cancel_observed());
+}

@@ -1,0 +1,42 @@
+//! What is left to do when sessions are over: on threads of its own, because a disk may hang.
+
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{RootOptions, Scope, WorkHandle, WorkSpec};
+use futures::FutureExt as _;
+use futures::future::join_all;
+use parking_lot::Mutex;
+
+/// Threads that clean up. No stop covers them; [`System::close`](super::System::close) waits for them, and whoever wants
+/// to exit waits for that as long as it can.
+#[derive(Debug)]
+pub(super) struct Cleanup {
+    scope: Scope,
+    /// Those that may still run. Each new one forgets those that have ended.
+    running: Mutex<Vec<WorkHandle<()>>>,
+}
+
+impl Cleanup {
+    pub(super) fn new(options: RootOptions) -> Self {
+        Self {
+            scope: Scope::root("clean-up", options),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Begins a piece of it. Where no thread can be had it is not done.
+    pub(super) fn begin(&self, name: &'static str, clean: impl FnOnce() + Send + 'static) {
+        let spec = WorkSpec::new(ItemKind::Thread, name);
+        let Ok(thread) = self.scope.spawn_blocking(spec, move |_| clean()) else {
+            return;
+        };
+        let mut running = self.running.lock();
+        running.retain_mut(|thread| thread.now_or_never().is_none());
+        running.push(thread);
+    }
+
+    /// Waits until all that was begun is done.
+    pub(super) async fn wait(&self) {
+        let running = std::mem::take(&mut *self.running.lock());
+        drop(join_all(running).await);
+    }
+}

@@ -1,0 +1,37 @@
+//! The folder of a session's long output.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cleanup::Cleanup;
+
+/// The folder of a session's long output. Dropping it removes the folder if nothing is in it.
+#[derive(Debug)]
+pub(super) struct SpillFolder {
+    path: PathBuf,
+    cleanup: Arc<Cleanup>,
+}
+
+impl SpillFolder {
+    /// Makes the folder. Without it long output is cut, and says so. Blocks as the disk does.
+    pub(super) fn make(path: PathBuf, cleanup: Arc<Cleanup>) -> Self {
+        if let Err(error) = super::open::make_folder(&path) {
+            tracing::warn!(path = %path.display(), %error, "no folder for long output");
+        }
+        Self { path, cleanup }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SpillFolder {
+    fn drop(&mut self) {
+        let path = std::mem::take(&mut self.path);
+        self.cleanup.begin("removing an empty folder", move || {
+            // One that holds output stays, with it.
+            drop(std::fs::remove_dir(&path));
+        });
+    }
+}

@@ -1,0 +1,226 @@
+//! Detaching all background work of a session at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_agent::{
+    Agent, SubAgentBackground, SubAgentLimits, SubAgents, TurnError, TurnErrorKind,
+};
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::SessionRecord;
+use allstop_log::session::decode;
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
+    StreamLock, StreamName, Version,
+};
+use allstop_model::ScriptedModel;
+use allstop_scope::Scope;
+use allstop_scope::process::{ContainmentChoice, Signal, signal};
+use allstop_session::{
+    AgentRequest, AgentSource, DetachError, SessionAgent, SessionOptions, Sessions, StopTarget,
+};
+use allstop_tools::{
+    BackgroundHost, OutputFolder, ShellConfig, ToolRegistry, Workspace, builtin_tools,
+};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use crate::{Place, sleepers, token, user, wait_until, within};
+
+/// A log that keeps which pieces of work each append names as detached.
+#[derive(Debug)]
+struct WatchedLog {
+    inner: MemoryLog,
+    detached: Arc<Mutex<Vec<Vec<String>>>>,
+}
+
+impl Log for WatchedLog {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let detached = |bytes: &RecordBytes| match decode(bytes).expect("readable") {
+            Some(SessionRecord::BackgroundDetached { id }) => Some(id.to_string()),
+            _ => None,
+        };
+        let named: Vec<_> = records.iter().filter_map(detached).collect();
+        if !named.is_empty() {
+            self.detached.lock().push(named);
+        }
+        self.inner.append(stream, expected, id, records)
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.inner.read(stream, from, limit)
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.inner.tail(stream, from, limit)
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.inner.list(prefix)
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        self.inner.try_lock(stream)
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        self.inner.lock_owner(stream)
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        self.inner.delete(lock)
+    }
+}
+
+/// Agents with a shell, and with sub-agents in the background.
+#[derive(Debug)]
+struct Workers {
+    model: Arc<ScriptedModel>,
+    folder: PathBuf,
+    containment: ContainmentChoice,
+}
+
+impl AgentSource for Workers {
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            let workspace = Arc::new(Workspace::new(&self.folder).expect("the folder is there"));
+            let output = Arc::new(OutputFolder::new(&self.folder));
+            let mut shell = ShellConfig::new(&self.folder, Arc::clone(&output));
+            shell.containment = self.containment.clone();
+            let host: Arc<dyn BackgroundHost> = Arc::clone(&request.background) as _;
+            let mut tools = ToolRegistry::new();
+            for tool in builtin_tools(&workspace, shell, &host) {
+                tools.register(tool).expect("names differ");
+            }
+            let sub_agents = SubAgents {
+                limits: SubAgentLimits::default(),
+                excluded: Vec::new(),
+                background: Some(SubAgentBackground {
+                    host: request.background,
+                    output_folder: output,
+                }),
+            };
+            let agent = Agent::builder(Arc::clone(&self.model) as _).tools(tools);
+            let agent = agent.build().with_sub_agents(sub_agents);
+            let agent = agent.map_err(|error| TurnError {
+                kind: TurnErrorKind::Bug,
+                message: error.to_string(),
+                hint: None,
+            })?;
+            Ok(SessionAgent { agent, kept: None })
+        })
+    }
+}
+
+const SCRIPT: &str = "
+turns:
+  - when: go
+    replies:
+      - calls:
+          - {tool: shell, arguments: {command: sleep FIRST, background: true}}
+          - {tool: agent, arguments: {prompt: research, background: true}}
+          - {tool: shell, arguments: {command: sleep SECOND, background: true}}
+      - {text: started}
+  - when: research
+    replies:
+      - {calls: [{tool: shell, arguments: {command: sleep THIRD}}]}
+replies: []
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_can_be_is_detached_with_one_append_and_a_stop_covers_the_rest() {
+    let place = Place::new();
+    let (first, second, third) = (token(), token(), token());
+    let script = SCRIPT
+        .replace("FIRST", &first)
+        .replace("SECOND", &second)
+        .replace("THIRD", &third);
+    let detached = Arc::new(Mutex::new(Vec::new()));
+    let log = WatchedLog {
+        inner: MemoryLog::new(),
+        detached: Arc::clone(&detached),
+    };
+    let scopes = place.options("", None).scopes;
+    let containment = scopes.containment.clone();
+    let root = Scope::root("test", scopes);
+    let source = Workers {
+        model: Arc::new(ScriptedModel::parse("workers", &script).expect("a script")),
+        folder: place.path().to_owned(),
+        containment,
+    };
+    let options = SessionOptions::default();
+    let sessions = Sessions::new(Arc::new(log), root.clone(), Arc::new(source), options);
+    let session = sessions.create(None, "/tmp").await.expect("a session");
+    let outcome = within(session.send("go").unwrap().outcome()).await;
+    assert_eq!(&*outcome.output, "started", "{outcome:?}");
+    let all_sleep = || [&first, &second, &third].map(|token| sleepers(token)) == [1; 3];
+    wait_until("all three sleep", all_sleep).await;
+    let works = session.background();
+    let agent = works.iter().find(|work| work.process().is_none());
+    let agent = &agent.expect("the sub-agent").id;
+
+    let answers = within(session.detach_background()).await.unwrap();
+    assert_eq!(answers.len(), 3, "each is named: {answers:?}");
+    let (refused, kept): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.refused.is_some());
+    let [refused] = refused.as_slice() else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(refused.work.id, *agent);
+    assert!(!refused.work.detached);
+    let Some(DetachError::NotPossible(why)) = &refused.refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(why, "a sub-agent runs in this process");
+    let mut named: Vec<_> = kept.iter().map(|kept| kept.work.id.to_string()).collect();
+    named.sort();
+    let mut appended = detached.lock().clone();
+    assert_eq!(appended.len(), 1, "one append for all: {appended:?}");
+    appended[0].sort();
+    assert_eq!(appended[0], named);
+    assert!(
+        kept.iter()
+            .all(|kept| kept.work.detached && kept.work.alive)
+    );
+
+    let stopping = session.stop(&StopTarget::TurnAndBackground, user());
+    let receipt = within(stopping.receipt()).await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    let background = receipt.items().iter();
+    let background = background.filter(|item| item.kind == ItemKind::Background);
+    let ids: Vec<&str> = background.map(|item| &*item.id).collect();
+    assert_eq!(ids, [agent.as_str()], "{receipt:?}");
+    assert_eq!(
+        [&first, &second, &third].map(|token| sleepers(token)),
+        [1, 1, 0]
+    );
+    within(session.close()).await;
+    assert!(root.is_quiet());
+    for kept in &kept {
+        signal(kept.work.keeper.as_ref().expect("it has one"), Signal::Term).unwrap();
+    }
+    wait_until("their keepers end them", || {
+        sleepers(&first) + sleepers(&second) == 0
+    })
+    .await;
+}

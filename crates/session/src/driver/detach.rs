@@ -1,0 +1,96 @@
+//! Detaching background work: from then on it outlives the session and this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::record::SessionRecord;
+use allstop_tools::BackgroundWork;
+use futures::future::join_all;
+use tokio::time::timeout;
+
+use super::SessionDriver;
+use crate::command::{Detach, DetachError, Detached};
+use crate::found::FoundWork;
+
+/// How long a keeper may take to detach its processes: it answers within a millisecond.
+const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+impl SessionDriver {
+    /// The log says first that the work is detached, and then it is: so whatever runs on after `kill -9`, at whatever
+    /// moment, is in the log, and the next start finds it. All of it in one append, so that a slow disk is waited for
+    /// once.
+    pub(super) async fn detach(&mut self, what: &Detach) -> Result<Vec<Detached>, DetachError> {
+        self.record_background().await;
+        let mut running = self.shared.running_background();
+        if let Detach::One(id) = what {
+            running.retain(|work| work.id == *id);
+            if running.is_empty() {
+                return Err(DetachError::NotRunning);
+            }
+        }
+        let mut answers = Vec::with_capacity(running.len());
+        let mut records = Vec::new();
+        let mut able = Vec::new();
+        for work in running {
+            match output_file(&work) {
+                Ok(output) => {
+                    let id = work.id.clone();
+                    records.push(SessionRecord::BackgroundDetached { id });
+                    able.push((work, output));
+                }
+                Err(refused) => answers.push(answer(&work, Some(refused))),
+            }
+        }
+        if !records.is_empty() {
+            self.append(records).await?;
+        }
+        let asked = able.into_iter().map(|(work, output)| detach(work, output));
+        for detached in join_all(asked).await.into_iter().flatten() {
+            if detached.refused.is_none() {
+                self.shared.remember_left([detached.work.clone()]);
+            }
+            answers.push(detached);
+        }
+        Ok(answers)
+    }
+}
+
+/// The file that the output goes to once the work is detached.
+fn output_file(work: &BackgroundWork) -> Result<PathBuf, DetachError> {
+    let impossible = |why: &str| DetachError::NotPossible(why.to_owned());
+    let process = work
+        .process()
+        .ok_or_else(|| impossible("a sub-agent runs in this process"))?;
+    if process.handle().keeper_identity().is_none() {
+        return Err(impossible("only a process with a keeper can be detached"));
+    }
+    let output = work.output_file.clone();
+    output.ok_or_else(|| impossible("its output has no file to go to"))
+}
+
+/// `None`: it ended by itself meanwhile, and its end is recorded as any other.
+async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<Detached> {
+    let process = work.process()?;
+    let refused = match timeout(KEEPER_ANSWER_MAX, process.detach(&output)).await {
+        Ok(Ok(())) => {
+            // Until nothing of ours reads its output any more: a stop that comes next has nothing of it to account for.
+            let _it_runs_on = work.ended().await;
+            None
+        }
+        Ok(Err(_)) if !work.is_running() => return None,
+        Ok(Err(error)) => Some(DetachError::NotPossible(error.to_string())),
+        Err(_) => {
+            let why = "its keeper does not answer".to_owned();
+            Some(DetachError::NotPossible(why))
+        }
+    };
+    Some(answer(&work, refused))
+}
+
+fn answer(work: &BackgroundWork, refused: Option<DetachError>) -> Detached {
+    Detached {
+        work: FoundWork::running(work, refused.is_none()),
+        refused,
+    }
+}

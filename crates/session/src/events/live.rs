@@ -1,0 +1,46 @@
+//! Live events alone, for whoever shows them and keeps nothing.
+
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+use super::event::{SessionEvent, SessionEventKind};
+
+/// Events of a session as they come, durable ones included, from now on. Whoever lags too far is told how many were
+/// missed, and never waits for the log.
+#[derive(Debug)]
+pub struct LiveEvents(Receiver<SessionEvent>);
+
+impl LiveEvents {
+    pub(crate) fn new(events: Receiver<SessionEvent>) -> Self {
+        Self(events)
+    }
+
+    /// The next event; `None` when the session is closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no event is lost.
+    pub async fn next(&mut self) -> Option<SessionEvent> {
+        match self.0.recv().await {
+            Ok(event) => Some(event),
+            Err(RecvError::Lagged(count)) => Some(missed(count)),
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    /// The next event, if it is there already.
+    pub fn try_next(&mut self) -> Option<SessionEvent> {
+        match self.0.try_recv() {
+            Ok(event) => Some(event),
+            Err(TryRecvError::Lagged(count)) => Some(missed(count)),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+}
+
+fn missed(count: u64) -> SessionEvent {
+    SessionEvent {
+        turn: None,
+        message: None,
+        kind: SessionEventKind::Missed { count },
+    }
+}

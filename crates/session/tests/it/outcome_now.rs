@@ -1,0 +1,178 @@
+//! What is known of a message whose turn has no ending yet, for a process that cannot wait for it.
+
+use std::sync::Arc;
+
+use allstop_agent::TurnErrorKind;
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{ConversationEffect, ItemState, StopOutcome};
+use allstop_core::{CauseKind, StopReason, TurnNumber, Usage};
+use allstop_log::{
+    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
+    StreamLock, StreamName, Version,
+};
+use allstop_model::{Pause, Reply};
+use allstop_session::{FollowUp, SessionOptions, StopTarget};
+use allstop_testkit::ToolFn;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::{agent, fixture, fixture_in, in_order, text_delta, tools, user};
+
+/// A log in which the append of a commit waits for a permit.
+#[derive(Debug)]
+struct HeldCommits {
+    inner: Arc<MemoryLog>,
+    /// A permit for each commit that waits.
+    waits: Arc<Semaphore>,
+    go_on: Arc<Semaphore>,
+}
+
+impl Log for HeldCommits {
+    fn append(
+        &self,
+        stream: &StreamName,
+        expected: Version,
+        id: AppendId,
+        records: Vec<RecordBytes>,
+    ) -> LogFuture<Result<Version, AppendError>> {
+        let is_commit = |bytes: &RecordBytes| {
+            let text = String::from_utf8_lossy(bytes);
+            text.contains(r#""type":"turn_committed""#)
+        };
+        if !records.iter().any(is_commit) {
+            return self.inner.append(stream, expected, id, records);
+        }
+        let (inner, stream) = (Arc::clone(&self.inner), stream.clone());
+        let (waits, go_on) = (Arc::clone(&self.waits), Arc::clone(&self.go_on));
+        LogFuture::waiting(async move {
+            waits.add_permits(1);
+            go_on.acquire().await.expect("never closed").forget();
+            inner.append(&stream, expected, id, records).await
+        })
+    }
+
+    fn read(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.inner.read(stream, from, limit)
+    }
+
+    fn tail(
+        &self,
+        stream: &StreamName,
+        from: Version,
+        limit: usize,
+    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
+        self.inner.tail(stream, from, limit)
+    }
+
+    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.inner.list(prefix)
+    }
+
+    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
+        self.inner.try_lock(stream)
+    }
+
+    fn lock_owner(
+        &self,
+        stream: &StreamName,
+    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+        self.inner.lock_owner(stream)
+    }
+
+    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
+        self.inner.delete(lock)
+    }
+}
+
+/// A turn whose decision fell for the commit is never called stopped, whatever the store does.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
+    let (waits, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let log = HeldCommits {
+        inner: Arc::new(MemoryLog::new()),
+        waits: Arc::clone(&waits),
+        go_on: Arc::clone(&go_on),
+    };
+    let agent = agent(&in_order(vec![Reply::text("done").usage(10, 5)])).build();
+    let fixture = fixture_in(Arc::new(log), agent, SessionOptions::default()).await;
+    let sent = fixture.session.send("go").unwrap();
+    waits.acquire().await.expect("never closed").forget();
+
+    let stopping = fixture.session.stop(&StopTarget::Turn, user());
+    let now = fixture.session.outcome_now(&sent, Some(&stopping));
+    assert_eq!(now.stop_reason, StopReason::Error, "{now:?}");
+    assert_eq!(now.cause, None, "nobody stopped it");
+    let error = now.error.as_ref().expect("why");
+    assert_eq!(error.kind, TurnErrorKind::Store);
+    assert_eq!(now.turn, Some(TurnNumber(1)));
+    assert!(now.output.is_empty(), "what may not be written is not said");
+    let receipt = now.receipt.as_ref().expect("the stop's");
+    assert_eq!(receipt.conversation(), ConversationEffect::Unknown);
+    let account = stopping.account_now();
+    assert_eq!(account.conversation(), ConversationEffect::Unknown);
+    let stopped = |state: &ItemState| matches!(state, ItemState::Stopped { .. });
+    let mut states = account.items().iter().map(|item| &item.state);
+    assert!(!states.any(stopped), "{account:?}");
+    assert!(sent.try_outcome().is_none());
+
+    go_on.add_permits(1);
+    let outcome = sent.outcome().await;
+    assert_eq!(outcome.stop_reason, StopReason::Completed, "{outcome:?}");
+    assert_eq!(&*outcome.output, "done");
+    let now = fixture.session.outcome_now(&sent, Some(&stopping));
+    assert!(Arc::ptr_eq(&now, &outcome), "the outcome, once it is there");
+    let receipt = stopping.receipt().await;
+    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(fixture.said().await, ["user: go", "model: done"]);
+    fixture.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_usage_of_ended_steps_is_known_before_the_turn_has_its_ending() {
+    let model = in_order(vec![
+        Reply::text("first").call("look", json!({})).usage(10, 5),
+        Reply::text("second").pause(Pause::Forever),
+    ]);
+    let look = ToolFn::new("look", |_| async { "seen".to_owned() });
+    let agent = agent(&model).tools(tools(vec![look])).build();
+    let options = SessionOptions {
+        follow_up: FollowUp::Enqueue,
+        ..SessionOptions::default()
+    };
+    let fixture = fixture(agent, options).await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("go").unwrap();
+    let waits = fixture.session.send("next").unwrap();
+    assert_eq!(text_delta(&mut events).await, "first");
+    assert_eq!(text_delta(&mut events).await, "second");
+    let first_step = Usage {
+        input_tokens: 10,
+        output_tokens: 5,
+        estimated: true,
+    };
+
+    let stopping = fixture.session.stop(&StopTarget::Turn, user());
+    let now = fixture.session.outcome_now(&sent, Some(&stopping));
+    assert_eq!(now.stop_reason, StopReason::Cancelled, "{now:?}");
+    assert_eq!(now.cause.as_ref().unwrap().kind, CauseKind::User);
+    assert!(now.error.is_none());
+    assert_eq!((now.usage, now.steps), (first_step, 1));
+    let account = stopping.account_now();
+    assert_eq!(account.usage(), first_step);
+    assert_eq!(account.conversation(), ConversationEffect::Unchanged);
+    let behind = fixture.session.outcome_now(&waits, None);
+    assert_eq!((behind.turn, behind.usage.output_tokens), (None, 0));
+
+    let receipt = stopping.receipt().await;
+    let outcome = sent.outcome().await;
+    assert_eq!(outcome.stop_reason, StopReason::Cancelled);
+    assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
+    assert_eq!(receipt.usage(), outcome.usage);
+    assert!(outcome.usage.input_tokens > 10 && outcome.usage.output_tokens > 5);
+    fixture.close().await;
+}
