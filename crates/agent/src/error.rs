@@ -46,6 +46,8 @@ pub enum TurnErrorKind {
     Script,
     /// The store failed: the turn is not in the log, or it is not known whether it is.
     Store,
+    /// The operating system has no more threads or descriptors to give: nothing ran.
+    System,
     /// A hook or guardrail failed where it may not.
     Hook,
     /// Work ended in a way it should not have: a bug of ours.

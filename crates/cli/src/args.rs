@@ -31,6 +31,16 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
+impl Command {
+    /// Whether whoever runs it reads an envelope, also of a failure.
+    pub(crate) fn wants_envelope(&self) -> bool {
+        match self {
+            Self::Run(args) => args.output.json || args.output.stream_json,
+            _ => false,
+        }
+    }
+}
+
 const RUN_HELP: &str = "\
 Stopping:
   Ctrl-C stops the run: work is asked to end, after the grace it is ended by force, and a

@@ -11,6 +11,7 @@ mod host;
 mod logging;
 mod problem;
 mod prompt;
+mod resources;
 mod run;
 mod shutdown;
 mod signals;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command, SessionsAction};
+use display::Keep;
 pub(crate) use exit::Exit;
 use host::Host;
 use problem::Problem;
@@ -44,16 +46,22 @@ fn main() -> ExitCode {
         return allstop_scope::process::keeper::main();
     }
     let signals = InheritedSignals::take();
-    exit_when_this_thread_panics();
     let cli = Cli::parse();
-    let host = match Host::of_process(signals) {
+    let wants_envelope = cli.command.wants_envelope();
+    let exhausted = move || last_words(&resources::exhausted(), wants_envelope);
+    exit_when_this_thread_panics(Some(Box::new(exhausted)));
+    let host = match resources::check().and_then(|()| Host::of_process(signals)) {
         Ok(host) => host,
-        Err(problem) => return last_words(&problem),
+        Err(problem) => return ExitCode::from(last_words(&problem, wants_envelope)),
     };
+    exit_when_this_thread_panics(None);
     logging::start(host.output.stderr());
     let exit = match dispatch(cli, &host) {
         Ok(exit) => exit,
         Err(problem) => {
+            if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
+                host.output.stdout().json(&envelope, Keep::Last);
+            }
             host.tell(&problem);
             problem.exit()
         }
@@ -75,20 +83,29 @@ fn outlive_file_limit() {
     drop(signal_hook::flag::register(beyond, Arc::default()));
 }
 
-/// Makes a panic of the main thread the end of the process. Unwinding would wait for threads that may never end: where
-/// the system has no more of them to give, starting the runtime panics.
-fn exit_when_this_thread_panics() {
+/// Makes a panic of the main thread the end of the process, with a report or with what is said `instead` of one. Unwinding
+/// would wait for threads that may never end: those of a runtime that could not start all of them.
+fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + Send + Sync>>) {
     let main = std::thread::current().id();
+    // The one that was set before is ours, if there is one.
+    drop(std::panic::take_hook());
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        if std::thread::current().id() == main {
+        let is_main = std::thread::current().id() == main;
+        let code = match &instead {
+            Some(instead) if is_main => instead(),
+            _ => {
+                report(panic);
+                PANICKED
+            }
+        };
+        if is_main {
             #[expect(
                 clippy::exit,
                 clippy::disallowed_methods,
                 reason = "nothing can be asked to end any more"
             )]
-            std::process::exit(i32::from(PANICKED));
+            std::process::exit(i32::from(code));
         }
     }));
 }
@@ -110,20 +127,23 @@ fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
         Command::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);
-            host.output.stdout().answer(&script, display::Keep::Must);
+            host.output.stdout().answer(&script, Keep::Must);
             Ok(Exit::from(0))
         }
     }
 }
 
-/// Where not even the output can be had.
-fn last_words(problem: &Problem) -> ExitCode {
+/// Says where not even the output can be had why nothing runs. The exit code.
+fn last_words(problem: &Problem, wants_envelope: bool) -> u8 {
     use std::io::Write as _;
+    if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
+        drop(writeln!(std::io::stdout(), "{envelope}"));
+    }
     // A standard error that is closed leaves nobody to tell.
     let mut stderr = std::io::stderr();
     drop(writeln!(stderr, "error: {}", problem.message));
     if let Some(hint) = &problem.hint {
         drop(writeln!(stderr, "hint: {hint}"));
     }
-    ExitCode::from(problem.code)
+    problem.code
 }

@@ -1,6 +1,8 @@
 //! Why a command did not do what it was asked: one line, a hint where there is one, and the exit code.
 
-use allstop_runtime::{ConfigError, StartError};
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::StopReason;
+use allstop_runtime::{ConfigError, Envelope, StartError};
 
 use crate::Exit;
 
@@ -38,6 +40,20 @@ impl Problem {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The envelope of a run that this kept from starting, as JSON. Wrong usage has none.
+    pub(crate) fn envelope(&self) -> Option<String> {
+        if self.code == 2 {
+            return None;
+        }
+        let error = TurnError {
+            kind: TurnErrorKind::System,
+            message: self.message.clone(),
+            hint: self.hint.clone(),
+        };
+        let envelope = Envelope::of_no_run(None, StopReason::Error, Some(error));
+        serde_json::to_string(&envelope).ok()
     }
 
     pub(crate) fn exit(&self) -> Exit {

@@ -260,13 +260,11 @@ impl Scope {
     }
 
     /// Runs a closure on a thread of its own. A thread cannot be forced: one that never looks at its [`WorkCx`] is
-    /// named in the receipt as still running, and is never joined at exit.
+    /// named in the receipt as still running, and is never joined at exit. Where the system gives no thread, `run` is not
+    /// called, and the handle says that the work was lost.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed: then `run` is not called.
-    ///
-    /// # Panics
-    /// If the system gives no thread.
     pub fn spawn_blocking<T: Send + 'static>(
         &self,
         spec: WorkSpec,
@@ -280,6 +278,7 @@ impl Scope {
         let env = Arc::clone(self.env());
         let (tx, rx) = oneshot::channel();
         env.thread_started();
+        let without_thread = Arc::clone(&env);
         let body = move || {
             if registration.node().cause().is_some() {
                 // A stop was accepted while the system made the thread.
@@ -298,10 +297,12 @@ impl Scope {
             // Nobody waits any more: the registration has the ending.
             drop(tx.send(result));
         };
-        std::thread::Builder::new()
-            .name("allstop-work".to_owned())
-            .spawn(body)
-            .expect("the system gives a thread");
+        let thread = std::thread::Builder::new().name("allstop-work".to_owned());
+        if let Err(error) = thread.spawn(body) {
+            // The registration and the sender were dropped with the closure.
+            tracing::warn!(%error, "the system gives no thread");
+            without_thread.thread_ended();
+        }
         Ok(WorkHandle {
             inner: HandleKind::Thread(rx),
         })

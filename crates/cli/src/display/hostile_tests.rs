@@ -45,7 +45,7 @@ fn check_harmless(way: &str, written: &str) {
 /// What a terminal gets of it.
 fn written(way: impl FnOnce(&Output)) -> String {
     let mut screen = Screen::open(50, 600);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     way(&output);
     screen.read_until_flushed(&output)
 }
@@ -91,7 +91,7 @@ fn no_way_to_a_terminal_lets_hostile_text_through() {
 #[test]
 fn lines_that_change_are_harmless() {
     let mut screen = Screen::open(50, 600);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     output.stdout().show_running(vec![Running {
         label: styled!["running ", HOSTILE],
         since: Instant::now(),
@@ -178,7 +178,7 @@ fn events_of_a_run_are_harmless() {
     let path = tempfile::tempdir().unwrap();
     let path = path.path().join("answer");
     let file = std::fs::File::create(&path).unwrap();
-    let output = Output::new(file, std::fs::File::create("/dev/null").unwrap());
+    let output = Output::new(file, std::fs::File::create("/dev/null").unwrap()).unwrap();
     output.stdout().answer(HOSTILE, Keep::Must);
     output.flush(Duration::from_secs(20));
     assert_eq!(std::fs::read_to_string(path).unwrap(), HOSTILE);

@@ -47,7 +47,7 @@ impl TerminalPrompter {
         let tty = Tty::of_process()?;
         let lane = match output.terminal() {
             Some(lane) => lane.clone(),
-            None => Lane::new(tty.to_file()?, "tty"),
+            None => Lane::new(tty.to_file()?, "tty").ok()?,
         };
         Self::new(lane, tty, environment, shown).ok()
     }

@@ -22,7 +22,7 @@ struct Terminal {
 
 fn terminal(shown: Option<watch::Receiver<String>>) -> Terminal {
     let screen = Screen::open(24, 80);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     let environment = Environment::read(|name| (name == "TERM").then(|| "xterm".into()));
     let tty = Tty::open(&screen.path).unwrap();
     let lane = output.terminal().unwrap().clone();

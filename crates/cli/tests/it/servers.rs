@@ -106,3 +106,31 @@ fn who_waits_for_them_at_a_terminal_is_told() {
         ends_soon(&place);
     }
 }
+
+/// Says what it finds in its environment, and never answers.
+const PRINTS: &str =
+    "[mcp.servers.prints]\ncommand = \"sh\"\nargs = [\"-c\", \"printenv > server-env; exit 3\"]\n";
+
+/// Neither a command of the model nor an MCP server inherits a key, however it is named.
+#[test]
+fn keys_are_hidden_from_commands_and_servers() {
+    let place = Place::new();
+    let config = place.file("prints.toml", PRINTS);
+    let script = r#"
+replies:
+  - calls: [{tool: shell, arguments: {command: "printenv > call-env; tr '\\0' '\\n' < /proc/$PPID/environ > keeper-env"}}]
+  - text: Done.
+"#;
+    let run = place.run_script(script).arg("--config").arg(config);
+    let run = run.env("OPENAI_API_KEY", "hidden-1");
+    let run = run.env("MY_SECRET_THING", "hidden-2").env("SHOWN", "shown");
+    run.args("--json go").end().ok();
+    for seen in ["call-env", "keeper-env", "server-env"] {
+        let path = place.work().join(seen);
+        let seen = eventually(seen, || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            text.contains("SHOWN=shown").then_some(text)
+        });
+        assert!(!seen.contains("hidden-"), "{}: {seen}", path.display());
+    }
+}

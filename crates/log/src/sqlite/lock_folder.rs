@@ -58,38 +58,9 @@ impl LockFolder {
         let failed = |error| io_error(&path, error);
         fs::create_dir_all(&self.0).map_err(|error| io_error(&self.0, error))?;
         for _ in 0..TRIES_MAX {
-            let open = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path);
-            let mut file = open.map_err(failed)?;
-            match file.try_lock() {
-                Ok(()) if is_at(&file, &path) => {
-                    let mut lock = FileLock {
-                        path: path.clone(),
-                        file,
-                    };
-                    return match lock.write_owner() {
-                        Ok(()) => Ok(FileLockAttempt::Locked(lock)),
-                        Err(error) => {
-                            lock.release();
-                            Err(failed(error))
-                        }
-                    };
-                }
-                // Its last owner removed it while we opened it: the next try makes a new one.
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
-                    // Only somebody who looked: whoever looks lets go at once.
-                    Ok(()) => drop(file),
-                    Err(TryLockError::WouldBlock) => {
-                        return Ok(FileLockAttempt::HeldBy(read_owner(&mut file)));
-                    }
-                    Err(TryLockError::Error(error)) => return Err(failed(error)),
-                },
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            let file = open_or_create(&path).map_err(failed)?;
+            if let Some(attempt) = lock_opened(file, &path).map_err(failed)? {
+                return Ok(attempt);
             }
             std::thread::yield_now();
         }
@@ -123,6 +94,45 @@ impl LockFolder {
             LogErrorKind::Busy,
             path.display().to_string(),
         ))
+    }
+}
+
+fn open_or_create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+}
+
+/// Locks a file that was opened at the path. `None`: it is to be opened again.
+fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt>> {
+    match file.try_lock() {
+        Ok(()) if is_at(&file, path) => {
+            let mut lock = FileLock {
+                path: path.to_owned(),
+                file,
+            };
+            match lock.write_owner() {
+                Ok(()) => Ok(Some(FileLockAttempt::Locked(lock))),
+                Err(error) => {
+                    lock.release();
+                    Err(error)
+                }
+            }
+        }
+        // Its last owner removed it since it was opened: the next try makes a new one.
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
+            // Only somebody who looked: whoever looks lets go at once.
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                Ok(Some(FileLockAttempt::HeldBy(read_owner(&mut file))))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        },
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -176,6 +186,28 @@ fn file_name(stream: &StreamName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The last owner removes its file between the open and the lock of the next one: the lock on a file that no path
+    /// names would be one of two.
+    #[test]
+    fn a_file_removed_between_open_and_lock_locks_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let locked = |file| match lock_opened(file, &path).unwrap() {
+            Some(FileLockAttempt::Locked(lock)) => Some(lock),
+            _ => None,
+        };
+        let last = locked(open_or_create(&path).unwrap()).expect("nobody has it");
+        let opened_before = open_or_create(&path).unwrap();
+        last.release();
+        assert!(locked(opened_before).is_none(), "no path names it");
+        // Nor does it where the path names a newer one.
+        let opened_before = open_or_create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let newer = locked(open_or_create(&path).unwrap()).expect("a new file");
+        assert!(locked(opened_before).is_none(), "the path names another");
+        newer.release();
+    }
 
     #[test]
     fn names_of_files_stay_in_the_folder_and_apart() {

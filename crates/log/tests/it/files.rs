@@ -190,9 +190,17 @@ async fn damage_is_reported_and_never_read_as_records() {
 
 /// What the helper says about a store, run as a user without rights where the tests run as root.
 fn tried(path: &Path, shell: &str) -> String {
+    // A copy in a place that is open to all: the build folder may be closed to other users, as in the home of root.
+    let open = tempfile::tempdir().unwrap();
+    set_mode(open.path(), 0o755);
+    let copy = open.path().join("helper");
+    fs::copy(helper(), &copy).unwrap();
+    set_mode(&copy, 0o755);
     let mut command = Command::new("sh");
     command
-        .args(["-c", &format!("{shell} exec \"$@\""), "sh", helper(), "try"])
+        .args(["-c", &format!("{shell} exec \"$@\""), "sh"])
+        .arg(copy)
+        .arg("try")
         .arg(path);
     command.arg("100000");
     if is_root() {

@@ -55,6 +55,11 @@ pub(crate) fn file_in(
             path: shown.to_owned(),
         });
     };
+    regular_in(folder, name, shown)
+}
+
+/// Opens what was just seen to be a regular file: something else may stand in its place by now.
+fn regular_in(folder: &OwnedFd, name: &OsStr, shown: &str) -> Result<(File, Stat), FileError> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = fs::openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
@@ -132,4 +137,33 @@ fn walk(
         })?;
     }
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The path was resolved, and the file is swapped for a link that leads out, before or after it was looked at.
+    #[test]
+    fn a_file_swapped_for_a_link_is_not_followed() {
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret");
+        std::fs::write(&secret, "secret").unwrap();
+        let root = tempfile::tempdir().unwrap();
+        symlink(&secret, root.path().join("file")).unwrap();
+        let located = Located {
+            root: root.path().to_owned(),
+            names: vec!["file".into()],
+            shown: "file".to_owned(),
+        };
+        let before = file(&located).unwrap_err();
+        assert!(matches!(before, FileError::Dangling { .. }), "{before}");
+        let (folder, name) = parent(&located, Missing::Refuse).unwrap();
+        let after = regular_in(&folder, name, "file").unwrap_err();
+        assert!(matches!(after, FileError::Swapped { .. }), "{after}");
+        let written = regular(&folder, name, "file").unwrap_err();
+        assert!(matches!(written, FileError::Dangling { .. }), "{written}");
+    }
 }

@@ -16,7 +16,7 @@ fn stream() -> (File, Output, JsonStream) {
     let files: [OwnedFd; 2] = [reader.into(), writer.into()];
     let [reader, writer] = files.map(File::from);
     let null = File::options().write(true).open("/dev/null").unwrap();
-    let output = Output::new(writer, null);
+    let output = Output::new(writer, null).unwrap();
     let mut stream = JsonStream::new(output.stdout().clone());
     stream.now = || Timestamp::from_unix_ms(1_000);
     (reader, output, stream)

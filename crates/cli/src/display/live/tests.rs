@@ -94,7 +94,7 @@ fn piped(show: impl FnOnce(&mut Live)) -> (String, String) {
         let [reader, writer] = files.map(File::from);
         (reader, writer)
     });
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     show(&mut Live::new(&output, &options()));
     output.flush(LONG);
     drop(output);
@@ -105,7 +105,7 @@ fn piped(show: impl FnOnce(&mut Live)) -> (String, String) {
 /// What the screen of a terminal shows at the end.
 fn on_screen(show: impl FnOnce(&mut Live, &mut Screen)) -> String {
     let mut screen = Screen::open(24, 60);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     let mut live = Live::new(&output, &options());
     show(&mut live, &mut screen);
     output.flush(LONG);
@@ -307,7 +307,7 @@ fn a_missed_retry_is_noticed_by_its_answer() {
 #[test]
 fn text_that_the_terminal_does_not_take_blocks_nobody() {
     let mut screen = Screen::open(24, 80);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     let mut live = Live::new(&output, &options());
     let digits: Arc<str> = "0123456789\n".repeat(100).into();
     let count = 2_000;
@@ -328,7 +328,7 @@ fn text_that_the_terminal_does_not_take_blocks_nobody() {
 #[test]
 fn without_answers_only_the_calls_are_shown() {
     let mut screen = Screen::open(24, 80);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     let options = LiveOptions {
         answers: false,
         ..options()

@@ -117,16 +117,16 @@ impl Drop for Handle {
 
 impl Lane {
     /// A lane with a thread of its own.
-    pub(crate) fn new(file: File, name: &str) -> Self {
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn new(file: File, name: &str) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        if let Err(error) = pump::start(Arc::clone(&shared), name) {
-            // Without a thread nothing can be written safely; the run itself goes on.
-            shared.state.lock().failed = Some(error.kind());
-        }
-        Self {
+        pump::start(Arc::clone(&shared), name)?;
+        Ok(Self {
             handle: Arc::new(Handle { shared }),
             file: Arc::new(file),
-        }
+        })
     }
 
     /// Another file of the same lane: what is pushed to either is written in the order of the pushes.

@@ -50,33 +50,36 @@ impl Output {
     /// Those of this process. Call it once, before anything is written.
     ///
     /// # Errors
-    /// If the descriptors cannot be duplicated.
+    /// If the descriptors cannot be duplicated, or the threads not be started.
     pub(crate) fn of_process() -> io::Result<Self> {
         let file = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map(File::from);
-        Ok(Self::new(file(&io::stdout())?, file(&io::stderr())?))
+        Self::new(file(&io::stdout())?, file(&io::stderr())?)
     }
 
     /// Over any two files.
-    pub(crate) fn new(stdout: File, stderr: File) -> Self {
+    ///
+    /// # Errors
+    /// If the threads cannot be started.
+    pub(crate) fn new(stdout: File, stderr: File) -> io::Result<Self> {
         let out_is_terminal = stdout.is_terminal();
         let err_is_terminal = stderr.is_terminal();
         let shared = same_file(&stdout, &stderr);
-        let stdout = Lane::new(stdout, "stdout");
+        let stdout = Lane::new(stdout, "stdout")?;
         let stderr = if shared {
             stdout.beside(stderr)
         } else {
-            Lane::new(stderr, "stderr")
+            Lane::new(stderr, "stderr")?
         };
         let terminal = match (err_is_terminal, out_is_terminal) {
             (true, _) => Some(stderr.clone()),
             (false, true) => Some(stdout.clone()),
             (false, false) => None,
         };
-        Self {
+        Ok(Self {
             stdout,
             stderr,
             terminal,
-        }
+        })
     }
 
     /// Standard output.

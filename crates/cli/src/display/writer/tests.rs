@@ -30,7 +30,7 @@ fn read_aside(file: File) -> std::thread::JoinHandle<String> {
 #[test]
 fn what_is_pushed_is_written_in_order() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     output.stdout().answer("a", Keep::IfRoom);
     output.stdout().lines("b", Keep::Must);
     output.stdout().lines("c", Keep::Last);
@@ -47,7 +47,7 @@ fn what_is_pushed_is_written_in_order() {
 fn one_pipe_for_both_keeps_their_order() {
     let (reader, stdout) = pipe();
     let stderr = stdout.try_clone().unwrap();
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     for number in 0..50 {
         output.stdout().answer(&format!("{number} "), Keep::Must);
         output.stderr().lines("-", Keep::Must);
@@ -63,7 +63,7 @@ fn one_pipe_for_both_keeps_their_order() {
 #[test]
 fn a_pipe_that_nobody_reads_blocks_nobody() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     let mut taken = 0;
     while output.stdout().answer(&"x".repeat(1_000), Keep::IfRoom) {
         taken += 1;
@@ -95,7 +95,7 @@ fn a_pipe_that_nobody_reads_blocks_nobody() {
 fn a_pipe_that_is_closed_is_no_panic() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
     drop(out);
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     output.stdout().answer("a", Keep::Must);
     let closed = Flush::Closed(std::io::ErrorKind::BrokenPipe);
     assert_eq!(output.flush(LONG).stdout, closed);
@@ -107,7 +107,7 @@ fn a_pipe_that_is_closed_is_no_panic() {
 fn a_full_disk_is_said() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let (_err, stderr) = pipe();
-    let output = Output::new(full(), stderr);
+    let output = Output::new(full(), stderr).unwrap();
     output.stdout().answer("a", Keep::Last);
     let flushed = output.flush(LONG);
     assert_eq!(
@@ -121,7 +121,7 @@ fn a_full_disk_is_said() {
 fn a_non_blocking_pipe_gets_all_of_it() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
     rustix::io::ioctl_fionbio(&stdout, true).unwrap();
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     let text = "z".repeat(1_000_000);
     assert!(output.stdout().answer(&text, Keep::Last));
     let reading = read_aside(out);
@@ -133,7 +133,7 @@ fn a_non_blocking_pipe_gets_all_of_it() {
 #[test]
 fn a_question_holds_back_what_comes_after_it_until_it_is_over() {
     let ((mut out, stdout), (_err, stderr)) = (pipe(), pipe());
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     let asked = output.stdout().question("Allow? ".into());
     output.stdout().lines("later", Keep::Must);
     // The question is there, and what comes after it is not.
@@ -152,7 +152,7 @@ fn a_question_holds_back_what_comes_after_it_until_it_is_over() {
 #[test]
 fn a_withdrawn_question_is_closed_first_and_one_never_shown_leaves_nothing() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     let lane = output.stdout();
     let mut first = lane.question("first? ".into());
     first.close_with("withdrawn\n");
@@ -170,7 +170,7 @@ fn a_withdrawn_question_is_closed_first_and_one_never_shown_leaves_nothing() {
 #[test]
 fn a_flush_does_not_wait_for_an_answer() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
-    let output = Output::new(stdout, stderr);
+    let output = Output::new(stdout, stderr).unwrap();
     let _asked = output.stdout().question("Allow? ".into());
     output.stdout().lines("receipt", Keep::Last);
     assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
@@ -193,7 +193,7 @@ fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
     use crate::display::screen::Screen;
 
     let mut screen = Screen::open(8, 12);
-    let output = Output::new(screen.terminal(), screen.terminal());
+    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
     let typed = |text: &str| {
         let entry = Entry {
             above: vec!["  waits: next".into()],

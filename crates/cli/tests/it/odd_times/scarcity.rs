@@ -1,27 +1,55 @@
 //! A system that has nothing more to give.
 
+use std::os::unix::fs::chown;
+
+use rustix::process::geteuid;
+
 use crate::support::fault::Fault;
-use crate::support::{FACT_MAX, Place};
+use crate::support::{Ended, FACT_MAX, Place};
 
 const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo x}}, {tool: list, arguments: {}}]}, {text: Hello.}]";
 
-/// However many threads it gets, the process ends, and has either done its work or said that it has not.
+/// Whatever it lacks, the process ends without a panic, and its one envelope says whether it has done its work.
+#[track_caller]
+fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
+    place.assert_nothing_runs();
+    assert!(!ended.stderr.contains("panicked"), "{given:?}: {ended:#?}");
+    let envelope = ended.envelope();
+    match ended.code {
+        0 => assert_eq!(envelope["output"], "Hello.", "{given:?}: {envelope:#}"),
+        1 => assert!(
+            envelope["error"]["message"].is_string(),
+            "{given:?}: {envelope:#}"
+        ),
+        _ => panic!("{given:?}: {ended:#?}"),
+    }
+}
+
 #[test]
 fn no_more_threads() {
-    for after in 0..24 {
+    // The check at the start takes and gives back the first ones, so what comes after it is tried too.
+    for after in [0, 5].into_iter().chain(11..40) {
         let place = Place::new();
         let fault = Fault::new(&place, &format!("thread * EAGAIN skip={after}"));
-        let run = fault.below(place.run_script(SCRIPT).arg("hello"));
-        let ended = run.start().end(FACT_MAX);
-        place.assert_nothing_runs();
-        assert!(
-            ended.code != 0 || ended.stdout == "Hello.\n",
-            "{after}: {ended:#?}"
-        );
-        assert!(
-            ended.code == 0 || !ended.stderr.is_empty(),
-            "{after}: {ended:#?}"
-        );
+        let run = fault.below(place.run_script(SCRIPT).args("--json hello"));
+        check(after, &place, &run.end());
+    }
+}
+
+/// A user with few processes, threads included. Root has no such limit, so it is one who has none but these.
+#[test]
+fn no_more_processes() {
+    let uid = 300_000 + std::process::id() % 100_000;
+    for limit in 1..=32 {
+        let place = Place::new();
+        let run = place.run_script(SCRIPT).args("--json hello").by_user(uid);
+        if geteuid().is_root() {
+            for folder in ["", "work"] {
+                chown(place.path(folder), Some(uid), None).expect("an owner");
+            }
+        }
+        let ended = run.by(&format!("prlimit --nproc={limit}")).end();
+        check(limit, &place, &ended);
     }
 }
 
@@ -29,18 +57,10 @@ fn no_more_threads() {
 fn no_more_descriptors() {
     for limit in (6..64).step_by(3) {
         let place = Place::new();
-        let run = place.run_script(SCRIPT).arg("hello");
+        let run = place.run_script(SCRIPT).args("--json hello");
         let limited = run.by_shell(&format!("ulimit -n {limit}"));
         let ended = limited.start().end(FACT_MAX);
-        place.assert_nothing_runs();
-        assert!(
-            ended.code != 0 || ended.stdout == "Hello.\n",
-            "{limit}: {ended:#?}"
-        );
-        assert!(
-            ended.code == 0 || !ended.stderr.is_empty(),
-            "{limit}: {ended:#?}"
-        );
+        check(limit, &place, &ended);
     }
 }
 

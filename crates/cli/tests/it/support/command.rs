@@ -1,13 +1,18 @@
 //! The command before it runs.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::processes::MARK;
 use super::running::{Ended, Running};
 use super::{FACT_MAX, Place};
+
+/// The command, as it was built.
+const COMMAND: &str = env!("CARGO_BIN_EXE_allstop");
 
 /// The command before it runs, with an environment that is the test's own.
 #[derive(Debug)]
@@ -27,7 +32,7 @@ impl<'a> Allstop<'a> {
     pub(crate) fn new(place: &'a Place) -> Self {
         Self {
             place,
-            program: vec![env!("CARGO_BIN_EXE_allstop").into()],
+            program: vec![COMMAND.into()],
             args: Vec::new(),
             environment: Vec::new(),
             stdin: Stdio::null(),
@@ -101,8 +106,26 @@ impl<'a> Allstop<'a> {
     }
 
     /// As a user who may do nothing, where the test runs as one who may do everything.
-    pub(crate) fn unprivileged(mut self) -> Self {
-        self.uid = rustix::process::geteuid().is_root().then_some(65_534);
+    pub(crate) fn unprivileged(self) -> Self {
+        self.by_user(65_534)
+    }
+
+    /// As this user, where the test runs as one who may become it. A copy of the command runs, in a place that is open
+    /// to all: the build folder may be closed to other users, as in the home of root.
+    pub(crate) fn by_user(mut self, uid: u32) -> Self {
+        if rustix::process::geteuid().is_root() {
+            self.uid = Some(uid);
+            let copy = self.place.path("allstop");
+            let open = || Permissions::from_mode(0o755);
+            fs::copy(COMMAND, &copy).expect("a copy");
+            fs::set_permissions(&copy, open()).expect("a mode");
+            fs::set_permissions(self.place.path(""), open()).expect("a mode");
+            for word in &mut self.program {
+                if word == COMMAND {
+                    *word = copy.clone().into();
+                }
+            }
+        }
         self
     }
 

@@ -1,0 +1,59 @@
+//! What the process needs of the system before it starts anything: threads and descriptors.
+//!
+//! All that the start needs is taken at once and given back: whoever cannot have it is told in words, and not by
+//! whichever part happens to fail first. A runtime panics where another process takes the last ones in between.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use parking_lot::Mutex;
+
+use crate::problem::Problem;
+
+/// Descriptors for two runtimes, signals, output and a store, with some to spare for a shell.
+const FILES_MIN: usize = 24;
+
+/// Threads for the runtimes, the writers and the store, with some to spare for tools.
+const THREADS_MIN: usize = 12;
+
+/// Bytes of stack for a thread that only waits; the system rounds it up to what it needs.
+const STACK_BYTES: usize = 16 * 1024;
+
+/// What helps where threads are missing.
+const THREADS_HINT: &str =
+    "raise the limit (ulimit -u, or the tasks of the container), or end other processes";
+
+/// Why a runtime panics while it starts.
+pub(crate) fn exhausted() -> Problem {
+    Problem::failure("the system has no more threads or descriptors to give").hint(THREADS_HINT)
+}
+
+/// Checks that there is enough to start with.
+pub(crate) fn check() -> Result<(), Problem> {
+    take_files().map_err(|error| {
+        Problem::failure(format!("too few file descriptors to start: {error}"))
+            .hint("raise the limit: ulimit -n 256")
+    })?;
+    take_threads().map_err(|error| {
+        Problem::failure(format!("too few threads to start: {error}")).hint(THREADS_HINT)
+    })
+}
+
+fn take_files() -> io::Result<()> {
+    let stdin = io::stdin();
+    let copies = (0..FILES_MIN).map(|_| rustix::io::fcntl_dupfd_cloexec(&stdin, 0));
+    let _all_at_once: Vec<OwnedFd> = copies.collect::<Result<_, _>>()?;
+    Ok(())
+}
+
+fn take_threads() -> io::Result<()> {
+    // All of them wait for the lock until the last one is there.
+    let gate = Mutex::new(());
+    std::thread::scope(|scope| {
+        let _closed = gate.lock();
+        (0..THREADS_MIN).try_for_each(|_| {
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            thread.spawn_scoped(scope, || drop(gate.lock())).map(drop)
+        })
+    })
+}
