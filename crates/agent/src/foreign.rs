@@ -43,7 +43,7 @@ pub(crate) async fn run<T: Send + 'static>(
             // An answer that comes under a stop may be the stop's own doing: a command that was killed has denied nothing.
             Ok(Some(answer)) if !scope.is_stopped() => Foreign::Answered(answer),
             Err(WorkLost::Panicked) => Foreign::Panicked,
-            Ok(_) | Err(WorkLost::Dropped) => Foreign::Stopped,
+            Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => Foreign::Stopped,
         },
         // It may block its thread and never join: the ladder accounts for it.
         () = scope.stopped() => Foreign::Stopped,

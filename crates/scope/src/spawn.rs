@@ -26,6 +26,11 @@ pub enum WorkLost {
     /// It panicked.
     #[error("the work panicked")]
     Panicked,
+    /// It never began: the system gave no thread for it.
+    #[error(
+        "the system gives no more threads; end other programs, or raise the limit (`ulimit -u`)"
+    )]
+    NoThread,
 }
 
 impl WorkLost {
@@ -50,6 +55,8 @@ enum HandleKind<T> {
     Task(tokio::task::JoinHandle<Option<T>>),
     Engine(tokio::task::JoinHandle<T>),
     Thread(oneshot::Receiver<std::thread::Result<T>>),
+    /// Work that never began.
+    NoThread,
 }
 
 impl<T> Future for WorkHandle<T> {
@@ -69,6 +76,7 @@ impl<T> Future for WorkHandle<T> {
                 Ok(Err(_)) => Err(WorkLost::Panicked),
                 Err(_) => Err(WorkLost::Dropped),
             }),
+            HandleKind::NoThread => Poll::Ready(Err(WorkLost::NoThread)),
         }
     }
 }
@@ -261,7 +269,7 @@ impl Scope {
 
     /// Runs a closure on a thread of its own. A thread cannot be forced: one that never looks at its [`WorkCx`] is
     /// named in the receipt as still running, and is never joined at exit. Where the system gives no thread, `run` is not
-    /// called, and the handle says that the work was lost.
+    /// called, and the handle says so.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed: then `run` is not called.
@@ -276,9 +284,9 @@ impl Scope {
             key: registration.key(),
         };
         let env = Arc::clone(self.env());
+        let threads = Arc::clone(&env);
         let (tx, rx) = oneshot::channel();
         env.thread_started();
-        let without_thread = Arc::clone(&env);
         let body = move || {
             if registration.node().cause().is_some() {
                 // A stop was accepted while the system made the thread.
@@ -301,7 +309,10 @@ impl Scope {
         if let Err(error) = thread.spawn(body) {
             // The registration and the sender were dropped with the closure.
             tracing::warn!(%error, "the system gives no thread");
-            without_thread.thread_ended();
+            threads.thread_ended();
+            return Ok(WorkHandle {
+                inner: HandleKind::NoThread,
+            });
         }
         Ok(WorkHandle {
             inner: HandleKind::Thread(rx),

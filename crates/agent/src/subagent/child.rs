@@ -182,7 +182,7 @@ fn answer(ended: Result<RunOutcome, WorkLost>) -> Result<String, String> {
     let turn = match ended {
         Ok(mut outcome) => outcome.turns.pop(),
         Err(WorkLost::Panicked) => return Err("the agent panicked".to_owned()),
-        Err(WorkLost::Dropped) => return Err("the agent was lost".to_owned()),
+        Err(WorkLost::Dropped | WorkLost::NoThread) => return Err("the agent was lost".to_owned()),
     };
     match turn {
         Some(turn) if turn.stop_reason == StopReason::Completed => Ok(turn.output.to_string()),

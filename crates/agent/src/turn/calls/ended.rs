@@ -111,7 +111,7 @@ async fn ended(
             }
         }
         Ok(output) => End::Returned(output),
-        Err(WorkLost::Dropped) => End::Cut(account(scope, turn).await, None),
+        Err(WorkLost::Dropped | WorkLost::NoThread) => End::Cut(account(scope, turn).await, None),
     }
 }
 

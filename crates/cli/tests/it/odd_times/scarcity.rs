@@ -53,6 +53,25 @@ fn no_more_processes() {
     }
 }
 
+/// A tool that needs a thread fails with a hint, and the turn goes on.
+#[test]
+fn no_more_threads_for_a_tool() {
+    let place = Place::new();
+    let ready = place.work().join("ready");
+    let fault = Fault::new(&place, &format!("thread * EAGAIN when={}", ready.display()));
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: touch ready}}]}, {calls: [{tool: list, arguments: {}}]}, {text: Hello.}]";
+    let run = place.run_script(script).args("--stream-json hello");
+    let ended = fault.below(run).end().ok();
+    let lines = ended.lines();
+    let list =
+        |line: &&serde_json::Value| line["event"] == "tool_finished" && line["name"] == "list";
+    let list = lines.iter().find(list).expect("it ended");
+    assert_eq!(list["outcome"], "failed", "{list:#}");
+    let content = list["content"].as_str().expect("text");
+    assert!(content.contains("ulimit -u"), "{content}");
+    assert!(!ended.stderr.contains("panicked"), "{ended:#?}");
+}
+
 #[test]
 fn no_more_descriptors() {
     for limit in (6..64).step_by(3) {
