@@ -1,0 +1,105 @@
+//! What a call of `shell` costs, with a keeper and all, beside a bare `sh -c`.
+//!
+//! This binary starts itself again as the keeper. Its figures are those of a process that has called before: the first
+//! call of a process starts a keeper, which is a figure of its own.
+
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+
+use allstop_bench::{BenchSuite, Figure, timed};
+use allstop_core::{CallId, SessionId};
+use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, keeper};
+use allstop_scope::{RootOptions, Scope, ScopeOptions};
+use allstop_tools::{
+    BackgroundRegistry, CallLink, OutputFolder, ShellConfig, ShellTool, Tool as _, ToolInvocation,
+};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+const KEEPER: &str = "keep-call";
+
+fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == KEEPER)
+    {
+        return keeper::main();
+    }
+    // As in the binary: engines and drivers on threads of their own, tools on others.
+    let (control, work) = (runtime(), runtime());
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = KeeperProgram {
+        executable: "/proc/self/exe".into(),
+        args: vec![KEEPER.into()],
+    };
+    let scopes = |containment| {
+        let _inside = control.enter();
+        RootOptions {
+            control: control.handle().clone(),
+            work: work.handle().clone(),
+            containment,
+            ..RootOptions::current()
+        }
+    };
+    let shell = |keepers: &Arc<Keepers>| {
+        let containment = ContainmentChoice::Keeper(Arc::clone(keepers));
+        let root = Scope::root("bench", scopes(containment.clone()));
+        let output = Arc::new(OutputFolder::new(folder.path()));
+        let config = ShellConfig {
+            containment,
+            ..ShellConfig::new(folder.path(), output)
+        };
+        let host = Arc::new(BackgroundRegistry::new(root.clone()));
+        (root, ShellTool::new(config, host))
+    };
+    let call = |root: &Scope, shell: &ShellTool| {
+        let scope = root.child("call", ScopeOptions::default());
+        let invocation = ToolInvocation {
+            session_id: SessionId::new("s"),
+            call_id: CallId::new("call_1"),
+            name: "shell".into(),
+            arguments: Arc::new(json!({"command": "true"})),
+            scope: scope.expect("nothing is stopped"),
+            trace: None,
+            link: CallLink::default(),
+        };
+        let said = work.block_on(shell.call(invocation)).expect("it succeeds");
+        assert_eq!(&*said.content, "[no output]");
+    };
+    let keepers = Keepers::new(program.clone());
+    let (root, tool) = shell(&keepers);
+    let mut suite = BenchSuite::from_args();
+    suite.run(
+        Figure::new("a shell call", || timed(|| call(&root, &tool)).0)
+            .rounds(500)
+            .against("bare sh", || timed(|| bare_sh(&work)).0)
+            .ratio_at_most(2.0),
+    );
+    suite.run(
+        Figure::new("the first shell call of a process", || {
+            let (root, tool) = shell(&Keepers::new(program.clone()));
+            timed(|| call(&root, &tool)).0
+        })
+        .rounds(100)
+        .against("bare sh", || timed(|| bare_sh(&work)).0),
+    );
+    suite.finish()
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("threads")
+}
+
+/// What a program without containment does: start it, read what it prints, wait for it.
+fn bare_sh(runtime: &Runtime) {
+    runtime.block_on(async {
+        let mut command = tokio::process::Command::new("/bin/sh");
+        command.args(["-c", "true"]).stdin(Stdio::null());
+        let output = command.output().await.expect("it starts");
+        assert!(output.status.success());
+    });
+}
