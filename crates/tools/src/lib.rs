@@ -37,6 +37,7 @@
 pub mod background;
 mod builtin;
 mod call_link;
+mod command;
 pub mod external;
 pub mod files;
 pub mod mcp;
@@ -54,6 +55,7 @@ pub use background::{
 };
 pub use builtin::{BUILTIN_TOOLS, builtin_tools};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
+pub use command::{CommandLimit, RunningCommand, command_name, exit_text};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 pub use files::{FolderAccess, Workspace, file_tools};
 pub use output::{BoundedOutput, OutputFolder, OutputLimits};

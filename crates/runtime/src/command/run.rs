@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::process::{ExitInfo, OutputReader, ProcessSpec};
-use allstop_scope::{Process, Scope, ScopeOptions, StopOrder, WorkSpec};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_scope::process::{ExitInfo, ProcessSpec};
+use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_tools::{CommandLimit, RunningCommand, command_name, exit_text};
 
 use super::CommandSettings;
 use super::event::Event;
@@ -16,15 +16,9 @@ use crate::error::chain;
 
 /// How much of a command's output is kept, in bytes: a reason that somebody reads. The rest is read and dropped.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
-/// Bytes read from the pipe at once: what a pipe holds by default.
-const PIPE_BYTES: usize = 64 * 1024;
-/// How long descendants may take to end after the command has: the rest of a pipeline is a few milliseconds behind.
-const SETTLE: Duration = Duration::from_millis(50);
 /// How long what a command left behind is asked to end before it is forced: nobody needs it any more, and the turn
 /// waits.
 const LEFT_OVER_GRACE: Duration = Duration::from_millis(200);
-/// The longest name of a command in receipts, in characters: a line of a terminal.
-const NAME_CHARS_MAX: usize = 80;
 
 /// A command that is run at each event.
 #[derive(Debug, Clone)]
@@ -51,7 +45,7 @@ pub(super) enum CommandEnd {
 impl Command {
     pub(super) fn new(command: &str, limit: Duration, settings: &CommandSettings) -> Self {
         Self {
-            name: name_of(command),
+            name: command_name(command),
             text: command.into(),
             limit,
             settings: settings.clone(),
@@ -78,20 +72,31 @@ impl Command {
             Ok(scope) => scope,
             Err(refused) => return failed(refused.to_string()),
         };
-        let work = WorkSpec::new(ItemKind::Process, Arc::clone(&self.name));
-        let (process, reader) = match scope.spawn_process(work, self.spec(&event)) {
-            Ok(started) => started,
+        let started = RunningCommand::start(&scope, Arc::clone(&self.name), self.spec(&event));
+        let mut running = match started {
+            Ok(running) => running,
             Err(error) => return failed(chain(&error)),
         };
-        match tokio::time::timeout(self.limit, to_exit(&process, reader)).await {
-            Ok(Ok((exit, output))) => {
-                end_left_over(&scope, &process).await;
-                scope.close();
-                verdict(exit, &output)
-            }
-            Ok(Err(why)) => failed(why),
-            Err(_elapsed) => failed(self.time_out(&scope).await),
+        let mut output = Vec::new();
+        let keep = |piece: &[u8]| {
+            let room = OUTPUT_BYTES_MAX - output.len();
+            output.extend(piece.iter().take(room));
+        };
+        let limit = CommandLimit::starting_now(self.limit);
+        match running.read_to_exit(limit, &scope, keep).await {
+            Err(error) => return failed(format!("its output could not be read: {error}")),
+            Ok(Some(receipt)) => return failed(self.timed_out(&receipt)),
+            Ok(None) => {}
         }
+        let exit = match running.exit().await {
+            Ok(exit) => exit,
+            Err(why) => return failed(why),
+        };
+        if !running.left_over().await.is_empty() {
+            end_left_over(&scope).await;
+        }
+        scope.close();
+        verdict(exit, &output)
     }
 
     fn spec(&self, event: &Event) -> ProcessSpec {
@@ -106,13 +111,7 @@ impl Command {
         }
     }
 
-    async fn time_out(&self, scope: &Scope) -> String {
-        let detail = format!("timeout of {:?} of `{}`", self.limit, self.name);
-        let cause = Cause::new(CauseKind::Deadline).detail(detail);
-        let receipt = scope
-            .stop(StopOrder::new(Extent::Call, cause))
-            .receipt()
-            .await;
+    fn timed_out(&self, receipt: &Receipt) -> String {
         let became = if receipt.quiet() {
             "it and all that it had started were stopped"
         } else {
@@ -122,37 +121,8 @@ impl Command {
     }
 }
 
-/// Reads until the command itself has ended; a descendant that holds the pipe delays nothing.
-async fn to_exit(
-    process: &Process,
-    mut reader: OutputReader,
-) -> Result<(ExitInfo, Vec<u8>), String> {
-    let mut buffer = vec![0; PIPE_BYTES];
-    let mut output = Vec::new();
-    loop {
-        match reader.read(&mut buffer).await {
-            Ok(0) => break,
-            Ok(len) => {
-                let room = OUTPUT_BYTES_MAX - output.len();
-                output.extend(buffer.iter().take(len.min(room)));
-            }
-            Err(error) => return Err(format!("its output could not be read: {error}")),
-        }
-    }
-    match process.exited().await {
-        Ok(exit) => Ok((exit, output)),
-        Err(error) => Err(chain(&error)),
-    }
-}
-
 /// Nothing outlives its hook.
-async fn end_left_over(scope: &Scope, process: &Process) {
-    if tokio::time::timeout(SETTLE, process.handle().wait_empty())
-        .await
-        .is_ok()
-    {
-        return;
-    }
+async fn end_left_over(scope: &Scope) {
     let cause = Cause::new(CauseKind::Parent).detail("its command has ended");
     let order = StopOrder::new(Extent::Call, cause).grace(LEFT_OVER_GRACE);
     let receipt = scope.stop(order).receipt().await;
@@ -166,9 +136,7 @@ fn verdict(exit: ExitInfo, output: &[u8]) -> CommandEnd {
     let ended = match exit {
         ExitInfo::Code(0) => return CommandEnd::Passed,
         ExitInfo::Code(2) => return CommandEnd::Denied { output },
-        ExitInfo::Code(code) => format!("exit code {code}"),
-        ExitInfo::Signal(signal) => format!("killed by signal {signal}"),
-        ExitInfo::Unknown => "exit code unknown".to_owned(),
+        exit => exit_text(exit),
     };
     let why = if output.is_empty() {
         ended
@@ -186,14 +154,4 @@ fn one_line(output: &[u8]) -> String {
         .filter(|word| !word.is_empty())
         .collect();
     words.join(" ")
-}
-
-fn name_of(command: &str) -> Arc<str> {
-    let line = command.trim().lines().next().unwrap_or_default();
-    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut name: String = line.chars().take(NAME_CHARS_MAX).map(plain).collect();
-    if name.len() < command.trim().len() {
-        name.push('…');
-    }
-    name.into()
 }

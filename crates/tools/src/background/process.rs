@@ -7,16 +7,13 @@ use allstop_core::CallId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::Attachment;
 use allstop_scope::process::OutputReader;
-use allstop_scope::{NotStarted, Process, WorkSpec};
-use parking_lot::Mutex;
+use allstop_scope::{NotStarted, WorkSpec};
 use tokio::sync::oneshot;
 
 use super::host::BackgroundHost;
 use super::work::{About, BackgroundWork, Body, Place};
-use crate::output::BoundedOutput;
-
-/// Bytes read from a pipe at once: what a pipe holds by default.
-pub(crate) const PIPE_BYTES: usize = 64 * 1024;
+use crate::command::{RunningCommand, read_to_end};
+use crate::output::{BoundedOutput, SharedOutput};
 
 /// How long the last output may take to be written once nothing is left that could print: it is at most a pipe full,
 /// and a disk that takes longer is blocked and must not hide the end.
@@ -27,15 +24,14 @@ pub(crate) struct Handover {
     pub(crate) call_id: CallId,
     pub(crate) name: Arc<str>,
     pub(crate) attachment: Attachment,
-    pub(crate) process: Process,
-    pub(crate) reader: OutputReader,
+    pub(crate) running: RunningCommand,
     pub(crate) output: BoundedOutput,
 }
 
 /// The host took nothing: everything is still the call's.
 pub(crate) struct NotHandedOver {
     pub(crate) why: NotStarted,
-    pub(crate) reader: OutputReader,
+    pub(crate) running: RunningCommand,
     pub(crate) output: BoundedOutput,
 }
 
@@ -51,8 +47,7 @@ pub(crate) fn hand_over(
         call_id,
         name,
         attachment,
-        process,
-        reader,
+        running: RunningCommand { process, reader },
         mut output,
     } = handed;
     // The drain first: once the processes have moved, nothing may be left to fail. It begins when they have.
@@ -76,13 +71,13 @@ pub(crate) fn hand_over(
         Err(why) => {
             return Err(Box::new(NotHandedOver {
                 why,
-                reader,
+                running: RunningCommand { process, reader },
                 output,
             }));
         }
     };
     output.open_file();
-    let output = Arc::new(Mutex::new(output));
+    let output = Arc::new(SharedOutput::from(output));
     // Refused where force was first: then nothing is read any more.
     drop(begin.send((reader, Arc::clone(&output))));
     let about = About {
@@ -101,20 +96,8 @@ pub(crate) fn hand_over(
 }
 
 /// Reads until nothing is left that could print. A stop does not end it: what is printed while dying is output too.
-async fn drain(mut reader: OutputReader, output: Arc<Mutex<BoundedOutput>>) {
-    let mut buffer = vec![0; PIPE_BYTES];
-    loop {
-        let read = match reader.read(&mut buffer).await {
-            Ok(0) => reader.read_leftovers(&mut buffer).await,
-            read => read,
-        };
-        match read {
-            Ok(0) => return,
-            Ok(len) => output.lock().push(buffer.get(..len).unwrap_or_default()),
-            Err(error) => {
-                tracing::warn!(%error, "the output of background work could not be read on");
-                return;
-            }
-        }
+async fn drain(reader: OutputReader, output: Arc<SharedOutput>) {
+    if let Err(error) = read_to_end(reader, |piece| output.push(piece)).await {
+        tracing::warn!(%error, "the output of background work could not be read on");
     }
 }

@@ -1,8 +1,6 @@
 //! A part of an output, from an offset on.
 
-use parking_lot::Mutex;
-
-use crate::output::BoundedOutput;
+use crate::output::SharedOutput;
 
 /// A part of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +16,8 @@ pub struct OutputSlice {
 }
 
 impl OutputSlice {
-    pub(super) fn read(output: &Mutex<BoundedOutput>, offset: u64, bytes_max: usize) -> Self {
-        let piece = output.lock().piece(offset, bytes_max);
+    pub(super) fn read(output: &SharedOutput, offset: u64, bytes_max: usize) -> Self {
+        let piece = output.piece(offset, bytes_max);
         Self {
             next_offset: piece.start + piece.bytes.len() as u64,
             text: String::from_utf8_lossy(&piece.bytes).into_owned(),

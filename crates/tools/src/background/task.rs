@@ -7,14 +7,13 @@ use allstop_core::receipt::{Evidence, How, ItemKind, ItemState, Verified};
 use allstop_core::record::Attachment;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
 use allstop_scope::{NotStarted, Scope, StopOrder, WorkCx, WorkHandle, WorkSpec};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
 use super::work::{About, BackgroundWork, Body, Place};
 use crate::call_link::CallLink;
-use crate::output::BoundedOutput;
+use crate::output::{BoundedOutput, SharedOutput};
 
 /// What a new task is.
 #[derive(Debug)]
@@ -45,23 +44,23 @@ pub struct TaskCx {
 
 /// What a task shows while it runs. Clones are the same output.
 #[derive(Debug, Clone)]
-pub struct TaskOutput(Arc<Mutex<BoundedOutput>>);
+pub struct TaskOutput(Arc<SharedOutput>);
 
 impl From<BoundedOutput> for TaskOutput {
     fn from(output: BoundedOutput) -> Self {
-        Self(Arc::new(Mutex::new(output)))
+        Self(Arc::new(output.into()))
     }
 }
 
 impl TaskOutput {
     /// Makes its file now, if there is none: background work can be looked at any time.
     pub fn open_file(&self) {
-        self.0.lock().open_file();
+        self.0.open_file();
     }
 
     /// Adds a piece.
     pub fn push(&self, text: &str) {
-        self.0.lock().push(text.as_bytes());
+        self.0.push(text.as_bytes());
     }
 }
 

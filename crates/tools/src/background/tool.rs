@@ -206,12 +206,12 @@ fn state(work: &BackgroundWork) -> String {
         .process()
         .and_then(|process| process.handle().status().borrow().exited);
     match (work.end(), exited) {
-        (Some(_), Some(exit)) => format!("ended, {}", crate::shell::exit_text(exit)),
+        (Some(_), Some(exit)) => format!("ended, {}", crate::command::exit_text(exit)),
         (Some(end), None) if end.failed => "ended with a failure".to_owned(),
         (Some(_), None) => "ended".to_owned(),
         (None, Some(exit)) => format!(
             "runs on; the command itself has ended, {}",
-            crate::shell::exit_text(exit)
+            crate::command::exit_text(exit)
         ),
         (None, None) => "runs".to_owned(),
     }

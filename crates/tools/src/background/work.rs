@@ -8,14 +8,13 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::{Attachment, BackgroundKind};
 use allstop_core::{CallId, Cause, Extent, Usage};
 use allstop_scope::{NotStarted, Process, Scope, ScopeOptions, Stop, StopOrder, WorkSpec};
-use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
 use super::slice::OutputSlice;
 use super::task::TaskState;
-use crate::output::BoundedOutput;
+use crate::output::SharedOutput;
 
 /// A command or a task that runs in the background, with its output.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub struct BackgroundWork {
     pub(super) scope: Scope,
     pub(super) body: Body,
     attachment: Attachment,
-    output: Arc<Mutex<BoundedOutput>>,
+    output: Arc<SharedOutput>,
     end: OnceLock<BackgroundEnd>,
     /// Set when nothing more will be learnt of it, its last output included.
     settled: SetOnce<()>,
@@ -76,9 +75,9 @@ impl BackgroundWork {
         place: Place,
         about: About,
         body: Body,
-        output: Arc<Mutex<BoundedOutput>>,
+        output: Arc<SharedOutput>,
     ) -> Arc<Self> {
-        let output_file = output.lock().file().map(PathBuf::from);
+        let output_file = output.file();
         Arc::new(Self {
             id: place.id,
             call_id: about.call_id,
@@ -180,7 +179,7 @@ impl BackgroundWork {
 
     /// What it has printed so far, bounded.
     pub fn output(&self) -> String {
-        self.output.lock().text()
+        self.output.text()
     }
 
     /// Its output from a byte on, counted from its start. Reads the output file where memory has it no more.

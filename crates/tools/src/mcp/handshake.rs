@@ -87,7 +87,7 @@ where
             ClientInitializeError::TransportError { error, .. } => {
                 format!(
                     "it cannot be reached: {}",
-                    crate::shell::chain(&*error.error)
+                    crate::command::chain(&*error.error)
                 )
             }
             other => format!("its handshake is wrong: {other}"),

@@ -15,7 +15,7 @@ use super::config::McpOptions;
 use super::ended::ProcessEnd;
 use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
 use super::pipes::{Input, Pipes};
-use crate::shell::exit_text;
+use crate::command::{RunningCommand, chain, exit_text, read_to_end};
 
 /// How long the exit of a server is waited for whose output has ended: what it printed last says why.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
@@ -49,10 +49,9 @@ impl ServerProcess {
             marker: ulid::Ulid::generate().to_string().into(),
             containment: options.containment.clone(),
         };
-        let work = WorkSpec::new(ItemKind::Process, format!("mcp {name}"));
-        let (process, reader) = scope
-            .spawn_process(work, spec)
-            .map_err(|error| crate::shell::chain(&error))?;
+        let RunningCommand { process, reader } =
+            RunningCommand::start(scope, format!("mcp {name}"), spec)
+                .map_err(|error| chain(&error))?;
         let printed = Arc::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
         let into = Arc::clone(&printed);
@@ -102,7 +101,7 @@ impl ServerProcess {
         let exited = timeout(EXIT_WAIT, self.process.exited()).await;
         let exit = match exited.ok()? {
             Ok(exit) => exit_text(exit),
-            Err(error) => return Some(crate::shell::chain(&error)),
+            Err(error) => return Some(chain(&error)),
         };
         let printed = String::from_utf8_lossy(&self.printed.lock()).into_owned();
         let last = printed.lines().rev().find(|line| !line.trim().is_empty());
@@ -114,18 +113,13 @@ impl ServerProcess {
 }
 
 /// Keeps the end of what is printed, and reads all of it: a full pipe would block the server.
-async fn read(mut reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = vec![0; STDERR_BYTES_MAX];
-    loop {
-        match reader.read(&mut buffer).await {
-            Ok(0) | Err(_) => break,
-            Ok(len) => {
-                let mut printed = into.lock();
-                printed.extend_from_slice(buffer.get(..len).unwrap_or_default());
-                let old = printed.len().saturating_sub(STDERR_BYTES_MAX);
-                printed.drain(..old);
-            }
-        }
-    }
-    while matches!(reader.read_leftovers(&mut buffer).await, Ok(1..)) {}
+async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
+    let keep = |piece: &[u8]| {
+        let mut printed = into.lock();
+        printed.extend_from_slice(piece);
+        let old = printed.len().saturating_sub(STDERR_BYTES_MAX);
+        printed.drain(..old);
+    };
+    // What cannot be read cannot be told either.
+    drop(read_to_end(reader, keep).await);
 }

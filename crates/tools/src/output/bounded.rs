@@ -5,15 +5,17 @@
 //! 2. The file, where there is one, holds the output from its first byte on, without a gap.
 //! 3. Every byte is shown, in the file, or counted; the text says which.
 
-mod piece;
+pub(super) mod piece;
+mod spill;
 
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cut::{without_cut_end, without_cut_start};
 use super::folder::OutputFolder;
+use piece::KeptOutput;
+use spill::{SpillTarget, SpillWrite, SpillWritten};
 
 /// How much of an output is kept where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,7 @@ enum Spill {
     NotYet,
     /// The file takes more.
     Open {
-        file: File,
+        file: Arc<File>,
         path: PathBuf,
         written: u64,
     },
@@ -83,6 +85,17 @@ impl BoundedOutput {
         }
     }
 
+    /// The same, with its file given.
+    #[cfg(test)]
+    pub(super) fn writing_to(mut self, file: File) -> Self {
+        self.spill = Spill::Open {
+            file: Arc::new(file),
+            path: PathBuf::new(),
+            written: 0,
+        };
+        self
+    }
+
     /// The same for background work: its file is there from the start, so that it can be looked at any time.
     pub fn with_file_now(limits: OutputLimits, folder: Arc<OutputFolder>) -> Self {
         let mut output = Self::new(limits, folder);
@@ -92,39 +105,43 @@ impl BoundedOutput {
 
     /// Makes the file now, if there is none.
     pub fn open_file(&mut self) {
-        if matches!(self.spill, Spill::NotYet) {
-            self.spill = match self.folder.create() {
-                Ok((file, path)) => Spill::Open {
-                    file,
-                    path,
-                    written: 0,
-                },
-                Err(error) => Spill::Failed {
-                    path: None,
-                    written: 0,
-                    error: error.to_string(),
-                },
-            };
-            // Nothing has been dropped so far: head and tail are all there was.
-            let (head, tail) = (
-                std::mem::take(&mut self.head),
-                std::mem::take(&mut self.tail),
-            );
-            self.spill_out(&head);
-            self.spill_out(&tail);
-            (self.head, self.tail) = (head, tail);
+        if let Some(writing) = self.begin_file() {
+            self.finish_writing(writing.write(&[]));
         }
     }
 
     /// Takes a piece of output.
     pub fn push(&mut self, piece: &[u8]) {
-        self.total += piece.len() as u64;
-        if self.total > self.memory_max() {
-            // Before the piece is in memory, or it would be written twice.
-            self.open_file();
+        if let Some(writing) = self.take(piece) {
+            self.finish_writing(writing.write(piece));
         }
-        self.spill_out(piece);
+    }
 
+    /// Makes the file, if there is none: with what memory holds, which is all that there was so far.
+    pub(super) fn begin_file(&self) -> Option<SpillWrite> {
+        let is_new = matches!(self.spill, Spill::NotYet);
+        is_new.then(|| SpillWrite {
+            target: SpillTarget::New {
+                folder: Arc::clone(&self.folder),
+                before: [self.head.as_slice(), &self.tail].concat(),
+            },
+            room: self.limits.file_bytes_max,
+        })
+    }
+
+    /// Takes a piece into memory. What is to be written for it is the caller's to write, and then to be told here, before
+    /// the next piece.
+    pub(super) fn take(&mut self, piece: &[u8]) -> Option<SpillWrite> {
+        self.total += piece.len() as u64;
+        let writing = match &self.spill {
+            // Before the piece is in memory, or it would be written twice.
+            Spill::NotYet if self.total > self.memory_max() => self.begin_file(),
+            Spill::Open { file, written, .. } => Some(SpillWrite {
+                target: SpillTarget::Open(Arc::clone(file)),
+                room: self.limits.file_bytes_max - *written,
+            }),
+            _ => None,
+        };
         let to_head = piece
             .len()
             .min(self.limits.head_bytes_max - self.head.len());
@@ -140,6 +157,58 @@ impl BoundedOutput {
                 self.tail.drain(..old);
             }
             self.tail.extend_from_slice(tail);
+        }
+        writing
+    }
+
+    pub(super) fn finish_writing(&mut self, done: SpillWritten) {
+        let spill = std::mem::replace(&mut self.spill, Spill::NotYet);
+        let (file, path, before) = match (spill, done.made) {
+            (Spill::NotYet, Some((file, path))) => (file, path, 0),
+            (
+                Spill::Open {
+                    file,
+                    path,
+                    written,
+                },
+                _,
+            ) => (file, path, written),
+            (Spill::NotYet, None) => {
+                self.spill = Spill::Failed {
+                    path: None,
+                    written: 0,
+                    error: done.error.unwrap_or_default(),
+                };
+                return;
+            }
+            (closed, _) => {
+                self.spill = closed;
+                return;
+            }
+        };
+        let written = before + done.written;
+        self.spill = match done.error {
+            Some(error) => Spill::Failed {
+                path: Some(path),
+                written,
+                error,
+            },
+            None if done.is_full => Spill::Full { path, written },
+            None => Spill::Open {
+                file,
+                path,
+                written,
+            },
+        };
+    }
+
+    /// What is kept of it, to look at elsewhere.
+    pub(super) fn kept(&self) -> KeptOutput {
+        KeptOutput {
+            head: self.head.clone(),
+            tail: self.tail.clone(),
+            total: self.total,
+            file: self.file().map(PathBuf::from),
         }
     }
 
@@ -181,7 +250,7 @@ impl BoundedOutput {
 
     fn where_the_rest_is(&self) -> String {
         match &self.spill {
-            Spill::NotYet => "they are lost".to_owned(),
+            Spill::NotYet => "they are being written".to_owned(),
             Spill::Open { path, .. } => format!("the whole output is in {}", path.display()),
             Spill::Full { path, written } => {
                 format!("the first {written} bytes are in {}", path.display())
@@ -207,52 +276,4 @@ impl BoundedOutput {
     fn memory_max(&self) -> u64 {
         (self.limits.head_bytes_max + self.limits.tail_bytes_max) as u64
     }
-
-    fn spill_out(&mut self, piece: &[u8]) {
-        let Spill::Open {
-            file,
-            path,
-            written,
-        } = &mut self.spill
-        else {
-            return;
-        };
-        let room = usize::try_from(self.limits.file_bytes_max - *written).unwrap_or(usize::MAX);
-        let fits = piece.get(..room).unwrap_or(piece);
-        match write_counted(file, fits) {
-            (n, Ok(())) => {
-                *written += n;
-                if fits.len() < piece.len() {
-                    self.spill = Spill::Full {
-                        path: std::mem::take(path),
-                        written: *written,
-                    };
-                }
-            }
-            (n, Err(error)) => {
-                self.spill = Spill::Failed {
-                    path: Some(std::mem::take(path)),
-                    written: *written + n,
-                    error: error.to_string(),
-                };
-            }
-        }
-    }
-}
-
-/// Writes, and says how much of it got there: a full disk takes a part.
-fn write_counted(file: &mut File, mut piece: &[u8]) -> (u64, std::io::Result<()>) {
-    let mut written = 0;
-    while !piece.is_empty() {
-        match file.write(piece) {
-            Ok(0) => return (written, Err(std::io::ErrorKind::WriteZero.into())),
-            Ok(n) => {
-                written += n as u64;
-                piece = piece.get(n..).unwrap_or_default();
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return (written, Err(error)),
-        }
-    }
-    (written, Ok(()))
 }

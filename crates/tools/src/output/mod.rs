@@ -3,7 +3,9 @@
 mod bounded;
 mod cut;
 mod folder;
+mod shared;
 
 pub use bounded::{BoundedOutput, OutputLimits};
 pub(crate) use cut::without_cut_end;
 pub use folder::OutputFolder;
+pub(crate) use shared::SharedOutput;

@@ -8,17 +8,13 @@ use std::time::Duration;
 use allstop_core::Receipt;
 use allstop_scope::process::{ExitInfo, Member};
 use allstop_scope::{Process, ScopeOptions};
-use tokio::time::Instant;
 
-use super::printing::{Limit, Printing};
-use super::{ShellTool, exit_text, runs_in_background, text};
+use super::printing::Printing;
+use super::{ShellTool, runs_in_background};
 use crate::background::{Handover, hand_over};
+use crate::command::{CommandLimit, RunningCommand, command_name, exit_text};
 use crate::output::BoundedOutput;
 use crate::tool::{ToolError, ToolInvocation};
-
-/// How long descendants may take to end after the shell has: the rest of a pipeline is a few milliseconds behind, and
-/// is no background work.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// How many left-over processes are named.
 const NAMED_MAX: usize = 5;
@@ -33,53 +29,45 @@ impl ShellTool {
         // A scope of its own, so that the command's timeout stops the command and not its call.
         let scope = invocation.scope.child("command", ScopeOptions::default());
         let scope = scope.map_err(|refused| ToolError::new(refused.to_string()))?;
-        // A time beyond the clock's end is none.
-        let limit = timeout.and_then(|time| {
-            let until = Instant::now().checked_add(time)?;
-            Some(Limit { time, until })
-        });
-        let (process, reader) = self.start(&scope, command)?;
+        let limit = timeout.and_then(CommandLimit::starting_now);
+        let mut running = self.start(&scope, command)?;
         let output = BoundedOutput::new(self.config.output, Arc::clone(&self.config.output_folder));
-        let mut printing = Printing::new(reader, output, invocation.link.clone());
-        let handover = |process: Process, printing: Printing| Handover {
+        let mut printing = Printing::new(output, invocation.link.clone());
+        let handover = |running: RunningCommand, printing: Printing| Handover {
             call_id: invocation.call_id.clone(),
-            name: text::name_of(command),
+            name: command_name(command),
             attachment: self.config.attachment,
-            process,
-            reader: printing.reader,
+            running,
             output: printing.output,
         };
+        let process = running.process.clone();
         let asked = tokio::select! {
             // The question first: output without end must not hide it.
             biased;
             () = promoted(invocation, &process) => true,
-            read = printing.read(limit, &scope) => {
+            read = running.read_to_exit(limit, &scope, |piece| printing.take(piece)) => {
                 ended(read, limit, &process, &printing)?;
                 false
             }
         };
         if asked {
-            match hand_over(&*self.host, handover(process.clone(), printing)) {
+            match hand_over(&*self.host, handover(running, printing)) {
                 Ok(work) => {
                     scope.close();
                     return Ok(runs_in_background(&work));
                 }
                 // A stop was first, or the host takes nothing any more: the call goes on as before.
                 Err(refused) => {
-                    let link = invocation.link.clone();
-                    printing = Printing::new(refused.reader, refused.output, link);
-                    let read = printing.read(limit, &scope).await;
+                    running = refused.running;
+                    printing = Printing::new(refused.output, invocation.link.clone());
+                    let read = running.read_to_exit(limit, &scope, |piece| printing.take(piece));
+                    let read = read.await;
                     ended(read, limit, &process, &printing)?;
                 }
             }
         }
-        let exit = match process.exited().await {
-            Ok(exit) => exit,
-            // Whether the command ran is not known: its keeper was killed before it had said so.
-            Err(_) if process.handle().status().borrow().keeper_lost => ExitInfo::Unknown,
-            Err(error) => return Err(ToolError::new(text::chain(&error))),
-        };
-        let left = left_over(&process).await;
+        let exit = running.exit().await.map_err(ToolError::new)?;
+        let left = running.left_over().await;
         if let Some(cause) = scope.cause() {
             // What is left is the stop's, not the background's.
             return Err(stopped(&printing.output, &cause));
@@ -88,7 +76,7 @@ impl ShellTool {
         if answer.is_empty() {
             answer.push_str("[no output]");
         }
-        let keeper_lost = process.handle().status().borrow().keeper_lost_note();
+        let keeper_lost = running.keeper_lost();
         if let Some(note) = keeper_lost
             && exit == ExitInfo::Unknown
         {
@@ -106,7 +94,7 @@ impl ShellTool {
             let _ = write!(answer, "\n[{}]", exit_text(exit));
         }
         if !left.is_empty() {
-            let work = hand_over(&*self.host, handover(process, printing));
+            let work = hand_over(&*self.host, handover(running, printing));
             let work =
                 work.map_err(|refused| ToolError::new(format!("stopped: {}", refused.why)))?;
             answer += &left_over_text(&left, work.id.as_str());
@@ -128,7 +116,7 @@ async fn promoted(invocation: &ToolInvocation, process: &Process) {
 /// What there is no answer after: output that cannot be read, and a stop by the command's own limit.
 fn ended(
     read: io::Result<Option<Arc<Receipt>>>,
-    limit: Option<Limit>,
+    limit: Option<CommandLimit>,
     process: &Process,
     printing: &Printing,
 ) -> Result<(), ToolError> {
@@ -141,14 +129,6 @@ fn ended(
     }
 }
 
-async fn left_over(process: &Process) -> Vec<Member> {
-    match tokio::time::timeout(SETTLE, process.handle().wait_empty()).await {
-        // Empty, or nobody can tell any more: then it was stopped.
-        Ok(_) => Vec::new(),
-        Err(_elapsed) => process.members().await,
-    }
-}
-
 fn left_over_text(left: &[Member], id: &str) -> String {
     let (count, run) = match left.len() {
         1 => ("1 process".to_owned(), "runs"),
@@ -157,7 +137,7 @@ fn left_over_text(left: &[Member], id: &str) -> String {
     let mut names: Vec<String> = left
         .iter()
         .take(NAMED_MAX)
-        .map(|member| format!("`{}`", text::name_of(&member.command_line)))
+        .map(|member| format!("`{}`", command_name(&member.command_line)))
         .collect();
     if left.len() > NAMED_MAX {
         names.push("…".to_owned());
@@ -169,7 +149,7 @@ fn left_over_text(left: &[Member], id: &str) -> String {
 }
 
 fn timed_out(
-    limit: Limit,
+    limit: CommandLimit,
     receipt: &Receipt,
     process: &Process,
     output: &BoundedOutput,

@@ -7,7 +7,6 @@
 
 mod foreground;
 mod printing;
-mod text;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,19 +14,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::ItemKind;
 use allstop_core::record::Attachment;
-use allstop_scope::process::{ContainmentChoice, OutputReader, ProcessSpec};
-use allstop_scope::{Process, Scope, WorkSpec};
+use allstop_scope::Scope;
+use allstop_scope::process::{ContainmentChoice, ProcessSpec};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::background::{BackgroundHost, BackgroundWork, Handover, hand_over};
+use crate::command::{RunningCommand, chain, command_name};
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
-pub(crate) use text::{chain, exit_text};
 
 /// Arguments of `shell`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -105,7 +103,7 @@ impl ShellTool {
         Self { spec, config, host }
     }
 
-    fn start(&self, scope: &Scope, command: &str) -> Result<(Process, OutputReader), ToolError> {
+    fn start(&self, scope: &Scope, command: &str) -> Result<RunningCommand, ToolError> {
         let spec = ProcessSpec {
             program: self.config.program.clone(),
             args: vec!["-c".into(), command.into()],
@@ -115,10 +113,8 @@ impl ShellTool {
             marker: ulid::Ulid::generate().to_string().into(),
             containment: self.config.containment.clone(),
         };
-        let work = WorkSpec::new(ItemKind::Process, text::name_of(command));
-        scope
-            .spawn_process(work, spec)
-            .map_err(|error| ToolError::new(text::chain(&error)))
+        RunningCommand::start(scope, command_name(command), spec)
+            .map_err(|error| ToolError::new(chain(&error)))
     }
 
     async fn background(
@@ -126,20 +122,20 @@ impl ShellTool {
         invocation: &ToolInvocation,
         command: &str,
     ) -> Result<String, ToolError> {
-        let (process, reader) = self.start(&invocation.scope, command)?;
-        process
+        let running = self.start(&invocation.scope, command)?;
+        running
+            .process
             .handle()
             .wait_started()
             .await
-            .map_err(|error| ToolError::new(text::chain(&*error)))?;
+            .map_err(|error| ToolError::new(chain(&*error)))?;
         let folder = Arc::clone(&self.config.output_folder);
         let output = BoundedOutput::with_file_now(self.config.output, folder);
         let work = Handover {
             call_id: invocation.call_id.clone(),
-            name: text::name_of(command),
+            name: command_name(command),
             attachment: self.config.attachment,
-            process,
-            reader,
+            running,
             output,
         };
         let work = hand_over(&*self.host, work)

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 
-use super::BoundedOutput;
 use crate::output::without_cut_end;
 
 /// A piece of an output.
@@ -16,10 +16,19 @@ pub(crate) struct OutputPiece {
     pub(crate) total: u64,
 }
 
-impl BoundedOutput {
+/// What is kept of an output at a moment. The file, which only grows, is read when a piece is asked for.
+#[derive(Debug)]
+pub(in crate::output) struct KeptOutput {
+    pub(super) head: Vec<u8>,
+    pub(super) tail: Vec<u8>,
+    pub(super) total: u64,
+    pub(super) file: Option<PathBuf>,
+}
+
+impl KeptOutput {
     /// At most `len_max` bytes from this one on, or from the first later one that is still known. Does not cut a
     /// character, unless nothing would be left.
-    pub(crate) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
+    pub(in crate::output) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
         let mut start = offset.min(self.total);
         let mut bytes = Vec::new();
         while bytes.len() < len_max && start + (bytes.len() as u64) < self.total {
@@ -62,7 +71,7 @@ impl BoundedOutput {
 
     /// A disk that cannot be read has no bytes: they count as missing.
     fn read_file(&self, at: u64, buffer: &mut [u8]) -> Option<usize> {
-        let file = File::open(self.file()?).ok()?;
+        let file = File::open(self.file.as_ref()?).ok()?;
         file.read_at(buffer, at).ok()
     }
 

@@ -1,0 +1,91 @@
+//! Writing what memory does not keep: apart from the output itself, so that no lock is held meanwhile.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::output::OutputFolder;
+
+/// Something to be written.
+#[derive(Debug)]
+pub(in crate::output) struct SpillWrite {
+    pub(super) target: SpillTarget,
+    /// How many bytes the file may still take.
+    pub(super) room: u64,
+}
+
+/// The file that is written to.
+#[derive(Debug)]
+pub(super) enum SpillTarget {
+    /// A new one, with what came before the piece.
+    New {
+        folder: Arc<OutputFolder>,
+        before: Vec<u8>,
+    },
+    Open(Arc<File>),
+}
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(in crate::output) struct SpillWritten {
+    /// The new file.
+    pub(super) made: Option<(Arc<File>, PathBuf)>,
+    pub(super) written: u64,
+    /// Whether something had no room.
+    pub(super) is_full: bool,
+    pub(super) error: Option<String>,
+}
+
+impl SpillWrite {
+    /// Writes the piece. Blocks as long as the disk does.
+    pub(in crate::output) fn write(self, piece: &[u8]) -> SpillWritten {
+        let mut done = SpillWritten::default();
+        let (file, before) = match self.target {
+            SpillTarget::Open(file) => (file, Vec::new()),
+            SpillTarget::New { folder, before } => match folder.create() {
+                Ok((file, path)) => {
+                    let file = Arc::new(file);
+                    done.made = Some((Arc::clone(&file), path));
+                    (file, before)
+                }
+                Err(error) => {
+                    done.error = Some(error.to_string());
+                    return done;
+                }
+            },
+        };
+        for part in [&before, piece] {
+            let room = usize::try_from(self.room - done.written).unwrap_or(usize::MAX);
+            let fits = part.get(..room).unwrap_or(part);
+            let (len, written) = write_counted(&file, fits);
+            done.written += len;
+            if let Err(error) = written {
+                done.error = Some(error.to_string());
+                return done;
+            }
+            if fits.len() < part.len() {
+                done.is_full = true;
+                return done;
+            }
+        }
+        done
+    }
+}
+
+/// Writes, and says how much of it got there: a full disk takes a part.
+fn write_counted(mut file: &File, mut piece: &[u8]) -> (u64, std::io::Result<()>) {
+    let mut written = 0;
+    while !piece.is_empty() {
+        match file.write(piece) {
+            Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
+            Ok(n) => {
+                written += n as u64;
+                piece = piece.get(n..).unwrap_or_default();
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}

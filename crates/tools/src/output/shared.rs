@@ -1,0 +1,110 @@
+//! An output that is collected in one place and looked at in others.
+
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+
+use super::bounded::BoundedOutput;
+use super::bounded::piece::OutputPiece;
+
+/// An output that is collected in one place and looked at in others.
+///
+/// Whoever looks never waits for a disk: files are written and read outside the lock of what is looked at.
+#[derive(Debug)]
+pub(crate) struct SharedOutput {
+    output: Mutex<BoundedOutput>,
+    /// Held while a piece is written: pieces get into the file in the order in which they came.
+    writing: Mutex<()>,
+}
+
+impl From<BoundedOutput> for SharedOutput {
+    fn from(output: BoundedOutput) -> Self {
+        Self {
+            output: Mutex::new(output),
+            writing: Mutex::default(),
+        }
+    }
+}
+
+impl SharedOutput {
+    /// Makes the file now, if there is none.
+    pub(crate) fn open_file(&self) {
+        let _in_order = self.writing.lock();
+        let writing = self.output.lock().begin_file();
+        if let Some(writing) = writing {
+            let written = writing.write(&[]);
+            self.output.lock().finish_writing(written);
+        }
+    }
+
+    /// Takes a piece of output.
+    pub(crate) fn push(&self, piece: &[u8]) {
+        let _in_order = self.writing.lock();
+        let writing = self.output.lock().take(piece);
+        if let Some(writing) = writing {
+            let written = writing.write(piece);
+            self.output.lock().finish_writing(written);
+        }
+    }
+
+    /// The file, where there is one.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.output.lock().file().map(PathBuf::from)
+    }
+
+    /// What the model is shown.
+    pub(crate) fn text(&self) -> String {
+        self.output.lock().text()
+    }
+
+    /// At most `len_max` bytes from this one on. Reads the file where memory has them no more.
+    pub(crate) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
+        let kept = self.output.lock().kept();
+        kept.piece(offset, len_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::output::{OutputFolder, OutputLimits};
+
+    /// More than a pipe holds.
+    const MUCH: usize = 1024 * 1024;
+
+    /// A disk that hangs is a pipe that nobody reads.
+    #[test]
+    fn whoever_looks_does_not_wait_for_a_hung_disk() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let folder = Arc::new(OutputFolder::new("/nowhere"));
+        let output = BoundedOutput::new(OutputLimits::default(), folder);
+        let output = output.writing_to(File::from(OwnedFd::from(writer)));
+        let output = Arc::new(SharedOutput::from(output));
+        let (looked, seen) = mpsc::channel();
+        std::thread::scope(|threads| {
+            let writing = threads.spawn(|| output.push(&vec![b'x'; MUCH]));
+            let looking = Arc::clone(&output);
+            threads.spawn(move || {
+                // Until the write has begun, whose piece is in memory before.
+                while looking.piece(0, 1).total == 0 {
+                    std::thread::yield_now();
+                }
+                drop(looked.send((looking.text(), looking.piece(0, 3).bytes)));
+            });
+            let seen = seen.recv_timeout(Duration::from_secs(20));
+            let still_writing = !writing.is_finished();
+            // The disk is there again.
+            drop(reader);
+            let (text, piece) = seen.expect("an answer while the disk hangs");
+            assert!(still_writing);
+            assert!(text.starts_with("xxx"));
+            assert_eq!(piece, b"xxx");
+        });
+    }
+}
