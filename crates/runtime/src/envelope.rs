@@ -56,8 +56,8 @@ pub struct Envelope {
     pub session_id: Option<SessionId>,
     /// The last turn of the run; `null` if none started.
     pub turn: Option<TurnNumber>,
-    /// Why the run ended: why its last turn did; or, where that was committed and the run was stopped afterwards, while it
-    /// waited for background work or before its next prompt, why that was.
+    /// Why the run ended: why its last turn did; or, where that was committed and the wait for background work was stopped
+    /// afterwards, why that was.
     pub stop_reason: StopReason,
     /// Whether the stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
     pub cancel_observed: bool,

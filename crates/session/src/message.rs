@@ -23,6 +23,8 @@ pub struct NewMessage {
     pub policy: Option<FollowUp>,
     /// When its turn stops by itself, with the cause `deadline`, whether it runs by then or waits.
     pub deadline: Option<MessageDeadline>,
+    /// Set where its turn is to end at its entry: what it belongs to was stopped before it could be sent.
+    pub stopped: Option<Cause>,
     /// The W3C trace context that it was sent in (`traceparent`). The tools of its turn get it; a stop never cancels it.
     pub trace: Option<Arc<str>>,
 }
@@ -44,6 +46,13 @@ impl NewMessage {
         self
     }
 
+    /// The same, stopped with this cause before its turn begins.
+    #[must_use]
+    pub fn stopped(mut self, cause: Option<Cause>) -> Self {
+        self.stopped = cause;
+        self
+    }
+
     /// The same, with a policy of its own.
     #[must_use]
     pub fn policy(mut self, policy: FollowUp) -> Self {
@@ -58,6 +67,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
             text: text.into(),
             policy: None,
             deadline: None,
+            stopped: None,
             trace: None,
         }
     }

@@ -167,6 +167,10 @@ impl Shared {
             bystanders: vec![awake.background_scope.clone()],
         });
         let slot = Slot::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
+        if let Some(cause) = message.stopped {
+            // Before anybody can begin its turn.
+            let _its_receipt_goes_to_the_outcome = slot.stop(cause, Some(&awake.background_scope));
+        }
         let steered = || SteeredMessage {
             id: id.clone(),
             text: Arc::clone(&slot.prompt.text),

@@ -35,8 +35,6 @@ pub(super) struct RunTurns<'a, 'b> {
 pub(super) struct RunOutcome {
     /// Of each message that was sent.
     pub(super) messages: Vec<Arc<MessageOutcome>>,
-    /// Why the run ended, where that is not why its last turn did.
-    pub(super) stopped: Option<StopReason>,
     /// A failure to send.
     pub(super) error: Option<TurnError>,
     /// The process has to exit with what is known.
@@ -48,16 +46,10 @@ impl RunTurns<'_, '_> {
     pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> RunOutcome {
         let mut run = RunOutcome {
             messages: Vec::with_capacity(prompts.len()),
-            stopped: None,
             error: None,
             is_cut: false,
         };
         for prompt in prompts {
-            // A stop that came after the commit of the turn before ends the run all the same.
-            if self.supervisor.control.cause().is_some() {
-                run.stopped = Some(self.supervisor.control.stop_reason());
-                return run;
-            }
             self.owner_idle = false;
             // The turn knows its deadline too: it does not begin a wait that would go beyond.
             let deadline = self.supervisor.control.deadline();
@@ -67,6 +59,8 @@ impl RunTurns<'_, '_> {
             });
             let message = NewMessage::from(prompt)
                 .policy(FollowUp::Enqueue)
+                // A stop that came after the commit of the turn before ends this one at its entry.
+                .stopped(self.supervisor.control.cause().cloned())
                 .deadline(deadline);
             let sent = match self.session.send(message) {
                 Ok(sent) => sent,

@@ -8,8 +8,8 @@ use allstop_core::StopReason;
 use allstop_core::receipt::StopOutcome;
 use allstop_model::{Pause, Reply};
 use allstop_session::{
-    AgentRequest, AgentSource, FollowUp, NotAdmitted, OpenError, SendError, SessionAgent,
-    SessionOptions, StopTarget,
+    AgentRequest, AgentSource, FollowUp, NewMessage, NotAdmitted, OpenError, SendError,
+    SessionAgent, SessionOptions, StopTarget,
 };
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
@@ -52,6 +52,23 @@ async fn a_stop_of_the_session_ends_what_runs_and_what_waits() {
     let next = resumed.send("third").unwrap().outcome().await;
     assert_eq!(next.turn.unwrap().0, 3);
     resumed.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_sent_as_stopped_ends_at_its_entry() {
+    let model = in_order(vec![Reply::text("never asked for")]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    let message = NewMessage::from("one").stopped(Some(user()));
+    let outcome = fixture.session.send(message).unwrap().outcome().await;
+    assert_eq!(outcome.stop_reason, StopReason::Cancelled);
+    assert_eq!(outcome.turn.unwrap().0, 1, "it has its turn in the log");
+    assert_eq!(outcome.steps, 0);
+    let receipt = outcome.receipt.as_ref().expect("it was stopped");
+    assert!(receipt.quiet(), "{receipt:?}");
+    // The next one begins.
+    let next = fixture.session.send("two").unwrap().outcome().await;
+    assert_eq!(&*next.output, "never asked for");
+    fixture.close().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,8 +35,7 @@ pub(crate) fn envelope(ended: &Ended) -> Result<Value, String> {
         ));
     }
     let codes: &[i32] = match envelope["stop_reason"].as_str().unwrap_or_default() {
-        // The wait for background work may be cut after it.
-        "completed" => &[0, 124, 129, 130, 143],
+        "completed" => &[0],
         "error" => &[1],
         "timeout" => &[124],
         "cancelled" => &[130],
@@ -123,6 +122,16 @@ fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
         // Whether the turn was stopped is known, and then only what is kept of it is not.
         let may_be = said == "error" || logged.is_null() || logged == said;
         return agree(may_be, "another stop reason");
+    }
+    // The wait for background work was stopped after the commit: the answer is there.
+    if logged == "completed" && said != "completed" {
+        let is_answered = envelope["output"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty());
+        let is_cut = ["cancelled", "timeout", "shutdown"]
+            .iter()
+            .any(|reason| said == reason);
+        return agree(is_answered && is_cut, "completed, or not");
     }
     let both_completed = (said == "completed") == (logged == "completed");
     agree(both_completed, "completed, or not")?;
