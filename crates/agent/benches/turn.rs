@@ -1,4 +1,4 @@
-//! What a turn costs, and what stopping a thousand of them costs, each against a bare tokio loop that does the same.
+//! The cost of a turn, against a bare tokio loop that does the same.
 
 #![expect(
     clippy::unused_async,
@@ -8,33 +8,21 @@
 use std::sync::Arc;
 
 use allstop_agent::{Agent, EventSink, History, RunRequest};
-use allstop_core::{Cause, CauseKind, Effect, Extent, SessionId, StopReason, Timestamp};
+use allstop_core::{SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder};
+use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-
-const RUNS: usize = 1_000;
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime")
-}
-
-fn two_threads() -> Runtime {
-    Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("threads")
 }
 
 /// What the bare loop passes around.
@@ -130,105 +118,5 @@ fn turn(c: &mut Criterion) {
     group.finish();
 }
 
-async fn bare_stop() {
-    let token = CancellationToken::new();
-    let tracker = TaskTracker::new();
-    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
-    for _ in 0..RUNS {
-        for _ in 0..2 {
-            let (child, tx) = (token.child_token(), tx.clone());
-            tracker.spawn(async move {
-                tx.send(()).expect("somebody counts");
-                child.cancelled().await;
-            });
-        }
-    }
-    for _ in 0..2 * RUNS {
-        rx.recv().await;
-    }
-    let began = std::time::Instant::now();
-    token.cancel();
-    tracker.close();
-    tracker.wait().await;
-    ELAPSED.with(|elapsed| elapsed.set(began.elapsed()));
-}
-
-thread_local! {
-    /// What the last round's stop alone took: starting the runs is not measured.
-    static ELAPSED: std::cell::Cell<std::time::Duration> = const { std::cell::Cell::new(std::time::Duration::ZERO) };
-}
-
-async fn allstop_stop() {
-    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
-    let hears = move |call: allstop_tools::ToolInvocation| {
-        let tx = tx.clone();
-        async move {
-            tx.send(()).expect("somebody counts");
-            call.scope.stopped_at("idle").await.to_string()
-        }
-    };
-    let mut tools = ToolRegistry::new();
-    let tool = ToolFn::new("wait", hears).effect(Effect::ReadOnly);
-    tools.register(Arc::new(tool)).expect("one tool");
-    let model = ScriptedModel::new(vec![
-        Reply::text("")
-            .call("wait", json!({"n": 1}))
-            .call("wait", json!({"n": 2}))
-            .usage(1, 1),
-    ]);
-    let agent = Agent::builder(Arc::new(model)).tools(tools).build();
-    let scope = Scope::root("bench", RootOptions::current());
-    let mut runs = Vec::with_capacity(RUNS);
-    for n in 0..RUNS {
-        let parent = scope
-            .child("session", ScopeOptions::default())
-            .expect("nothing is stopped");
-        let id = SessionId::from(n.to_string());
-        let history = History::bare(id, Arc::default());
-        runs.push(agent.start(&parent, RunRequest::new(history, "go"), EventSink::none()));
-    }
-    for _ in 0..2 * RUNS {
-        rx.recv().await;
-    }
-    let began = std::time::Instant::now();
-    let stop = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)));
-    let mut items = 0;
-    for run in runs {
-        let outcome = run.finish().await.expect("the engine");
-        let receipt = outcome.turns[0].receipt.clone().expect("a receipt");
-        assert!(receipt.quiet() && receipt.cancel_observed());
-        items += receipt.items().len();
-    }
-    assert!(stop.receipt().await.quiet());
-    assert_eq!(items, 2 * RUNS);
-    ELAPSED.with(|elapsed| elapsed.set(began.elapsed()));
-}
-
-fn stop(c: &mut Criterion) {
-    let runtime = two_threads();
-    let mut group = c.benchmark_group("stop 1,000 runs inside two tools each");
-    group.sample_size(20);
-    group.bench_function("bare tracker and tokens", |b| {
-        b.iter_custom(|rounds| measure(&runtime, rounds, bare_stop));
-    });
-    group.bench_function("allstop, receipts made", |b| {
-        b.iter_custom(|rounds| measure(&runtime, rounds, allstop_stop));
-    });
-    group.finish();
-}
-
-fn measure<F: Future<Output = ()>>(
-    runtime: &Runtime,
-    rounds: u64,
-    round: impl Fn() -> F,
-) -> std::time::Duration {
-    (0..rounds)
-        .map(|_| {
-            runtime.block_on(round());
-            ELAPSED.with(std::cell::Cell::get)
-        })
-        .sum()
-}
-
-criterion_group!(benches, turn, stop);
+criterion_group!(benches, turn);
 criterion_main!(benches);

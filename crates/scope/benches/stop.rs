@@ -1,14 +1,35 @@
-//! Stopping many cooperating futures to verified quiet, against a bare tracker with a token for each.
+//! Stopping many cooperating futures to verified quiet, against a bare tracker with a token for each. All of them have
+//! begun; the stop alone is timed, with its receipt, from the request to the last ending.
 
-use allstop_core::receipt::ItemKind;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use allstop_bench::{BenchSuite, Figure};
+use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
-use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 const FUTURES: usize = 10_000;
+
+fn main() -> ExitCode {
+    let runtime = runtime();
+    let mut suite = BenchSuite::from_args();
+    suite.run(
+        Figure::new("stop 10,000 futures, receipt made and read", || {
+            runtime.block_on(scoped())
+        })
+        .rounds(60)
+        .against("tracker and child tokens", || runtime.block_on(bare()))
+        .ratio_at_most(2.0),
+    );
+    suite.finish()
+}
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread()
@@ -18,46 +39,72 @@ fn runtime() -> Runtime {
         .expect("threads")
 }
 
-async fn bare() {
-    let token = CancellationToken::new();
-    let tracker = TaskTracker::new();
-    for _ in 0..FUTURES {
-        let child = token.child_token();
-        tracker.spawn(async move { child.cancelled().await });
+/// Counts the futures that have been polled.
+#[derive(Default)]
+struct Begun {
+    count: AtomicUsize,
+    all: Notify,
+}
+
+impl Begun {
+    fn one_more(&self) {
+        if self.count.fetch_add(1, Ordering::Relaxed) + 1 == FUTURES {
+            self.all.notify_one();
+        }
     }
+}
+
+async fn bare() -> Duration {
+    let (token, tracker) = (CancellationToken::new(), TaskTracker::new());
+    let begun = Arc::new(Begun::default());
+    for _ in 0..FUTURES {
+        let (child, begun) = (token.child_token(), Arc::clone(&begun));
+        tracker.spawn(async move {
+            begun.one_more();
+            child.cancelled().await;
+        });
+    }
+    begun.all.notified().await;
+    let asked = Instant::now();
     token.cancel();
     tracker.close();
     tracker.wait().await;
+    asked.elapsed()
 }
 
-async fn scoped() {
+async fn scoped() -> Duration {
     let scope = Scope::root("bench", RootOptions::current());
+    let begun = Arc::new(Begun::default());
     let spec = WorkSpec::new(ItemKind::Future, "future");
     for _ in 0..FUTURES {
-        scope
-            .spawn(spec.clone(), |cx| async move {
-                drop(cx.stopped_at("idle").await);
-            })
-            .expect("nothing is stopped yet");
+        let begun = Arc::clone(&begun);
+        let work = scope.spawn(spec.clone(), |cx| async move {
+            begun.one_more();
+            drop(cx.stopped_at("idle").await);
+        });
+        drop(work.expect("nothing is stopped yet"));
     }
-    let receipt = scope
-        .stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)))
-        .await;
-    assert!(receipt.quiet() && receipt.items().len() == FUTURES);
+    begun.all.notified().await;
+    let asked = Instant::now();
+    let stop = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)));
+    let receipt = stop.receipt().await;
+    let items = receipt
+        .items()
+        .iter()
+        .filter(|item| has_heard(item))
+        .count();
+    let took = asked.elapsed();
+    assert!(receipt.quiet() && items == FUTURES, "{items} have heard");
+    took
 }
 
-fn stop(c: &mut Criterion) {
-    let runtime = runtime();
-    let mut group = c.benchmark_group("spawn and stop 10,000 futures");
-    group.sample_size(30);
-    group.bench_function("bare tracker and tokens", |b| {
-        b.to_async(&runtime).iter(bare);
-    });
-    group.bench_function("allstop scope, with receipt", |b| {
-        b.to_async(&runtime).iter(scoped);
-    });
-    group.finish();
+/// Whether the work heard the stop: one that had not begun would have ended for nothing.
+fn has_heard(item: &ReceiptItem) -> bool {
+    matches!(
+        item.state,
+        ItemState::Stopped {
+            how: How::Acknowledged,
+            ..
+        }
+    )
 }
-
-criterion_group!(benches, stop);
-criterion_main!(benches);

@@ -1,6 +1,6 @@
 //! From the registries of a stopped extent to the items of its receipt.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,24 +9,26 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
 use tokio::time::Instant;
 
-use crate::node::{Listed, Node};
+use crate::node::{Listed, Node, Unit};
 use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
 
 /// What the receipt of a stop lists: everything in its extent that ran when it was accepted.
 pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<ReceiptItem> {
-    let mut collector = Collector::default();
+    let mut collector = Collector::of(nodes.len());
     for node in nodes {
+        let unit = OnceCell::new();
+        let unit = || unit.get_or_init(|| node.unit_above()).as_ref();
         node.list(|listed| match listed {
             Listed::Ended(ended) => {
                 // A wider stop that came later does not list what ended under the narrower one before it.
                 if let Some(after) = ended.at.checked_duration_since(accepted_at) {
-                    collector.add(node, ended.seq, &ended.spec, Part::ended(ended, after));
+                    collector.add(unit(), ended.seq, &ended.spec, Part::ended(ended, after));
                 }
             }
             Listed::Running(entry) => {
-                collector.add(node, entry.seq, &entry.spec, Part::running(entry));
+                collector.add(unit(), entry.seq, &entry.spec, Part::running(entry));
             }
-            Listed::Engine(seq) => collector.add_engine(node, seq),
+            Listed::Engine(seq) => collector.add_engine(unit(), node, seq),
             // The stop has not reached it yet, or has made an end of it.
             Listed::Waiting(_) => {}
         });
@@ -36,7 +38,7 @@ pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<Re
 
 /// What runs in a scope and below it, now. An engine is no work: it answers for the work.
 pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
-    list_running(scope, |_, _, _| {})
+    list_running(scope, |_, _, _, _| {})
 }
 
 /// The same, with the engines that have not acknowledged a stop.
@@ -46,20 +48,22 @@ pub(crate) fn items_left(scope: &Arc<Node>) -> Vec<ReceiptItem> {
 
 fn list_running(
     scope: &Arc<Node>,
-    mut engine: impl FnMut(&mut Collector, &Node, u64),
+    mut engine: impl FnMut(&mut Collector, Option<&Arc<Unit>>, &Node, u64),
 ) -> Vec<ReceiptItem> {
-    let mut collector = Collector::default();
+    let mut collector = Collector::of(0);
     let mut nodes = vec![Arc::clone(scope)];
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children());
+        let unit = OnceCell::new();
+        let unit = || unit.get_or_init(|| node.unit_above()).as_ref();
         node.list(|listed| match listed {
             Listed::Running(entry) => {
-                collector.add(&node, entry.seq, &entry.spec, Part::running(entry));
+                collector.add(unit(), entry.seq, &entry.spec, Part::running(entry));
             }
-            Listed::Waiting(unit) => {
-                collector.add(&node, unit.seq, &unit.spec, Part::waiting());
+            Listed::Waiting(waiting) => {
+                collector.add(unit(), waiting.seq, &waiting.spec, Part::waiting());
             }
-            Listed::Engine(seq) => engine(&mut collector, &node, seq),
+            Listed::Engine(seq) => engine(&mut collector, unit(), &node, seq),
             Listed::Ended(_) => {}
         });
     }
@@ -67,10 +71,10 @@ fn list_running(
 }
 
 /// Items by the order in which their work was registered. A unit's parts fall on one item.
-#[derive(Default)]
 struct Collector {
     flat: Vec<(u64, ReceiptItem)>,
-    units: BTreeMap<u64, (ReceiptItem, Part)>,
+    /// In the order in which they were listed, with the unit that each belongs to.
+    parts: Vec<(Arc<Unit>, Part)>,
 }
 
 /// What one piece of work adds to an item.
@@ -132,14 +136,10 @@ impl Part {
             note: None,
         }
     }
-
-    /// Which of two states a unit is in: the worse one. Of two alike the process speaks: what became of the child is
-    /// more than what became of the future that waited for it.
-    fn outranks(&self, other: &Self) -> bool {
-        (severity(&self.state), self.is_process) > (severity(&other.state), other.is_process)
-    }
 }
 
+/// Which of two states a unit is in: the worse one. Of two alike the process speaks: what became of the child is more than
+/// what became of the future that waited for it.
 fn severity(state: &ItemState) -> u8 {
     match state {
         ItemState::Finished { .. } => 0,
@@ -152,58 +152,80 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
+    /// For about this many nodes.
+    fn of(nodes: usize) -> Self {
+        Self {
+            flat: Vec::new(),
+            parts: Vec::with_capacity(nodes),
+        }
+    }
+
     /// An engine that has not acknowledged the stop.
-    fn add_engine(&mut self, node: &Node, seq: u64) {
+    fn add_engine(&mut self, unit: Option<&Arc<Unit>>, node: &Node, seq: u64) {
         let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(&node.label));
-        self.add(node, seq, &spec, Part::still_running(Why::NotAcknowledged));
+        self.add(unit, seq, &spec, Part::still_running(Why::NotAcknowledged));
     }
 
-    fn add(&mut self, node: &Node, seq: u64, spec: &WorkSpec, part: Part) {
-        let Some(unit) = node.unit_above() else {
-            let (id, name) = (spec.item_id(seq), Arc::clone(&spec.name));
-            let mut item = ReceiptItem {
-                effect: spec.effect,
-                ..ReceiptItem::new(spec.kind, id, name, part.state.clone())
-            };
-            part.describe(&mut item);
-            hide_uncertain_outcome(&mut item, false);
-            self.flat.push((seq, item));
+    fn add(&mut self, unit: Option<&Arc<Unit>>, seq: u64, spec: &WorkSpec, part: Part) {
+        if let Some(unit) = unit {
+            self.parts.push((Arc::clone(unit), part));
             return;
-        };
-        match self.units.entry(unit.seq) {
-            std::collections::btree_map::Entry::Vacant(slot) => {
-                let (id, name) = (Arc::clone(&unit.path), Arc::clone(&unit.spec.name));
-                let mut item = ReceiptItem {
-                    effect: unit.spec.effect,
-                    ..ReceiptItem::new(unit.spec.kind, id, name, part.state.clone())
-                };
-                part.describe(&mut item);
-                slot.insert((item, part));
-            }
-            std::collections::btree_map::Entry::Occupied(mut slot) => {
-                let (item, worst) = slot.get_mut();
-                part.describe(item);
-                let either_is_process = worst.is_process || part.is_process;
-                if part.outranks(worst) {
-                    item.state = part.state.clone();
-                    *worst = part;
-                }
-                worst.is_process = either_is_process;
-            }
         }
+        let mut item = part.item(spec, spec.item_id(seq));
+        part.describe(&mut item);
+        hide_uncertain_outcome(&mut item, false);
+        self.flat.push((seq, item));
     }
 
-    fn finish(mut self) -> Vec<ReceiptItem> {
-        for (seq, (mut item, worst)) in self.units {
-            hide_uncertain_outcome(&mut item, worst.is_process);
-            self.flat.push((seq, item));
+    fn finish(self) -> Vec<ReceiptItem> {
+        let Self {
+            mut flat,
+            mut parts,
+        } = self;
+        // Stable: parts of one unit stay in their order.
+        parts.sort_by_key(|(unit, _)| unit.seq);
+        for parts in parts.chunk_by_mut(|(one, _), (other, _)| one.seq == other.seq) {
+            if let Some(((unit, first), others)) = parts.split_first_mut() {
+                let item = item_of_unit(unit, first, others.iter().map(|(_, part)| part));
+                flat.push((unit.seq, item));
+            }
         }
-        self.flat.sort_unstable_by_key(|(seq, _)| *seq);
-        self.flat.into_iter().map(|(_, item)| item).collect()
+        flat.sort_unstable_by_key(|(seq, _)| *seq);
+        flat.into_iter().map(|(_, item)| item).collect()
     }
 }
 
+/// The one item of a unit, in the worst state of its parts.
+fn item_of_unit<'a>(
+    unit: &Unit,
+    first: &'a Part,
+    others: impl Iterator<Item = &'a Part>,
+) -> ReceiptItem {
+    let mut item = first.item(&unit.spec, Arc::clone(&unit.path));
+    first.describe(&mut item);
+    let (mut worst, mut has_process) = (first, first.is_process);
+    for part in others {
+        part.describe(&mut item);
+        // Of two alike the process speaks, and one that has been there counts as one.
+        if (severity(&part.state), part.is_process) > (severity(&worst.state), has_process) {
+            item.state = part.state.clone();
+            worst = part;
+        }
+        has_process |= part.is_process;
+    }
+    hide_uncertain_outcome(&mut item, has_process);
+    item
+}
+
 impl Part {
+    /// The item of this part alone.
+    fn item(&self, spec: &WorkSpec, id: Arc<str>) -> ReceiptItem {
+        ReceiptItem {
+            effect: spec.effect,
+            ..ReceiptItem::new(spec.kind, id, Arc::clone(&spec.name), self.state.clone())
+        }
+    }
+
     fn describe(&self, item: &mut ReceiptItem) {
         item.containment = item.containment.or(self.containment);
         item.processes.extend(self.processes.iter().cloned());

@@ -37,6 +37,7 @@ mod gate;
 mod node;
 pub mod process;
 mod scope;
+mod signal;
 mod spawn;
 mod stop;
 mod sync;

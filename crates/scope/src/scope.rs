@@ -14,7 +14,7 @@ use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
 use crate::node::{Node, NodeSpec};
 use crate::stop::{self, Account, Stop, StopOrder};
-use crate::sync::{self, CancellationToken, Decision, WaitForCancellationFuture};
+use crate::sync::{self, CancellationToken, Decision};
 use crate::work::{Force, Registration, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
@@ -163,8 +163,8 @@ impl Scope {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub fn stopped(&self) -> WaitForCancellationFuture<'_> {
-        self.node.token.cancelled()
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<'_> {
+        self.node.stopped.given()
     }
 
     /// Resolves when a stop covers this scope, and acknowledges it at this checkpoint for the futures that run in it.
@@ -175,13 +175,14 @@ impl Scope {
     /// Cancel safe: it acknowledges only when it resolves.
     pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
         self.stopped().await;
-        self.node.acknowledge_futures(checkpoint);
-        self.cause().expect("a cause is set before a token fires")
+        self.node
+            .acknowledge_futures(checkpoint)
+            .expect("a cause is set before the signal is given")
     }
 
     /// Whether a stop covers this scope.
     pub fn is_stopped(&self) -> bool {
-        self.node.token.is_cancelled()
+        self.node.stopped.is_given()
     }
 
     /// Why it was stopped; the first cause, for ever.
@@ -206,7 +207,7 @@ impl Scope {
     /// The token, for code that knows tokio-util and not this crate. Cancelling it is no stop: it closes no barrier
     /// and makes no receipt; so this is a child of the scope's own.
     pub fn token(&self) -> CancellationToken {
-        self.node.token.child_token()
+        self.node.token().child_token()
     }
 
     /// Registers work that is polled inside other registered work, or that somebody else runs.

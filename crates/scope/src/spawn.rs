@@ -100,10 +100,7 @@ impl WorkCx {
     /// Cancel safe: it acknowledges only when it resolves.
     pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
         self.scope.stopped().await;
-        self.acknowledge(checkpoint);
-        self.scope
-            .cause()
-            .expect("a cause is set before a token fires")
+        self.hear(checkpoint)
     }
 
     /// For loops and threads: acknowledges a stop at this checkpoint, if one covers the work.
@@ -114,16 +111,19 @@ impl WorkCx {
         if !self.scope.is_stopped() {
             return Ok(());
         }
-        self.acknowledge(checkpoint);
-        Err(self
-            .scope
-            .cause()
-            .expect("a cause is set before a token fires"))
+        Err(self.hear(checkpoint))
+    }
+
+    fn hear(&self, checkpoint: &'static str) -> Cause {
+        self.scope
+            .node()
+            .acknowledge(self.key, checkpoint.into())
+            .expect("a cause is set before the signal is given")
     }
 
     /// Says that the work heard the stop.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
-        self.scope.node().acknowledge(self.key, checkpoint.into());
+        let _cause = self.scope.node().acknowledge(self.key, checkpoint.into());
     }
 
     /// Where the work heard the stop, as the receipt will say it; `None` if it did not, so far.

@@ -11,4 +11,6 @@ pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::sync::{Notify, SetOnce};
 pub(crate) use tokio::task::AbortHandle;
 pub(crate) use tokio::time::{sleep, sleep_until};
-pub(crate) use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+pub(crate) use tokio_util::sync::CancellationToken;
+
+pub(crate) use crate::signal::StopSignal;

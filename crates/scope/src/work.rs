@@ -112,6 +112,13 @@ pub(crate) struct WorkEntry {
     pub(crate) forced: bool,
 }
 
+impl Force {
+    /// Whether a stop has to ask it: nothing that runs in it hears the signal of its scope.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self, Self::Process(_) | Self::Remote(_))
+    }
+}
+
 impl WorkEntry {
     /// What this entry is while it runs.
     pub(crate) fn running_state(&self) -> ItemState {
@@ -241,7 +248,7 @@ impl Registration {
     ///
     /// Without a stop that covers it this changes nothing: nothing is acknowledged before it was asked.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
-        self.node.acknowledge(self.key, checkpoint.into());
+        let _cause = self.node.acknowledge(self.key, checkpoint.into());
     }
 
     /// Takes the work out of the registry without an ending: it belongs to somebody else now.

@@ -90,7 +90,8 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
     cancel_observed: bool,
-    items: Vec<ReceiptItem>,
+    // Shared: a receipt is copied for its turn, its log and whoever asked, and its items never change.
+    items: Arc<[ReceiptItem]>,
     conversation: ConversationEffect,
     usage: Usage,
 }
@@ -130,7 +131,7 @@ impl Receipt {
             quiet,
             quiet_after_ms: quiet.then(|| findings.elapsed.into()),
             cancel_observed: !something_left,
-            items: findings.items,
+            items: findings.items.into(),
             conversation: if engine_left {
                 ConversationEffect::Unknown
             } else {
@@ -193,12 +194,18 @@ impl Receipt {
 
     /// The same, with work outside the extent named as still running.
     pub fn with_bystanders(mut self, bystanders: impl IntoIterator<Item = ReceiptItem>) -> Self {
-        self.items.extend(bystanders.into_iter().map(|mut item| {
-            item.state = ItemState::StillRunning {
-                why: Why::OutsideExtent,
-            };
-            item
-        }));
+        let mut outside = bystanders
+            .into_iter()
+            .map(|mut item| {
+                item.state = ItemState::StillRunning {
+                    why: Why::OutsideExtent,
+                };
+                item
+            })
+            .peekable();
+        if outside.peek().is_some() {
+            self.items = self.items.iter().cloned().chain(outside).collect();
+        }
         self
     }
 

@@ -18,8 +18,8 @@ impl Receipt {
         let items = items_of(&parts);
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
         let ended = || {
-            let is_ended = |part: &&Self| part.outcome == Some(StopOutcome::AlreadyEnded);
-            parts.iter().any(is_ended)
+            let mut outcomes = parts.iter().map(|part| part.outcome);
+            outcomes.any(|outcome| outcome == Some(StopOutcome::AlreadyEnded))
         };
         if carried_out().next().is_none() {
             let outcome = if ended() {
@@ -52,10 +52,10 @@ impl Receipt {
 }
 
 /// Each receipt once: two parts that joined one stop have the same answer.
-fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Receipt> {
-    let mut different: Vec<&Receipt> = Vec::with_capacity(parts.len());
+fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
+    let mut different: Vec<&Arc<Receipt>> = Vec::with_capacity(parts.len());
     for part in parts {
-        if !different.iter().any(|other| std::ptr::eq(*other, &**part)) {
+        if !different.iter().any(|other| Arc::ptr_eq(other, part)) {
             different.push(part);
         }
     }
@@ -63,7 +63,7 @@ fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Receipt> {
 }
 
 /// The items of all parts. One that is outside of every part's extent is named once, as the last part names it.
-fn items_of(parts: &[&Receipt]) -> Vec<ReceiptItem> {
+fn items_of(parts: &[&Arc<Receipt>]) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         let later = parts.get(at + 1..).unwrap_or_default();

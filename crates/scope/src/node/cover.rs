@@ -5,7 +5,10 @@ use std::sync::Arc;
 use allstop_core::Cause;
 
 use super::Node;
+use crate::process::ProcessHandle;
 use crate::stop::StopInProgress;
+use crate::sync::CancellationToken;
+use crate::work::Force;
 
 /// What a node is to a stop that reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,17 @@ pub(crate) enum Accepted {
     Shut,
 }
 
+/// What the walk of a stop has reached and not dealt with: to be dropped outside of every lock.
+#[derive(Default)]
+pub(crate) struct Reached {
+    /// Nodes whose barrier is still open.
+    pub(crate) below: Vec<Arc<Node>>,
+    pub(crate) tokens: Vec<CancellationToken>,
+    /// A process that is being made at this moment is asked by its maker.
+    pub(crate) processes: Vec<ProcessHandle>,
+    pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
+}
+
 /// Whether the engine that drives a scope has acknowledged.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
@@ -44,8 +58,15 @@ pub(super) enum Engine {
 }
 
 impl Node {
-    /// Closes the barrier of this node for a stop and counts what it has to wait for, in one step.
-    pub(crate) fn accept(&self, stop: &Arc<StopInProgress>, cause: &Cause, role: Role) -> Accepted {
+    /// Closes the barrier of this node for a stop, counts what it has to wait for, and lists what it has to ask and the
+    /// nodes below, all in one step.
+    pub(crate) fn accept(
+        &self,
+        stop: &Arc<StopInProgress>,
+        cause: &Cause,
+        role: Role,
+        reached: &mut Reached,
+    ) -> Accepted {
         let mut state = self.state.lock();
         if state.stops.iter().any(|own| Arc::ptr_eq(own, stop)) {
             return Accepted::CoveredBefore;
@@ -77,6 +98,21 @@ impl Node {
         }
         let live = state.gate.accept_stop(cause);
         stop.count().more(live);
+        if state.ended.is_empty() {
+            // Seldom more than one, or many: a vector that grows has room for four at first.
+            state.ended.reserve_exact(live);
+        }
+        reached.tokens.extend(state.token.clone());
+        if state.asked > 0 {
+            for (_, entry) in &state.work {
+                match &entry.force {
+                    Force::Process(process) => reached.processes.push(process.clone()),
+                    Force::Remote(ask) => reached.remotes.push(Arc::clone(ask)),
+                    _ => {}
+                }
+            }
+        }
+        reached.below.extend(state.children());
         // Of those that are over only this node's own is still asked for.
         state
             .stops
@@ -110,5 +146,19 @@ impl Node {
         state.engine = Engine::Done;
         state.gate.finish();
         state.one_less();
+        let waiting = std::mem::take(&mut state.late_stops);
+        drop(state);
+        for stop in waiting {
+            stop.count().one_less();
+        }
+    }
+
+    /// Lets a stop that came too late wait for the engine, if that has not answered.
+    pub(crate) fn watch_engine(&self, stop: &Arc<StopInProgress>) {
+        let mut state = self.state.lock();
+        if matches!(state.engine, Engine::Attached(_)) {
+            stop.count().more(1);
+            state.late_stops.push(Arc::clone(stop));
+        }
     }
 }

@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use crate::env::ScopeEnv;
 use crate::gate::{Gate, NotStarted};
 use crate::stop::StopInProgress;
-use crate::sync::{AbortHandle, CancellationToken, Decision, Mutex};
+use crate::sync::{AbortHandle, CancellationToken, Decision, Mutex, StopSignal};
 use crate::work::{EndedWork, WorkEntry, WorkSpec};
 
-pub(crate) use cover::{Accepted, Role};
+pub(crate) use cover::{Accepted, Reached, Role};
 use place::Place;
 pub(crate) use registry::{FuturesOf, Listed, WorkKey};
 pub(crate) use unit::Unit;
@@ -33,7 +33,8 @@ pub(crate) struct Node {
     pub(crate) label: Arc<str>,
     /// Set where the whole scope is one item of a receipt: a tool call with all that it started.
     pub(crate) unit: Option<Arc<Unit>>,
-    pub(crate) token: CancellationToken,
+    /// Given once a stop covers this node, and all that it covers has its cause.
+    pub(crate) stopped: StopSignal,
     /// Commit versus stop, for the scope of a turn.
     decision: Option<Arc<Decision>>,
     /// Of this node; those above have their own.
@@ -62,15 +63,20 @@ struct NodeState {
     deadline_timer: Option<AbortHandle>,
     /// An engine that has to acknowledge a stop, at a named checkpoint.
     engine: cover::Engine,
+    /// Stops that came after the commit, and wait for the engine to have written it.
+    late_stops: Vec<Arc<StopInProgress>>,
+    /// The work that a stop has to ask by itself: processes and remotes.
+    asked: usize,
+    /// For code that knows tokens and not scopes: made when somebody asks for one.
+    token: Option<CancellationToken>,
 }
 
 impl NodeState {
     /// The children that are alive. To be dropped outside the lock: the last handle of a child locks its parent.
-    fn children(&self) -> Vec<Arc<Node>> {
+    fn children(&self) -> impl Iterator<Item = Arc<Node>> {
         self.children
             .iter()
             .filter_map(|(_, child)| child.upgrade())
-            .collect()
     }
 }
 
@@ -80,7 +86,7 @@ impl Node {
             env,
             label,
             unit: None,
-            token: CancellationToken::new(),
+            stopped: StopSignal::default(),
             decision: None,
             deadline: None,
             place: Place::Root,
@@ -99,16 +105,11 @@ impl Node {
         state.gate.check()?;
         let child = Arc::new_cyclic(|child| {
             let key = state.children.insert(Weak::clone(child));
-            let token = if spec.movable {
-                CancellationToken::new()
-            } else {
-                self.token.child_token()
-            };
             Self {
                 env: Arc::clone(&self.env),
                 label,
                 unit,
-                token,
+                stopped: StopSignal::default(),
                 decision: spec.decision,
                 deadline: spec.deadline,
                 place: Place::below(self, key, spec.movable),
@@ -120,7 +121,7 @@ impl Node {
 
     /// The children that are alive.
     pub(crate) fn children(&self) -> Vec<Arc<Node>> {
-        self.state.lock().children()
+        self.state.lock().children().collect()
     }
 
     /// Whether nothing runs here or below and nothing ever will, because every barrier there is closed. Once true it
@@ -130,7 +131,7 @@ impl Node {
         let ended_with_children = |node: &Self| {
             let state = node.state.lock();
             let ended = state.gate.check().is_err() && state.gate.live() == 0;
-            ended.then(|| state.children())
+            ended.then(|| state.children().collect::<Vec<_>>())
         };
         let Some(mut below) = ended_with_children(self) else {
             return false;
@@ -171,9 +172,17 @@ impl Node {
         nearest
     }
 
-    /// The token, if no other one fires it.
-    pub(crate) fn own_token(&self) -> Option<&CancellationToken> {
-        self.place.is_movable().then_some(&self.token)
+    /// A token that is cancelled once a stop covers this node.
+    pub(crate) fn token(&self) -> CancellationToken {
+        let mut state = self.state.lock();
+        // A stop that is accepted later finds it, in one step with the cause.
+        let stopped = state.gate.cause().is_some();
+        let token = state.token.get_or_insert_default().clone();
+        drop(state);
+        if stopped {
+            token.cancel();
+        }
+        token
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {

@@ -16,7 +16,6 @@ use crate::sync::Mutex;
 pub(super) enum Place {
     Root,
     Fixed(Below),
-    /// Its token is its own, and no child of another: the stop that covers it fires it.
     Movable(Mutex<Below>),
 }
 
@@ -37,10 +36,6 @@ impl Place {
         } else {
             Self::Fixed(below)
         }
-    }
-
-    pub(super) fn is_movable(&self) -> bool {
-        matches!(self, Self::Movable(_))
     }
 
     /// The node above, at this moment.

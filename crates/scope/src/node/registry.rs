@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use allstop_core::Cause;
 use tokio::time::Instant;
 
 use super::cover::Engine;
@@ -62,6 +63,14 @@ impl NodeState {
         }
     }
 
+    /// Takes a piece of work out, whose end it is here.
+    fn take(&mut self, key: WorkKey) -> WorkEntry {
+        let entry = self.work.remove(key.slot);
+        self.asked -= usize::from(entry.force.is_asked());
+        self.gate.finish();
+        entry
+    }
+
     /// The entry, unless that work has ended.
     fn entry_mut(&mut self, key: WorkKey) -> Option<&mut WorkEntry> {
         self.work
@@ -79,6 +88,7 @@ impl Node {
         let seq = self.env.next_seq();
         let mut state = self.state.lock();
         state.gate.register()?;
+        state.asked += usize::from(force.is_asked());
         let entry = WorkEntry {
             seq,
             spec,
@@ -103,11 +113,14 @@ impl Node {
             return Meanwhile::default();
         };
         let forced = entry.forced;
+        let is_asked = force.is_asked();
+        debug_assert!(!entry.force.is_asked(), "its task was being made");
         let abort = match &force {
             Force::Abort(future) if forced => Some(future.clone()),
             _ => None,
         };
         entry.force = force;
+        state.asked += usize::from(is_asked);
         drop(state);
         // Outside the lock: an abort can run the future's destructor here, which ends its registration.
         if let Some(future) = abort {
@@ -116,17 +129,15 @@ impl Node {
         Meanwhile { stopped, forced }
     }
 
-    pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) {
+    /// The work heard the stop, whose cause is returned. Without a stop there is nothing to acknowledge: a flag set early
+    /// would later read back as an observation.
+    pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
         let mut state = self.state.lock();
-        // Before a stop there is nothing to acknowledge: a flag set early would later read back as an observation.
-        if state.gate.cause().is_none() {
-            return;
+        let cause = state.gate.cause()?.clone();
+        if let Some(entry) = state.entry_mut(key) {
+            entry.acknowledged.get_or_insert(checkpoint);
         }
-        if let Some(entry) = state.entry_mut(key)
-            && entry.acknowledged.is_none()
-        {
-            entry.acknowledged = Some(checkpoint);
-        }
+        Some(cause)
     }
 
     /// Where a piece of work heard the stop.
@@ -134,26 +145,24 @@ impl Node {
         self.state.lock().entry_mut(key)?.acknowledged.clone()
     }
 
-    /// The futures of this node heard the stop. Without one there is nothing to acknowledge.
-    pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) {
+    /// The futures of this node heard the stop, whose cause is returned. Without one there is nothing to acknowledge.
+    pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) -> Option<Cause> {
         let mut state = self.state.lock();
-        if state.gate.cause().is_none() {
-            return;
-        }
+        let cause = state.gate.cause()?.clone();
         for (_, entry) in &mut state.work {
             if matches!(entry.force, Force::Abort(_) | Force::AbortSoon) {
                 entry.acknowledged.get_or_insert(checkpoint.into());
             }
         }
+        Some(cause)
     }
 
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Details) {
         // Dropped after the lock: what a remote's closure holds may be the last handle of a scope below.
         let force;
         let mut state = self.state.lock();
-        let entry = state.work.remove(key.slot);
+        let entry = state.take(key);
         force = entry.force;
-        state.gate.finish();
         if state.stops.is_empty() {
             return;
         }
@@ -176,8 +185,7 @@ impl Node {
     /// Moves a piece of work to another node: from now on it belongs there, and stops of this one do not cover it.
     pub(crate) fn release_work(&self, key: WorkKey) {
         let mut state = self.state.lock();
-        let released = state.work.remove(key.slot);
-        state.gate.finish();
+        let released = state.take(key);
         state.one_less();
         drop(state);
         drop(released);
@@ -189,8 +197,7 @@ impl Node {
         if let Some(cause) = state.gate.cause() {
             return Err(NotStarted::Stopped(cause.clone()));
         }
-        let released = state.work.remove(key.slot);
-        state.gate.finish();
+        let released = state.take(key);
         drop(state);
         drop(released);
         Ok(())

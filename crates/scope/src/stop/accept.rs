@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::Cause;
 use allstop_core::receipt::StopRequest;
-use allstop_core::{Cause, Receipt};
 use tokio::time::Instant;
 
 use super::ladder::{self, Asks};
 use super::progress::Rungs;
 use super::{Stop, StopInProgress, StopOrder};
-use crate::collect;
-use crate::node::{Accepted, Node, Role};
-use crate::sync::CancellationToken;
+use crate::node::{Accepted, Node, Reached, Role};
 
 /// Accepts a stop of `target`, synchronously: when this returns, nothing in the extent starts any more.
 pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
@@ -27,14 +25,16 @@ pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
     let rungs = Rungs {
         accepted_at: Instant::now(),
         grace: order.grace.unwrap_or(env.options.grace),
-        forced: CancellationToken::new(),
+        forced: Arc::default(),
     };
-    let shared = StopInProgress::new(target, request, rungs);
+    let shared = StopInProgress::new(target, request.clone(), rungs.clone());
     let covered = shared.covering(|nodes| cover(target, &shared, &order.cause, nodes));
     match covered {
         Ok(asks) => {
-            // Causes are set on every node before any token fires, so that whoever hears it can ask why.
-            target.token.cancel();
+            // Causes are set on every node before any signal is given, so that whoever hears it can ask why.
+            for node in shared.nodes().iter() {
+                node.stopped.give();
+            }
             asks.send();
             ladder::begin(env, &shared, order.bystanders);
             Stop { shared }
@@ -47,7 +47,7 @@ pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
             }
             Stop { shared: running }
         }
-        Err(NotCovered::Ended) => already_ended(target, shared),
+        Err(NotCovered::Ended) => already_ended(target, request, rungs),
     }
 }
 
@@ -65,20 +65,21 @@ fn cover(
     cause: &Cause,
     nodes: &mut Vec<Arc<Node>>,
 ) -> Result<Asks, NotCovered> {
-    let mut accepted = target.accept(shared, cause, Role::Target);
+    let mut reached = Reached::default();
+    let mut accepted = target.accept(shared, cause, Role::Target, &mut reached);
     if matches!(accepted, Accepted::Shut) {
         if target.has_ended() {
             return Err(NotCovered::Ended);
         }
-        accepted = target.accept(shared, cause, Role::ShutTarget);
+        accepted = target.accept(shared, cause, Role::ShutTarget, &mut reached);
     }
     match accepted {
         Accepted::Join(running) => return Err(NotCovered::Join(running)),
         Accepted::Committed | Accepted::Shut => return Err(NotCovered::Ended),
         Accepted::Covered | Accepted::CoveredBefore => {}
     }
-    walk(target, shared, cause, nodes);
-    Ok(Asks::of(nodes))
+    walk(target, shared, cause, nodes, &mut reached);
+    Ok(Asks::of(reached))
 }
 
 /// Closes the barrier of everything below `target`, which has accepted already, and lists all nodes.
@@ -87,30 +88,32 @@ pub(super) fn walk(
     shared: &Arc<StopInProgress>,
     cause: &Cause,
     nodes: &mut Vec<Arc<Node>>,
+    reached: &mut Reached,
 ) {
     nodes.push(Arc::clone(target));
-    let mut next = 0;
-    while let Some(node) = nodes.get(next) {
-        let children = node.children();
-        for child in children {
+    while !reached.below.is_empty() {
+        for node in std::mem::take(&mut reached.below) {
             // A child keeps the cause of its own earlier stop; a wider one only counts it too.
-            let accepted = child.accept(shared, cause, Role::Below);
+            let accepted = node.accept(shared, cause, Role::Below, reached);
             if !matches!(accepted, Accepted::CoveredBefore) {
-                nodes.push(child);
+                nodes.push(node);
             }
         }
-        next += 1;
     }
 }
 
-fn already_ended(target: &Arc<Node>, shared: Arc<StopInProgress>) -> Stop {
-    let mut request = shared.request().clone();
+/// Answers for what has ended, or can no longer be stopped. An engine that writes its commit at this moment is waited for,
+/// as long as the ask may take; what its turn has left running can no longer be ended by this stop, and is named.
+fn already_ended(target: &Arc<Node>, mut request: StopRequest, rungs: Rungs) -> Stop {
     if let Some(first) = target.covering_stop() {
         request.stop_id = first.request().stop_id.clone();
     }
-    // What a committed turn has left running can no longer be ended by its stop, and is named; so is its engine, while it
-    // writes the commit.
-    let left = collect::items_left(target);
-    shared.answer(Receipt::of_ended(request, left));
+    let shared = StopInProgress::too_late(target, request, rungs);
+    let mut nodes = vec![Arc::clone(target)];
+    while let Some(node) = nodes.pop() {
+        node.watch_engine(&shared);
+        nodes.extend(node.children());
+    }
+    ladder::begin(&target.env, &shared, Vec::new());
     Stop { shared }
 }

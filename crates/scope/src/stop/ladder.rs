@@ -6,43 +6,24 @@ use std::sync::Arc;
 use super::StopInProgress;
 use crate::collect;
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
-use crate::node::{FuturesOf, Listed, Node};
+use crate::node::{FuturesOf, Node, Reached};
 use crate::process::ProcessHandle;
 use crate::scope::Scope;
 use crate::sync::{AbortHandle, CancellationToken, sleep, sleep_until};
-use crate::work::Force;
 
-/// The ask beyond the target's token: those that it does not fire, and the processes and remotes that are to be told.
-#[derive(Default)]
-pub(super) struct Asks {
-    tokens: Vec<CancellationToken>,
-    processes: Vec<ProcessHandle>,
-    remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
-}
+/// The ask beyond the signals of the nodes: the tokens of foreign code, and the processes and remotes to be told.
+pub(super) struct Asks(Reached);
 
 impl Asks {
-    /// Of these nodes, whose barrier is closed. A process that is being made at this moment is asked by its maker.
-    pub(super) fn of(nodes: &[Arc<Node>]) -> Self {
-        let mut asks = Self::default();
-        for node in nodes {
-            asks.tokens.extend(node.own_token().cloned());
-            node.list(|listed| match listed {
-                Listed::Running(entry) => match &entry.force {
-                    Force::Process(process) => asks.processes.push(process.clone()),
-                    Force::Remote(ask) => asks.remotes.push(Arc::clone(ask)),
-                    _ => {}
-                },
-                Listed::Ended(_) | Listed::Waiting(_) | Listed::Engine(_) => {}
-            });
-        }
-        asks
+    pub(super) fn of(reached: Reached) -> Self {
+        Self(reached)
     }
 
     /// Outside every lock: these do I/O.
     pub(super) fn send(&self) {
-        self.tokens.iter().for_each(CancellationToken::cancel);
-        self.processes.iter().for_each(ProcessHandle::ask);
-        for ask in &self.remotes {
+        self.0.tokens.iter().for_each(CancellationToken::cancel);
+        self.0.processes.iter().for_each(ProcessHandle::ask);
+        for ask in &self.0.remotes {
             ask();
         }
     }
@@ -83,12 +64,15 @@ async fn climb(stop: Unanswered) {
     let asked_in_time = tokio::select! {
         biased;
         () = shared.count().quiet() => true,
-        () = rungs.forced.cancelled() => false,
+        () = rungs.forced.given() => false,
         () = sleep_until(instant_after(rungs.accepted_at, rungs.grace)) => false,
     };
     // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what it
     // knows, as soon as its tree is gone. Then whatever is left.
-    if !asked_in_time && !force_and_wait(shared, FuturesOf::NodesWithoutProcess).await {
+    if !asked_in_time
+        && !shared.is_too_late()
+        && !force_and_wait(shared, FuturesOf::NodesWithoutProcess).await
+    {
         force_and_wait(shared, FuturesOf::AllNodes).await;
     }
     account(shared, &stop.bystanders);
@@ -98,7 +82,7 @@ async fn climb(stop: Unanswered) {
 async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool {
     force(&shared.nodes(), futures_of);
     let at_once = async {
-        shared.rungs().forced.cancelled().await;
+        shared.rungs().forced.given().await;
         sleep(FORCE_ROUND_AT_ONCE).await;
     };
     tokio::select! {

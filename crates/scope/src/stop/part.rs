@@ -6,7 +6,7 @@ use allstop_core::receipt::StopRequest;
 use allstop_core::{Extent, Receipt};
 
 use super::{Stop, StopInProgress, accept, ladder};
-use crate::node::{Node, Role};
+use crate::node::{Node, Reached, Role};
 use crate::scope::Scope;
 
 /// What became of one part of a wider stop: the same stop, seen from one scope alone. It climbs no ladder of its own.
@@ -83,8 +83,9 @@ pub(crate) fn account_of_part(
     };
     let shared = StopInProgress::of_part(part, request, Arc::clone(&stop));
     shared.covering(|nodes| {
-        part.accept(&shared, &cause, Role::Below);
-        accept::walk(part, &shared, &cause, nodes);
+        let mut reached = Reached::default();
+        part.accept(&shared, &cause, Role::Below, &mut reached);
+        accept::walk(part, &shared, &cause, nodes, &mut reached);
     });
     // The walk is over: what remains is what runs.
     shared.count().one_less();

@@ -12,7 +12,7 @@ use super::ladder;
 use crate::collect;
 use crate::node::Node;
 use crate::scope::Scope;
-use crate::sync::{AtomicBool, CancellationToken, Mutex, Ordering, SetOnce};
+use crate::sync::{AtomicBool, Mutex, Ordering, SetOnce, StopSignal};
 
 /// When the ladder goes from one rung to the next; the same for a stop and for the accounts of its parts.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(super) struct Rungs {
     pub(super) accepted_at: Instant,
     pub(super) grace: Duration,
     /// Somebody does not want to wait for the grace.
-    pub(super) forced: CancellationToken,
+    pub(super) forced: Arc<StopSignal>,
 }
 
 /// Invariants:
@@ -32,9 +32,11 @@ pub(crate) struct StopInProgress {
     target: Weak<Node>,
     /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
     wider: Option<Arc<StopInProgress>>,
+    /// Whether its target had ended, or could no longer be stopped: it covers nothing, and waits for engines only.
+    too_late: bool,
     rungs: Rungs,
     /// All that it covers, until it is answered: nodes hold their stops, so this must not stay.
-    nodes: Mutex<Vec<Arc<Node>>>,
+    nodes: Mutex<Arc<Vec<Arc<Node>>>>,
     /// The accounts of its parts, each with the bystanders that it names.
     parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Scope>)>>,
     count: Countdown,
@@ -44,32 +46,39 @@ pub(crate) struct StopInProgress {
 
 impl StopInProgress {
     pub(super) fn new(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Arc<Self> {
-        Self::with_wider(target, request, rungs, None)
+        Arc::new(Self::with(target, request, rungs))
+    }
+
+    /// A stop of what has ended, or can no longer be stopped.
+    pub(super) fn too_late(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Arc<Self> {
+        Arc::new(Self {
+            too_late: true,
+            ..Self::with(target, request, rungs)
+        })
     }
 
     /// The account of one part of a wider stop.
     pub(super) fn of_part(part: &Arc<Node>, request: StopRequest, wider: Arc<Self>) -> Arc<Self> {
         let rungs = wider.rungs.clone();
-        Self::with_wider(part, request, rungs, Some(wider))
+        Arc::new(Self {
+            wider: Some(wider),
+            ..Self::with(part, request, rungs)
+        })
     }
 
-    fn with_wider(
-        target: &Arc<Node>,
-        request: StopRequest,
-        rungs: Rungs,
-        wider: Option<Arc<Self>>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    fn with(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Self {
+        Self {
             request,
             target: Arc::downgrade(target),
-            wider,
+            wider: None,
+            too_late: false,
             rungs,
             nodes: Mutex::default(),
             parts: Mutex::default(),
             count: Countdown::of_walk(),
             done: AtomicBool::new(false),
             receipt: SetOnce::new(),
-        })
+        }
     }
 
     pub(super) fn request(&self) -> &StopRequest {
@@ -101,18 +110,27 @@ impl StopInProgress {
         self.done.load(Ordering::Acquire)
     }
 
+    /// Whether it covers nothing, so that there is nothing to force.
+    pub(super) fn is_too_late(&self) -> bool {
+        self.too_late
+    }
+
     pub(super) fn force(&self) {
-        self.rungs.forced.cancel();
+        self.rungs.forced.give();
     }
 
     /// Covers nodes by `walk`, which lists them. Until it is over nobody else gets to see what the stop covers.
     pub(super) fn covering<T>(&self, walk: impl FnOnce(&mut Vec<Arc<Node>>) -> T) -> T {
-        walk(&mut self.nodes.lock())
+        let mut nodes = self.nodes.lock();
+        let mut reached = Vec::new();
+        let walked = walk(&mut reached);
+        *nodes = Arc::new(reached);
+        walked
     }
 
     /// All that it covers, when the walk is over; nothing once it is answered.
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().clone()
+    pub(super) fn nodes(&self) -> Arc<Vec<Arc<Node>>> {
+        Arc::clone(&self.nodes.lock())
     }
 
     /// Returns when the walk is over: then nothing starts any more in what the stop covers.
@@ -137,6 +155,11 @@ impl StopInProgress {
 
     /// What is known at this moment of these, which are all that it covers.
     pub(super) fn findings(&self, nodes: &[Arc<Node>]) -> Receipt {
+        if self.too_late {
+            let target = self.target.upgrade();
+            let left = target.map(|target| collect::items_left(&target));
+            return Receipt::of_ended(self.request.clone(), left.unwrap_or_default());
+        }
         let findings = StopFindings {
             items: collect::items_of_stop(nodes, self.rungs.accepted_at),
             elapsed: self.rungs.accepted_at.elapsed(),

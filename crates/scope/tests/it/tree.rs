@@ -136,6 +136,31 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
     assert_eq!(decision.stopped_by().unwrap().kind, CauseKind::User);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
+    let scope = root();
+    let decision = Arc::new(Decision::new());
+    let options = ScopeOptions {
+        decision: Some(Arc::clone(&decision)),
+        ..Default::default()
+    };
+    let turn = scope.child("turn/7", options).unwrap();
+    let engine = turn.attach_engine();
+    let _permit = decision.commit().unwrap();
+    let stop = turn.stop(by_user());
+    assert!(!stop.account_now().quiet() && stop.try_receipt().is_none());
+    assert!(!turn.is_stopped(), "the commit is written in peace");
+    let asked = Instant::now();
+    let writing = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        drop(engine);
+    };
+    let (receipt, ()) = tokio::join!(stop.receipt(), writing);
+    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert!(receipt.quiet() && receipt.items().is_empty());
+    assert_eq!(asked.elapsed(), Duration::from_millis(300));
+}
+
 #[tokio::test]
 async fn a_stop_after_the_commit_names_what_still_runs() {
     let scope = root();
@@ -160,7 +185,7 @@ async fn a_stop_after_the_commit_names_what_still_runs() {
         if closed {
             turn.close();
         }
-        let receipt = turn.stop(by_user()).await;
+        let receipt = turn.stop(by_user().grace(Duration::ZERO)).await;
         assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
         assert!(!receipt.quiet() && !receipt.cancel_observed());
         let items = receipt.items().iter();

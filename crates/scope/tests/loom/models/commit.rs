@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::receipt::StopOutcome;
 use allstop_core::{Cause, CauseKind};
 
-use super::{by, by_user, every_interleaving, joined, receipt_of, root, spawn};
+use super::{by, by_user, every_interleaving, interruptions, joined, receipt_of, root, spawn};
 use crate::scope::{Scope, ScopeOptions};
 use crate::sync::{Decision, Verdict};
 
@@ -70,6 +70,24 @@ fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
                 assert!(!ended && verdict == Verdict::Stop(cause));
             }
         }
+    });
+}
+
+#[test]
+fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
+    interruptions(2, || {
+        let root = root();
+        let decision = Arc::new(Decision::new());
+        let turn = turn(&root, &decision);
+        let engine = turn.attach_engine();
+        let committed = decision.commit().map(drop);
+        assert!(committed.is_ok());
+        let writer = spawn(move || drop(engine));
+        let receipt = receipt_of(turn.stop(by_user()));
+        assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+        assert!(receipt.quiet() && receipt.items().is_empty());
+        assert!(turn.cause().is_none(), "it covers nothing");
+        joined(writer);
     });
 }
 

@@ -3,7 +3,7 @@
 mod once;
 mod runtime;
 mod signal;
-mod token;
+mod stop_signal;
 
 #[path = "../../../../core/src/decision.rs"]
 mod decision;
@@ -13,7 +13,7 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) use once::{OnceLock, SetOnce};
 pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
 pub(crate) use signal::Notify;
-pub(crate) use token::{CancellationToken, WaitForCancellationFuture};
+pub(crate) use stop_signal::{CancellationToken, StopSignal};
 
 /// A lock with the interface of `parking_lot`.
 #[derive(Default)]

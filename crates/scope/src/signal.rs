@@ -1,0 +1,72 @@
+//! A signal that is given once, for ever, and that anybody can wait for: the token of a scope, without a tree.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Given once; whoever waits then, or comes later, goes on. It lies in the scope itself and allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct StopSignal {
+    given: AtomicBool,
+    waiting: Notify,
+}
+
+impl StopSignal {
+    /// Gives the signal. A second time changes nothing.
+    pub(crate) fn give(&self) {
+        if !self.given.swap(true, Ordering::AcqRel) {
+            self.waiting.notify_waiters();
+        }
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the signal is given.
+    pub(crate) async fn given(&self) {
+        // Made before the look at the flag: a signal that is given in between wakes it.
+        let woken = self.waiting.notified();
+        if !self.is_given() {
+            woken.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_and_whoever_comes_later_goes_on() {
+        let signal = StopSignal::default();
+        let mut waits = std::pin::pin!(signal.given());
+        tokio::select! {
+            biased;
+            () = waits.as_mut() => panic!("nobody has given it"),
+            () = std::future::ready(()) => {}
+        }
+        signal.give();
+        signal.give();
+        assert!(signal.is_given());
+        waits.await;
+        signal.given().await;
+    }
+
+    #[test]
+    fn no_signal_is_lost_between_look_and_wait() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a thread is all it needs");
+        for _ in 0..2_000 {
+            let signal = StopSignal::default();
+            std::thread::scope(|threads| {
+                threads.spawn(|| signal.give());
+                let limit = std::time::Duration::from_secs(20);
+                let waited = async { tokio::time::timeout(limit, signal.given()).await };
+                runtime.block_on(waited).expect("the signal was given");
+            });
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The signal of a scope, and tokio-util's `CancellationToken` for code that knows no scopes.
+//!
+//! Their operations are single steps that loom does not see, taken with the step before them: no rule under test rests
+//! on what lies between a step of the scope and one of its signal.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+#[derive(Default)]
+pub(crate) struct StopSignal {
+    state: Mutex<SignalState>,
+}
+
+#[derive(Default)]
+struct SignalState {
+    given: bool,
+    waiting: Vec<Waker>,
+}
+
+impl StopSignal {
+    fn state(&self) -> MutexGuard<'_, SignalState> {
+        self.state.lock().expect("a panic ends the model")
+    }
+
+    pub(crate) fn give(&self) {
+        let mut state = self.state();
+        state.given = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        // Waking is a step that loom sees: the other threads must find the signal unlocked.
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.state().given
+    }
+
+    pub(crate) async fn given(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.state();
+            if state.given {
+                return Poll::Ready(());
+            }
+            state.waiting.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// In use by no model: a scope makes one where somebody asks for it.
+#[derive(Clone, Default)]
+pub(crate) struct CancellationToken(Arc<StopSignal>);
+
+impl CancellationToken {
+    pub(crate) fn cancel(&self) {
+        self.0.give();
+    }
+
+    pub(crate) fn child_token(&self) -> Self {
+        self.clone()
+    }
+}
