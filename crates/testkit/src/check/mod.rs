@@ -3,6 +3,7 @@
 
 mod barrier;
 mod cause;
+mod child_processes;
 mod commit;
 mod conversation;
 mod delivery;
@@ -52,7 +53,7 @@ pub struct Checker {
 }
 
 /// Every checker, in the order in which a broken run is best understood.
-pub const CHECKERS: [Checker; 24] = [
+pub const CHECKERS: [Checker; 25] = [
     waiters::CHECKER,
     history::CHECKER,
     endings::CHECKER,
@@ -77,6 +78,7 @@ pub const CHECKERS: [Checker; 24] = [
     recovery::CHECKER,
     next_message::CHECKER,
     leftovers::CHECKER,
+    child_processes::CHECKER,
 ];
 
 /// A promise that a run broke.

@@ -102,6 +102,8 @@ pub struct Aftermath {
     pub tasks_left: usize,
     /// Work that its scopes named as running then.
     pub work_left: Vec<String>,
+    /// Real processes that it started past its scopes, and that had to be killed: `4711 (sleep)`.
+    pub processes_left: Vec<String>,
     /// What the scenario's own checks found.
     pub own: Vec<Violation>,
     /// What its user and its subscriber saw, where a session is explored.

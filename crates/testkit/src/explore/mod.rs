@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod case;
+mod child_processes;
 pub(crate) mod clockwork;
 mod exploration;
 mod failure;

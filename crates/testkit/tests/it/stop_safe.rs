@@ -44,6 +44,39 @@ fn a_tool_that_spawns_outside_its_scope_is_caught() {
     assert_eq!(report.caught_by(), ["leftovers"], "{report}");
 }
 
+/// A process that nobody of Allstop's knows about: it is seen, ended and reaped, and none but it.
+#[cfg(target_os = "linux")]
+#[test]
+fn process_that_is_started_and_forgotten_is_caught() {
+    use std::process::{Child, Command};
+
+    let mut beside = Command::new("sleep").arg("600").spawn().unwrap();
+    let started = Arc::new(Mutex::new(Vec::<Child>::new()));
+    let forgotten = Arc::clone(&started);
+    let report = explored(move |_| {
+        let forgotten = Arc::clone(&forgotten);
+        ToolFn::new("forgets", move |_| {
+            let forgotten = Arc::clone(&forgotten);
+            async move {
+                let child = Command::new("sleep").arg("600").spawn();
+                forgotten.lock().push(child.unwrap());
+                "started".to_owned()
+            }
+        })
+    });
+    assert_eq!(report.caught_by(), ["child_processes"], "{report}");
+    assert!(report.to_string().contains("(sleep)"), "{report}");
+    let mut started = std::mem::take(&mut *started.lock());
+    assert!(!started.is_empty());
+    for child in &mut started {
+        // Reaped: this process has no such child any more.
+        assert!(child.try_wait().is_err(), "{child:?} is left");
+    }
+    assert!(beside.try_wait().unwrap().is_none(), "not the tool's");
+    beside.kill().unwrap();
+    beside.wait().unwrap();
+}
+
 #[test]
 fn a_tool_that_leaves_half_of_its_work_is_caught_by_its_own_check_alone() {
     let report = explored(|stage| {

@@ -39,6 +39,8 @@ pub(crate) enum Bug {
     TwoReceipts,
     /// Tools run in tasks that nobody answers for.
     LeakedChild,
+    /// A turn that is stopped leaves a helper, a real process.
+    ForgottenProcess,
     /// Tools run in the session's scope, where the turn's stop does not reach them.
     SignalMissesLeaf,
     /// What a stopped call cost is forgotten.
@@ -89,6 +91,9 @@ impl Bug {
             Self::HalfCallAnswered => (F::CorruptHistory, "conversation", Setting::Kept, Way::USER),
             Self::BillAtTheEnd => (F::CorruptHistory, "recovery", Setting::Tools, Way::USER),
             Self::LeakedChild => (F::OrphanWork, "leftovers", Setting::Tools, Way::USER),
+            Self::ForgottenProcess => {
+                (F::OrphanWork, "child_processes", Setting::Answer, Way::USER)
+            }
             Self::SignalMissesLeaf => (
                 F::SignalMissesLeaf,
                 "receipt_true",
@@ -151,11 +156,12 @@ impl Bug {
 }
 
 /// Every bug, by the class of failures that it belongs to.
-pub(crate) const BUGS: [Bug; 29] = [
+pub(crate) const BUGS: [Bug; 30] = [
     Bug::MissingResult,
     Bug::HalfCallAnswered,
     Bug::BillAtTheEnd,
     Bug::LeakedChild,
+    Bug::ForgottenProcess,
     Bug::SignalMissesLeaf,
     Bug::NeverAcknowledges,
     Bug::StopBeforeStart,

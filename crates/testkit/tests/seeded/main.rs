@@ -38,6 +38,10 @@ fn is_caught(bug: Bug) -> Result<(), Failed> {
         setting,
         way,
     } = bug.expected();
+    if bug == Bug::ForgottenProcess && !cfg!(target_os = "linux") {
+        println!("{bug:?}: only Linux says which thread started a process");
+        return Ok(());
+    }
     let scenario = setting.scenario(Some(bug));
     let report = Exploration::of(&scenario).only(way).run();
     println!("{}", row(bug, class, &report));

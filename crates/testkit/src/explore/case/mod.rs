@@ -17,6 +17,7 @@ use allstop_tools::BackgroundHost as _;
 use tokio::time::Instant;
 
 use super::aftermath::Aftermath;
+use super::child_processes::ChildProcesses;
 use super::clockwork::{self, Tick};
 use super::kill::Notebook;
 use super::live::{Ended, Live};
@@ -45,7 +46,13 @@ pub(crate) struct Case<'a> {
 
 /// Plays a case. `None`: there was nothing at that point that could be stopped in that way.
 pub(crate) fn play(case: &Case<'_>) -> Option<Aftermath> {
-    clockwork::run(|tick| Box::pin(run(case, tick)))
+    let before = ChildProcesses::now();
+    let mut played = clockwork::run(|tick| Box::pin(run(case, tick)));
+    let left = before.end_newer();
+    if let Some(aftermath) = &mut played {
+        aftermath.processes_left = left;
+    }
+    played
 }
 
 async fn run(case: &Case<'_>, tick: Tick) -> Option<Aftermath> {
@@ -161,6 +168,7 @@ async fn look(
         records_after_next: Vec::new(),
         tasks_left: 0,
         work_left: Vec::new(),
+        processes_left: Vec::new(),
         own,
         session: None,
     };

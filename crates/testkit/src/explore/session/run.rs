@@ -187,6 +187,7 @@ async fn look(stage: &Stage, log: &dyn Log, live: &SessionLive) -> Aftermath {
         records_after_next: Vec::new(),
         tasks_left: 0,
         work_left: Vec::new(),
+        processes_left: Vec::new(),
         own: stage.own().look(),
         session: Some(seen),
     }
