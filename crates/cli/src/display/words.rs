@@ -55,7 +55,7 @@ pub(super) fn why(why: Why) -> &'static str {
         Why::OutsideExtent => "outside the extent of this stop",
         Why::BlockingThread => "a blocking thread",
         Why::BlocksItsThread => "blocks its thread, so it cannot be dropped",
-        Why::ProcessesLeft => "processes are left after SIGKILL",
+        Why::ProcessesLeft => "processes are left",
         Why::NotConfirmed => "asked, and not confirmed",
         Why::WatcherGone => "nobody watches it any more",
         Why::NotAcknowledged => "it has not acknowledged the stop",

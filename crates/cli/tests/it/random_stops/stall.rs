@@ -33,8 +33,15 @@ pub(super) fn faults(random: &mut Random) -> String {
 
 fn rule(random: &mut Random) -> String {
     let call = pick(random, &CALLS);
-    let (delay_ms, percent) = (random.below(100), 1 + random.below(40));
-    format!("{call} {delay_ms}ms chance={percent}")
+    match random.below(3) {
+        0 => format!("{call} hang skip={}", random.below(8)),
+        1 => format!(
+            "{call} {}ms chance={}",
+            random.below(600),
+            1 + random.below(40)
+        ),
+        _ => format!("{call} {}ms skip={}", random.below(3_000), random.below(8)),
+    }
 }
 
 /// Enough for a piece of an answer that has to be received in many reads.

@@ -1,7 +1,10 @@
 //! Stalls of a chat, where there is neither an envelope nor a deadline.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Stdio;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::stall::{Hanging, Stall};
 use super::way::Way;
@@ -11,6 +14,9 @@ use crate::support::{Allstop, Place};
 
 /// The ways to end a chat that reads from a pipe.
 const WAYS: [Way; 4] = [Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup];
+
+/// Work in the background, five at once.
+const WORKS: usize = 5;
 
 fn chat<'a>(place: &'a Place, model: &str, args: &str) -> Allstop<'a> {
     let chat = place
@@ -36,11 +42,39 @@ fn calling(command: &str) -> String {
     )
 }
 
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a fifo");
+}
+
 #[test]
 fn it_waits_for_a_line() {
     let begin = |place: &Place, args: &str| {
         let fault = Fault::new(place, "read pipe: 0ms");
         let command = chat(place, &place.script("replies: [{text: Hello.}]"), args);
+        piped(fault.below(command), "").once_hit(fault)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+#[test]
+fn its_configuration_is_a_fifo() {
+    let begin = |place: &Place, args: &str| {
+        let config = place.path("allstop.toml");
+        fifo(&config);
+        let fault = Fault::new(place, "open allstop.toml 0ms");
+        let command = chat(place, "any", args).arg("--config").arg(config);
+        piped(fault.below(command), "").once_hit(fault)
+    };
+    Stall::new(begin).unseen("").check(&WAYS);
+}
+
+#[test]
+fn its_script_is_a_fifo() {
+    let begin = |place: &Place, args: &str| {
+        let script = place.path("script.yaml");
+        fifo(&script);
+        let fault = Fault::new(place, "open script.yaml 0ms");
+        let command = chat(place, &format!("script:{}", script.display()), args);
         piped(fault.below(command), "").once_hit(fault)
     };
     Stall::new(begin).unseen("").check(&WAYS);
@@ -104,6 +138,37 @@ fn its_commands_are_not_told_by_proc() {
         .with(fault)
     };
     Stall::new(begin).unseen("").check(&WAYS);
+}
+
+/// A chat that is to keep five pieces of work, with a disk that takes nothing any more.
+#[test]
+fn it_keeps_background_work_on_a_disk_that_hangs() {
+    let begin = |place: &Place, args: &str| {
+        let (ready, said) = (place.path("ready"), place.path("said"));
+        let fault = Fault::new(
+            place,
+            &format!("sync store.db hang when={}", ready.display()),
+        );
+        // Five of the same would be taken for a loop.
+        let work = |number| {
+            format!("{{tool: shell, arguments: {{background: true, command: sleep 60{number}}}}}")
+        };
+        let works: Vec<String> = (0..WORKS).map(work).collect();
+        let works = works.join(", ");
+        let script = format!(
+            "replies: [{{calls: [{works}]}}, {{text: They run.}}, {{calls: [{{tool: shell, arguments: {{command: 'touch {}; sleep 600'}}}}]}}]",
+            ready.display()
+        );
+        let output = std::fs::File::create(&said).expect("a file in the place");
+        let command = chat(place, &place.script(&script), args).arg("--keep-background");
+        let hanging = piped(fault.below(command).stdout(output), "start\nwait\n");
+        hanging.once_there(&ready).with(fault)
+    };
+    Stall::new(begin)
+        .unseen("")
+        .not_quiet()
+        .no_word_of("left after")
+        .check(&WAYS);
 }
 
 /// A person's terminal that hangs: Ctrl-C is a key there, and no signal.

@@ -46,25 +46,19 @@ fn unread(place: &Place, args: &str, stderr_too: bool) -> Hanging {
 #[test]
 fn nobody_reads_the_events() {
     let begin = |place: &Place, args: &str| unread(place, args, false);
-    Stall::new(begin)
-        .unseen("--stream-json")
-        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).unseen("--stream-json").check(&Way::ALL);
 }
 
 #[test]
 fn nobody_reads_the_answer() {
     let begin = |place: &Place, args: &str| unread(place, args, false);
-    Stall::new(begin)
-        .unseen("")
-        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).unseen("").check(&Way::ALL);
 }
 
 #[test]
 fn nobody_reads_anything() {
     let begin = |place: &Place, args: &str| unread(place, args, true);
-    Stall::new(begin)
-        .unseen("")
-        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).unseen("").check(&Way::ALL);
 }
 
 /// The envelope is read, what is said beside it is not.
@@ -78,7 +72,7 @@ fn nobody_reads_standard_error() {
             .holding(reader)
             .once_there(&place.path("ready"))
     };
-    Stall::new(begin).check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).check(&Way::ALL);
 }
 
 #[test]
@@ -96,7 +90,5 @@ fn the_terminal_shows_nothing() {
             .holding(terminal)
             .once_there(&place.path("ready"))
     };
-    Stall::new(begin)
-        .unseen("")
-        .check(&[Way::CtrlC, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).unseen("").check(&Way::ALL);
 }

@@ -62,8 +62,22 @@ fn the_state_of_a_call() {
 }
 
 #[test]
+fn the_command_line_of_background_work() {
+    Stall::new(|place, args| hung(place, args, "cmdline", true)).check(&Way::ALL);
+}
+
+#[test]
 fn the_environment_of_background_work() {
     Stall::new(|place, args| hung(place, args, "environ", true)).check(&Way::ALL);
+}
+
+/// Background work that is to be kept stands beside the turn that is stopped.
+#[test]
+fn the_command_line_of_a_bystander() {
+    let begin = |place: &Place, args: &str| {
+        hung(place, &format!("{args} --keep-background"), "cmdline", true)
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
 #[test]

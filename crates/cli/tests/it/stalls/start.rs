@@ -1,7 +1,10 @@
 //! Stalls before a session is open: files that are read, the store, MCP servers, standard input.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Stdio;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::stall::{Hanging, Stall};
 use super::way::Way;
@@ -10,6 +13,13 @@ use crate::support::fault::Fault;
 
 /// A model that says a word.
 const HELLO: &str = "replies: [{text: Hello.}]";
+
+/// A file that hangs whoever opens it: nobody writes to it.
+fn fifo(place: &Place, name: &str) -> PathBuf {
+    let path = place.path(name);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a fifo");
+    path
+}
 
 /// A run below a fault, until that is met.
 fn below(place: &Place, rule: &str, args: &str, more: &[&str]) -> Hanging {
@@ -25,6 +35,40 @@ fn config(place: &Place, args: &str, config: &str) -> Hanging {
     let config = place.file("allstop.toml", config);
     let run = place.run_script(HELLO).arg("--config").arg(config);
     Hanging::from(run.args(args).arg("hello").start())
+}
+
+/// Who reads cannot be forced: the receipt may name it.
+#[test]
+fn the_configuration_is_a_fifo() {
+    let begin = |place: &Place, args: &str| {
+        let config = fifo(place, "allstop.toml");
+        let config = config.to_str().expect("text");
+        below(place, "open allstop.toml 0ms", args, &["--config", config])
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+#[test]
+fn the_script_is_a_fifo() {
+    let begin = |place: &Place, args: &str| {
+        let model = format!("script:{}", fifo(place, "script.yaml").display());
+        let fault = Fault::new(place, "open script.yaml 0ms");
+        let run = place.run().arg("--model").arg(model).args(args);
+        Hanging::from(fault.below(run.arg("hello")).start()).once_hit(fault)
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+#[test]
+fn the_system_prompt_is_a_fifo() {
+    let begin = |place: &Place, args: &str| {
+        let prompt = fifo(place, "prompt.md");
+        let config = format!("system_prompt_file = {prompt:?}\n");
+        let config = place.file("allstop.toml", config);
+        let config = config.to_str().expect("text");
+        below(place, "open prompt.md 0ms", args, &["--config", config])
+    };
+    Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
 #[test]
@@ -59,6 +103,19 @@ fn the_store_cannot_be_read() {
 #[test]
 fn the_store_takes_no_session() {
     Stall::new(|place, args| below(place, "sync store.db hang", args, &[])).check(&Way::ALL);
+}
+
+#[test]
+fn the_folder_for_output_cannot_be_made() {
+    let begin = |place: &Place, args: &str| below(place, "mkdir store.db.output hang", args, &[]);
+    Stall::new(begin).check(&Way::ALL);
+}
+
+#[test]
+fn proc_does_not_say_who_this_process_is() {
+    Stall::new(|place, args| below(place, "open /stat$ hang", args, &[]))
+        .not_quiet()
+        .check(&Way::ALL);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Stalls of the store and of the files beside it, in a turn and at its end.
 
+use std::fs;
+
 use super::stall::{Ends, Hanging, Stall};
 use super::way::Way;
 use crate::support::Place;
@@ -29,7 +31,7 @@ fn the_end_of_a_call_is_not_written() {
     let begin = |place: &Place, args: &str| {
         below(place, "sync store.db hang", args, &calling(place, "true"))
     };
-    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).check(&Way::ALL);
 }
 
 #[test]
@@ -37,7 +39,27 @@ fn the_store_takes_no_byte() {
     let begin = |place: &Place, args: &str| {
         below(place, "write store.db- hang", args, &calling(place, "true"))
     };
-    Stall::new(begin).check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+    Stall::new(begin).check(&Way::ALL);
+}
+
+/// The call runs when the disk begins to hang, so that nothing of the way out can be written.
+#[test]
+fn the_disk_hangs_below_a_call() {
+    let begin = |place: &Place, args: &str| {
+        let rules = [
+            "sync", "write", "unlink", "rmdir", "open", "truncate", "mkdir",
+        ]
+        .map(|call| when_ready(place, &format!("{call} store.db hang")));
+        let fault = Fault::new(place, &rules.join("\n"));
+        let run = place
+            .run_script(&calling(place, "sleep 600"))
+            .args(args)
+            .arg("hello");
+        Hanging::from(fault.below(run).start())
+            .once_there(&place.path("ready"))
+            .with(fault)
+    };
+    Stall::new(begin).check(&Way::ALL);
 }
 
 /// What writes cannot be forced: it may be left, if the receipt names it.
@@ -73,6 +95,68 @@ fn the_output_of_background_work_takes_no_byte() {
         below(place, "write store.db.output hang", args, &yaml)
     };
     Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+/// An output guardrail is the last thing before the commit.
+fn committing(place: &Place, args: &str, rule: &str) -> Hanging {
+    let fault = Fault::new(place, "");
+    let (ready, go) = (place.path("ready"), place.path("go"));
+    let config = format!(
+        "[[guardrails]]\non = \"output\"\ncommand = \"touch {}; until test -e {}; do sleep 0.01; done\"\n",
+        ready.display(),
+        go.display()
+    );
+    let config = place.file("allstop.toml", config);
+    let run = place
+        .run_script("replies: [{text: Hello.}]")
+        .arg("--config")
+        .arg(config);
+    let running = fault.below(run.args(args).arg("hello")).start();
+    let hanging = Hanging::from(running).once_there(&ready);
+    fault.set(rule);
+    fs::write(go, "").expect("a file in the place");
+    hanging.once_hit(fault)
+}
+
+#[test]
+fn the_commit_is_not_synced() {
+    let begin = |place: &Place, args: &str| committing(place, args, "sync store.db hang");
+    Stall::new(begin)
+        .ends(Ends::Unconfirmed)
+        .not_quiet()
+        .check(&Way::ALL);
+}
+
+#[test]
+fn the_commit_is_not_written() {
+    let begin = |place: &Place, args: &str| committing(place, args, "write store.db- hang");
+    Stall::new(begin)
+        .ends(Ends::Unconfirmed)
+        .not_quiet()
+        .check(&Way::ALL);
+}
+
+/// Whether it is confirmed in time or not: what is said is never that it was stopped.
+#[test]
+fn the_commit_is_synced_slowly() {
+    let begin = |place: &Place, args: &str| committing(place, args, "sync store.db 400ms");
+    Stall::new(begin).ends(Ends::NotStopped).check(&Way::ALL);
+}
+
+#[test]
+fn the_folder_for_output_cannot_be_removed() {
+    let begin = |place: &Place, args: &str| {
+        let rule = when_ready(place, "rmdir store.db.output hang");
+        let fault = Fault::new(place, &rule);
+        let run = place
+            .run_script(&calling(place, "sleep 600"))
+            .args(args)
+            .arg("hello");
+        Hanging::from(fault.below(run).start())
+            .once_there(&place.path("ready"))
+            .with(fault)
+    };
+    Stall::new(begin).check(&Way::ALL);
 }
 
 #[test]

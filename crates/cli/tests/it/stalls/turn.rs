@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Pid, kill_process};
 
-use super::stall::{Hanging, Stall};
+use super::stall::{Ends, Hanging, Stall};
 use super::way::Way;
 use crate::support::terminal::Terminal;
 use crate::support::{Place, Signal};
@@ -107,4 +107,25 @@ fn a_guardrail() {
         command_of_config(place, args, "[[guardrails]]\non = \"input\"")
     };
     Stall::new(begin).item(PROCESS).check(&Way::ALL);
+}
+
+#[test]
+fn background_work_that_is_waited_for() {
+    let begin = |place: &Place, args: &str| {
+        let yaml = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{background: true, command: \"{}\"}}}}]}}, {{text: done}}]",
+            stubborn(place)
+        );
+        let run = place
+            .run_script(&yaml)
+            .args(args)
+            .args("--wait-background hello");
+        let hanging = Hanging::from(run.start());
+        hanging.running.wait_stdout("turn_ended");
+        hanging.once_there(&place.path("ready"))
+    };
+    Stall::new(begin)
+        .streaming()
+        .ends(Ends::Either)
+        .check(&Way::ALL);
 }

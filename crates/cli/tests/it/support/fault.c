@@ -8,7 +8,7 @@
  *   CALL PATH ACTION [skip=N] [chance=PERCENT] [when=FILE] [in=keeper]
  *
  * CALL     open, read, write, sync, rmdir, unlink, mkdir, rename, list, truncate, resolve or thread
- * PATH     a part of the path of the file, or * for any
+ * PATH     a part of the path of the file, its end if it is followed by $, or * for any
  * ACTION   hang, a time such as 300ms, or the name of an error: EIO, ENOSPC, EACCES, EAGAIN
  * skip     so many calls that match go through first
  * chance   of each call that matches; without it all are hit
@@ -126,6 +126,13 @@ static const char *path_of(int fd, char *buffer, size_t size) {
   return buffer;
 }
 
+static int matches(const char *path, const char *wanted) {
+  size_t len = strlen(path), part = strlen(wanted);
+  if (wanted[part - 1] != '$') return strstr(path, wanted) != NULL;
+  part--;
+  return len >= part && !strncmp(path + len - part, wanted, part);
+}
+
 /* The next rule for this call on this file, from a line on. The path is looked up only where a rule needs it. */
 static int find(const char *call, const char *path, int fd, int from, Rule *rule) {
   char text[RULES_BYTES_MAX + 1], buffer[4096];
@@ -139,7 +146,7 @@ static int find(const char *call, const char *path, int fd, int from, Rule *rule
     if (rule->when[0] && syscall(SYS_faccessat, AT_FDCWD, rule->when, F_OK)) continue;
     if (strcmp(rule->path, "*")) {
       if (!path) path = path_of(fd, buffer, sizeof buffer);
-      if (!strstr(path, rule->path)) continue;
+      if (!matches(path, rule->path)) continue;
     }
     return 1;
   }
