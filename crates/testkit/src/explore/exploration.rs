@@ -140,8 +140,10 @@ impl<'a> Exploration<'a> {
         let Some(aftermath) = played else {
             return; // Nothing there could be stopped in that way.
         };
-        let mut violations = check::check(&aftermath, undisturbed);
-        violations.extend(same_until(point, &aftermath, undisturbed));
+        // A run that was another one before its point breaks much that has nothing to do with the stop.
+        let differs = same_until(point, &aftermath, undisturbed);
+        let broken = check::check(&aftermath, undisturbed);
+        let violations = differs.into_iter().chain(broken).collect();
         report.count(point, way);
         let name = CaseName {
             scenario: self.scenario.name().to_string(),

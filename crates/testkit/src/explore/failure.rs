@@ -87,14 +87,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.case, &self.point) {
-            (Some(CaseName { way, .. }), Some(point)) => {
-                let words = in_words(*way);
-                writeln!(f, "  stopped at {point}")?;
-                writeln!(f, "  by {way}: {words}\n")?;
-            }
-            _ => writeln!(f, "  without any stop\n")?,
-        }
+        // The broken rule is read first: without it nothing says what to look for in the rest.
         for Violation {
             checker,
             invariant,
@@ -110,6 +103,13 @@ impl fmt::Display for Failure {
             {
                 writeln!(f, "    (the promise: {})", in_plain(*invariant))?;
             }
+        }
+        match (&self.case, &self.point) {
+            (Some(CaseName { way, .. }), Some(point)) => {
+                writeln!(f, "\n  stopped at {point}")?;
+                writeln!(f, "  by {way}: {}", in_words(*way))?;
+            }
+            _ => writeln!(f, "\n  without any stop")?,
         }
         if !self.points.is_empty() {
             writeln!(f)?;

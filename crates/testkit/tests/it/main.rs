@@ -1,5 +1,6 @@
 //! The parts of the test kit.
 
+mod guide;
 mod random_stops;
 mod simulated;
 mod stop_safe;

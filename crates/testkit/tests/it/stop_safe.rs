@@ -1,10 +1,8 @@
 //! `assert_stop_safe!`: which tools it lets through, and what it says of those that it does not.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_testkit::check::{CHECKERS, Invariant, SESSION_CHECKERS};
 use allstop_testkit::explore::{Report, Stage};
 use allstop_testkit::{StopSafe, ToolFn, assert_stop_safe};
 use parking_lot::Mutex;
@@ -139,25 +137,4 @@ fn what_cannot_be_explored_is_said() {
 #[should_panic(expected = "deaf cannot be called with 7")]
 fn an_input_that_does_not_fit_is_said() {
     assert_stop_safe!(deaf(), 7);
-}
-
-/// The guide has a row for each checker and no other, with the promise that it stands for.
-#[test]
-fn the_guide_names_every_checker() {
-    let guide = include_str!("../../../../docs/testing-stops.md");
-    // Of all tables this is the one with three columns.
-    let told: BTreeMap<_, _> = guide
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
-        .filter_map(|(name, rest)| Some((name, rest.split_once(" | ")?.0)))
-        .map(|(name, promise)| (name, promise.to_owned()))
-        .collect();
-    let plain = |promise: Invariant| {
-        let promise = promise.to_string();
-        let number = |char: char| char == ' ' || char.is_ascii_digit();
-        promise.trim_start_matches(number).to_owned()
-    };
-    let checked = CHECKERS.iter().chain(&SESSION_CHECKERS);
-    let checked = checked.map(|checker| (checker.name, plain(checker.invariant)));
-    assert_eq!(told, checked.collect());
 }

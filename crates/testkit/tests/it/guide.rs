@@ -1,0 +1,106 @@
+//! The guide to testing stops says what the code does: its checkers, its ways to stop, and the figures of its example.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_testkit::check::{CHECKERS, Invariant, SESSION_CHECKERS};
+use allstop_testkit::explore::{Report, Way};
+use allstop_testkit::{StopSafe, ToolFn};
+use serde_json::json;
+use tokio::time::sleep;
+
+const GUIDE: &str = include_str!("../../../../docs/testing-stops.md");
+
+/// The guide has a row for each checker and no other, with the promise that it stands for.
+#[test]
+fn the_guide_names_every_checker() {
+    // Of all tables this is the one with three columns.
+    let told: BTreeMap<_, _> = GUIDE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .filter_map(|(name, rest)| Some((name, rest.split_once(" | ")?.0)))
+        .map(|(name, promise)| (name, promise.to_owned()))
+        .collect();
+    let plain = |promise: Invariant| {
+        let promise = promise.to_string();
+        let number = |char: char| char == ' ' || char.is_ascii_digit();
+        promise.trim_start_matches(number).to_owned()
+    };
+    let checked = CHECKERS.iter().chain(&SESSION_CHECKERS);
+    let checked = checked.map(|checker| (checker.name, plain(checker.invariant)));
+    assert_eq!(told, checked.collect());
+}
+
+/// The guide's example, with its bug.
+fn save() -> Report {
+    let example = StopSafe::new(
+        |stage| {
+            let folder = Arc::new(tempfile::tempdir().unwrap());
+            let seen = Arc::clone(&folder);
+            stage.check("folder", move || {
+                if seen.path().join("note.draft").exists() {
+                    return Err("a draft is left".to_owned());
+                }
+                Ok(())
+            });
+            ToolFn::new("save", move |call| {
+                let folder = Arc::clone(&folder);
+                async move {
+                    let draft = folder.path().join("note.draft");
+                    let text = call.arguments["text"].as_str().unwrap_or_default();
+                    std::fs::write(&draft, text).unwrap();
+                    sleep(Duration::from_secs(5)).await;
+                    std::fs::rename(&draft, folder.path().join("note")).unwrap();
+                    "saved".to_owned()
+                }
+            })
+        },
+        json!({"text": "Buy milk."}),
+    );
+    example.explore()
+}
+
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_report_in_the_guide_is_the_one_that_is_printed() {
+    let report = save();
+    let (_, block) = GUIDE.split_once("```text\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let printed = report.to_string();
+    let mut rest = in_one_line(&printed);
+    for shown in block.split("[…]").map(in_one_line) {
+        let (_, after) = rest.split_once(&shown).unwrap_or_else(|| {
+            panic!("the guide shows\n\n  {shown}\n\nand this is printed:\n\n{printed}")
+        });
+        rest = after.to_owned();
+    }
+    let cases = format!("the example has {} cases", report.cases);
+    assert!(GUIDE.contains(&cases), "the guide does not say: {cases}");
+}
+
+#[test]
+fn the_guide_names_every_way_to_stop() {
+    let (_, table) = GUIDE.split_once("## Ways to stop\n").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names = rows.filter_map(|row| row.split_once(" | "));
+    let told: Vec<_> = names
+        .flat_map(|(names, _)| names.split('`').step_by(2))
+        .collect();
+    for name in &told {
+        assert!(name.parse::<Way>().is_ok(), "{name} is not a way to stop");
+    }
+    for way in save().cases_by.into_keys() {
+        // Of stops it has an example for each extent or cause; of the others, each.
+        let kind = way.split(':').next().unwrap_or_default();
+        let is_told = told.iter().any(|name| name.starts_with(kind));
+        assert!(
+            is_told || kind == "session",
+            "the guide does not name {way}"
+        );
+    }
+}
