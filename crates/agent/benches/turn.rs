@@ -1,22 +1,32 @@
-//! The cost of a turn, against a bare tokio loop that does the same.
+//! What a turn of two steps and two calls costs, against a bare tokio loop that does the same.
+//!
+//! A sample holds all of a turn on both sides: the conversation (with its session, where there is a log) is made, the
+//! turn runs, and everything is dropped.
 
 #![expect(
     clippy::unused_async,
     reason = "the baseline awaits what a real one would"
 )]
 
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_agent::{Agent, EventSink, History, RunRequest};
+use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
+
+/// Turns of one sample: a few milliseconds of them.
+const TURNS: u32 = 200;
+/// Rounds: a median that does not move when the machine is busy for a second.
+const ROUNDS: usize = 200;
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread()
@@ -81,42 +91,59 @@ fn agent() -> Agent {
     Agent::builder(Arc::new(model)).tools(echo()).build()
 }
 
-async fn session(id: &str) -> History {
-    let (id, at) = (SessionId::from(id), Timestamp::from_unix_ms(0));
+async fn logged() -> History {
+    let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
     let stream = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
     History::Logged(Box::new(stream.expect("a session in memory")))
 }
 
-fn turn(c: &mut Criterion) {
-    let runtime = one_thread();
-    let mut group = c.benchmark_group("a turn of two steps and two calls");
-    group.bench_function("bare tokio loop", |b| {
-        b.to_async(&runtime).iter_batched(
-            Vec::new,
-            |mut messages| async move { bare_turn(&mut messages).await },
-            BatchSize::SmallInput,
-        );
-    });
-    let agent = agent();
-    let scope = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
-    group.bench_function("allstop, memory log", |b| {
-        b.to_async(&runtime).iter_batched(
-            || futures::executor::block_on(session("s")),
-            |history| {
-                let (agent, scope) = (agent.clone(), scope.clone());
-                async move {
-                    let run =
-                        agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
-                    let outcome = run.finish().await.expect("the engine");
-                    assert_eq!(outcome.turns[0].stop_reason, StopReason::Completed);
-                    outcome
-                }
-            },
-            BatchSize::SmallInput,
-        );
-    });
-    group.finish();
+fn bare() -> History {
+    History::bare(SessionId::from("s"), Arc::default())
 }
 
-criterion_group!(benches, turn);
-criterion_main!(benches);
+async fn product_turn(agent: &Agent, scope: &Scope, history: History) {
+    let run = agent.start(scope, RunRequest::new(history, "go"), EventSink::none());
+    let outcome = run.finish().await.expect("the engine");
+    assert_eq!(outcome.turns[0].stop_reason, StopReason::Completed);
+}
+
+/// One of many turns, one after another in one task.
+fn each<F: Future<Output = ()>>(runtime: &Runtime, mut turn: impl FnMut() -> F) -> Duration {
+    let all = async {
+        for _ in 0..TURNS {
+            turn().await;
+        }
+    };
+    timed(|| runtime.block_on(all)).0 / TURNS
+}
+
+fn main() -> ExitCode {
+    let mut suite = BenchSuite::from_args();
+    let (runtime, agent) = (one_thread(), agent());
+    let scope = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
+    let bare_loop = || {
+        each(&runtime, || async {
+            let mut messages = Vec::new();
+            bare_turn(&mut messages).await;
+        })
+    };
+    let in_memory = || {
+        each(&runtime, || async {
+            product_turn(&agent, &scope, logged().await).await;
+        })
+    };
+    let without_log = || each(&runtime, || product_turn(&agent, &scope, bare()));
+    suite.run(
+        Figure::new("a turn of two steps and two calls, memory log", in_memory)
+            .rounds(ROUNDS)
+            .against("bare tokio loop", bare_loop)
+            .ratio_at_most(10.0),
+    );
+    suite.run(
+        Figure::new("a turn of two steps and two calls, no log", without_log)
+            .rounds(ROUNDS)
+            .against("bare tokio loop", bare_loop)
+            .ratio_at_most(6.0),
+    );
+    suite.finish()
+}

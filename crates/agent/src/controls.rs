@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::decision::{Decision, DecisionState};
-use allstop_core::turn::StopPolicy;
+use allstop_core::turn::{CallNote, StopPolicy};
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Usage};
 use allstop_scope::{Scope, Stop, StopOrder};
 use allstop_tools::{CallLink, NotPromotable};
@@ -222,22 +222,20 @@ impl RunControls {
             .unwrap_or_default()
     }
 
-    /// What calls have metered so far by themselves, where they have.
-    pub(crate) fn metered(&self) -> Vec<(CallId, Usage)> {
+    /// What calls have told beside their results.
+    pub(crate) fn call_notes(&self) -> Vec<(CallId, CallNote)> {
         let calls = self.calls.lock();
-        let metered = calls
+        let notes = calls
             .iter()
-            .map(|(id, call)| (id.clone(), call.link.metered()));
-        metered
-            .filter(|(_, usage)| *usage != Usage::default())
-            .collect()
+            .map(|(id, call)| (id.clone(), note_of(&call.link)));
+        notes.collect()
     }
 
     /// Metered usage of the run so far: its model calls that have ended, and what its tool calls have told.
     pub fn usage(&self) -> Usage {
-        let calls = self.metered().into_iter();
+        let calls = self.call_notes().into_iter();
         let models = self.models_used.lock().1;
-        calls.fold(models, |sum, (_, usage)| sum + usage)
+        calls.fold(models, |sum, (_, note)| sum + note.usage)
     }
 
     /// Steps of the run so far whose model call has ended.
@@ -268,5 +266,13 @@ impl RunControls {
         let mut steered = self.steered.lock();
         steered.closed = steered.messages.is_empty();
         steered.closed
+    }
+}
+
+/// What a call has told beside its result.
+pub(crate) fn note_of(link: &CallLink) -> CallNote {
+    CallNote {
+        usage: link.metered(),
+        exit_code: link.exit_code(),
     }
 }

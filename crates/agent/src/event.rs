@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::message::Arguments;
+use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Cause, Effect, SessionId, StopReason, TurnNumber, Usage};
+use allstop_core::{CallId, Cause, Effect, FinishReason, SessionId, StopReason, TurnNumber, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::broadcast;
@@ -55,6 +56,8 @@ pub enum AgentEvent {
         /// All its text.
         #[schemars(with = "String")]
         text: Arc<str>,
+        /// How the model ended it.
+        finish: FinishReason,
     },
     /// A failed model call will be repeated; what it had streamed does not count.
     RetryScheduled {
@@ -123,6 +126,10 @@ pub enum AgentEvent {
         /// What the model is told.
         #[schemars(with = "String")]
         content: Arc<str>,
+        /// The exit code of the command that it ran to its end.
+        exit_code: Option<i32>,
+        /// What is left of a call that was stopped, where the stop did not end it.
+        left: Option<ItemState>,
     },
     /// Background work runs that a call started.
     BackgroundStarted {
@@ -147,7 +154,18 @@ pub enum AgentEvent {
         cause: Option<Cause>,
         /// The metered usage of the turn.
         usage: Usage,
+        /// The tool calls that ran when the turn was stopped, as its receipt has them.
+        unfinished: Vec<UnfinishedCall>,
     },
+}
+
+/// A tool call that ran when its turn was stopped.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct UnfinishedCall {
+    /// The call.
+    pub call_id: CallId,
+    /// How the receipt says that the stop left it.
+    pub state: ItemState,
 }
 
 /// Where events go. A run without a watcher pays for none.

@@ -36,7 +36,7 @@ pub use agent::{Agent, AgentBuilder};
 pub use background::Background;
 pub use controls::{RunControls, SteeredMessage};
 pub use error::{TurnError, TurnErrorKind};
-pub use event::{AgentEvent, EventSink};
+pub use event::{AgentEvent, EventSink, UnfinishedCall};
 pub use guardrail::{Guardrail, GuardrailVerdict, Stage};
 pub use history::History;
 pub use hook::{Hook, HookCx, HookEvent, HookVerdict};

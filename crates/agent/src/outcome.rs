@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::turn::Conversation;
-use allstop_core::{CallId, Cause, Receipt, StopReason, TurnNumber, Usage};
+use allstop_core::{CallId, Cause, FinishReason, Receipt, StopReason, TurnNumber, Usage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub struct TurnOutcome {
     pub cause: Option<Cause>,
     /// The final answer; empty unless the turn completed.
     pub output: Arc<str>,
+    /// How the model ended that answer; `None` unless the turn completed.
+    pub finish: Option<FinishReason>,
     /// How many steps it took.
     pub steps: u32,
     /// The metered usage.

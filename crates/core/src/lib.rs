@@ -6,6 +6,7 @@
 pub mod cause;
 pub mod decision;
 pub mod extent;
+pub mod finish_reason;
 pub mod ids;
 pub mod message;
 pub mod process;
@@ -21,6 +22,7 @@ pub mod written_duration;
 
 pub use cause::{Cause, CauseKind};
 pub use extent::Extent;
+pub use finish_reason::FinishReason;
 pub use ids::{CallId, MessageId, SessionId, StopId, TurnNumber};
 pub use message::{Effect, Message, ToolCall, ToolResult};
 pub use receipt::Receipt;

@@ -11,6 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::cause::Cause;
+use crate::finish_reason::FinishReason;
 use crate::ids::{BackgroundId, CallId, MessageId, SessionId, TurnNumber};
 use crate::message::{Arguments, Effect, Message};
 use crate::process::ProcessIdentity;
@@ -85,6 +86,12 @@ pub enum SessionRecord {
         /// What it cost, for model calls: the metered ledger, never taken back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        /// What cut the answer off, for model calls whose answer is not whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finish: Option<FinishReason>,
+        /// The exit code, for tool calls that ran a command to its end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
     },
     /// The one ending of a completed turn.
     TurnCommitted {

@@ -34,6 +34,8 @@ fn finished(turn: TurnNumber, id: &CallId) -> SessionRecord {
         id,
         outcome,
         usage: Some(Usage::default()),
+        finish: None,
+        exit_code: None,
     }
 }
 

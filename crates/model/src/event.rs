@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use allstop_core::{ToolCall, Usage};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use allstop_core::{FinishReason, ToolCall, Usage};
 
 /// The most calls that one answer may ask for. Models ask for a handful; an answer with more is broken or hostile, and
 /// each call costs a scope and a record.
 pub const CALLS_MAX: usize = 256;
 
-/// One event of a model's stream. Tool calls arrive whole: a half-streamed call is dropped, never answered.
+/// One event of a model's stream. Tool calls arrive whole: of a stream that is dropped a half-streamed call is dropped
+/// too. A call that the provider itself cut off, as [`ModelEvent::End`] then says, arrives with malformed arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
     /// A piece of the answer.
@@ -28,16 +27,4 @@ pub enum ModelEvent {
     Usage(Usage),
     /// The end; nothing follows. A stream that ends without it was cut, which is an error.
     End(FinishReason),
-}
-
-/// Why the model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FinishReason {
-    /// It was done, or wants its tools.
-    Done,
-    /// The limit of output tokens.
-    Length,
-    /// The provider's own filter.
-    ContentFilter,
 }

@@ -22,8 +22,9 @@ pub mod request;
 pub mod retry;
 pub mod scripted;
 
+pub use allstop_core::FinishReason;
 pub use error::{ModelError, ModelErrorKind};
-pub use event::{CALLS_MAX, FinishReason, ModelEvent};
+pub use event::{CALLS_MAX, ModelEvent};
 pub use limits::{TokenLimits, stream_within};
 pub use probe::{ConnectionProbe, ConnectionState};
 pub use provider::{ProviderModel, ProviderOptions};

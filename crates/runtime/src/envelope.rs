@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{ItemState, Why};
-use allstop_core::{Receipt, SessionId, StopReason, TurnNumber, Usage};
+use allstop_core::{FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
 use allstop_session::found::FoundWork;
 use schemars::JsonSchema;
@@ -64,6 +64,9 @@ pub struct Envelope {
     /// The final answer of the last turn; empty unless that was committed.
     #[schemars(with = "String")]
     pub output: Arc<str>,
+    /// How the model ended that answer: `length` and `content_filter` say that it was cut off. `null` unless the last
+    /// turn completed.
+    pub finish: Option<FinishReason>,
     /// Steps of the run's turns together.
     pub steps: u32,
     /// The metered usage of the run.
@@ -93,6 +96,7 @@ impl Envelope {
                 .as_ref()
                 .is_some_and(|receipt| receipt.cancel_observed()),
             output: Arc::clone(&last.output),
+            finish: last.finish,
             steps: turns.iter().map(|turn| turn.steps).sum(),
             usage: turns
                 .iter()
@@ -119,6 +123,7 @@ impl Envelope {
             stop_reason,
             cancel_observed: false,
             output: "".into(),
+            finish: None,
             steps: 0,
             usage: Usage::default(),
             denials: Vec::new(),

@@ -6,7 +6,7 @@ use allstop_agent::{Denial, RunControls, TurnError, TurnOutcome};
 use allstop_core::decision::{Decision, Verdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::StopPolicy;
-use allstop_core::{Cause, MessageId, Receipt, StopReason, TurnNumber, Usage};
+use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumber, Usage};
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
@@ -126,6 +126,8 @@ pub struct MessageOutcome {
     pub cause: Option<Cause>,
     /// The answer; empty unless the turn completed.
     pub output: Arc<str>,
+    /// How the model ended that answer; `None` unless the turn completed.
+    pub finish: Option<FinishReason>,
     /// The metered usage.
     pub usage: Usage,
     /// What stopped and what did not, where something had to be stopped.
@@ -162,6 +164,7 @@ impl MessageOutcome {
             stop_reason: turn.stop_reason,
             cause: turn.cause.clone(),
             output: Arc::clone(&turn.output),
+            finish: turn.finish,
             usage: turn.usage,
             receipt: turn.receipt.clone(),
             error: turn.error.clone(),
@@ -209,6 +212,7 @@ impl MessageOutcome {
             stop_reason: StopReason::Error,
             cause: None,
             output: "".into(),
+            finish: None,
             usage: Usage::default(),
             receipt: None,
             error: None,

@@ -1,8 +1,8 @@
 //! What a running call tells the one who runs it, beside its answer, and what it is told.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ struct Linked {
     call_id: CallId,
     observer: Arc<dyn CallObserver>,
     metered: Mutex<Metered>,
+    exit_code: OnceLock<i32>,
     /// Whether the tool would hear if it were asked to go on in the background.
     listens: AtomicBool,
     promoted: SetOnce<()>,
@@ -57,6 +58,7 @@ impl CallLink {
             call_id,
             observer,
             metered: Mutex::default(),
+            exit_code: OnceLock::new(),
             listens: AtomicBool::new(false),
             promoted: SetOnce::new(),
         })))
@@ -111,6 +113,19 @@ impl CallLink {
         self.0
             .as_ref()
             .map_or_else(Usage::default, |linked| linked.metered.lock().usage)
+    }
+
+    /// Notes the exit code of the command that the call ran to its end. The first one stands.
+    pub fn exited(&self, code: i32) {
+        if let Some(linked) = &self.0 {
+            // Noted before: that stands.
+            let _ = linked.exit_code.set(code);
+        }
+    }
+
+    /// The exit code of the command that the call ran to its end.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.0.as_ref()?.exit_code.get().copied()
     }
 
     /// Resolves when the call is asked to go on in the background. A tool that never awaits this cannot be asked.

@@ -8,11 +8,14 @@ mod steps;
 use std::sync::Arc;
 
 use allstop_core::decision::Decision;
+use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{
     Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Note, Refusal, TurnLimits, TurnStart,
 };
-use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp};
+use allstop_core::{
+    CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp,
+};
 use allstop_scope::{
     Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, instant_after,
 };
@@ -22,7 +25,7 @@ use tracing::Instrument as _;
 use crate::background::Background;
 use crate::controls::RunControls;
 use crate::error::{TurnError, TurnErrorKind};
-use crate::event::{AgentEvent, EventSink};
+use crate::event::{AgentEvent, EventSink, UnfinishedCall};
 use crate::history::History;
 use crate::hook::{self, HookCx, HookEvent, Told};
 use crate::life::Life;
@@ -97,8 +100,10 @@ pub(crate) struct Turn<'a> {
     /// Records that go with the next append.
     pending: Vec<SessionRecord>,
     denials: Vec<Denial>,
-    /// The receipt of a call that ended and left something running: what is left is named, whatever the turn comes to.
-    leftover: Option<Arc<Receipt>>,
+    /// How the model ended its last answer.
+    finish: FinishReason,
+    /// The receipts of calls that ended and left something running: what is left is named, whatever the turn comes to.
+    leftovers: Vec<Arc<Receipt>>,
     /// The account of the stop that ends the turn, once it has begun.
     account: Option<Arc<Account>>,
     /// Signs of life, from wherever the turn runs.
@@ -153,6 +158,7 @@ pub(crate) async fn run(
         stop_reason: outcome.stop_reason,
         cause: outcome.cause.clone(),
         usage: outcome.usage,
+        unfinished: unfinished_calls(&outcome),
     });
     outcome
 }
@@ -196,7 +202,8 @@ async fn run_in_span(
         scope,
         pending: vec![start.record()],
         denials: Vec::new(),
-        leftover: None,
+        finish: FinishReason::Done,
+        leftovers: Vec::new(),
         account: None,
         life: Arc::new(Life::new(cx.events.clone())),
         trace,
@@ -297,4 +304,19 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// The tool calls that a stop found running, as the receipt has them.
+fn unfinished_calls(outcome: &TurnOutcome) -> Vec<UnfinishedCall> {
+    let receipt = outcome.receipt.as_ref();
+    let receipt = receipt.filter(|_| outcome.stop_reason != StopReason::Completed);
+    let items = receipt.into_iter().flat_map(|receipt| receipt.items());
+    let calls = items.filter(|item| {
+        item.kind == ItemKind::ToolCall && !matches!(item.state, ItemState::Finished { .. })
+    });
+    let unfinished = calls.map(|item| UnfinishedCall {
+        call_id: CallId::from(&*item.id),
+        state: item.state.clone(),
+    });
+    unfinished.collect()
 }

@@ -56,9 +56,13 @@ impl Turn<'_> {
         });
         let answer = self.call_model(&step).await?;
         let text: Arc<str> = answer.text.into();
-        let model = self
-            .draft
-            .finish_model(Arc::clone(&text), answer.calls, answer.usage)?;
+        let model = self.draft.finish_model(
+            Arc::clone(&text),
+            answer.calls,
+            answer.usage,
+            answer.finish,
+        )?;
+        self.finish = answer.finish;
         self.pending.push(model.record);
         if self.work.is_stopped() {
             // It was whole before the stop was heard: it is in the log, and nobody is shown it any more.
@@ -68,6 +72,7 @@ impl Turn<'_> {
         self.cx.events.send(|| AgentEvent::StepAnswered {
             step: step.step,
             text: Arc::clone(&text),
+            finish: answer.finish,
         });
         self.hear_or_fail(HookEvent::ModelEnd {
             step: step.step,

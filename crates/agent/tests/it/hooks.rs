@@ -6,9 +6,10 @@ use allstop_agent::{
     Agent, EventSink, Guardrail, GuardrailVerdict, Hook, HookCx, HookEvent, HookVerdict,
     RunRequest, Stage, TurnErrorKind,
 };
+use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason};
 use allstop_model::Reply;
-use allstop_scope::StopOrder;
+use allstop_scope::{StopOrder, WorkSpec};
 use allstop_testkit::ToolFn;
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{Answer, PermissionPolicy, Prompter, Question};
@@ -271,4 +272,61 @@ async fn a_hook_that_continues_is_heard_everywhere() {
     }
     let (turn, _) = run(builder.build(), &root(), history().await, "go").await;
     assert_eq!(turn.stop_reason, StopReason::Completed);
+}
+
+/// A hook of the end of a turn that works on for a while when a stop asks it to end, as a command does.
+#[derive(Debug)]
+struct EndsSlowly {
+    name: Arc<str>,
+    running: tokio::sync::mpsc::UnboundedSender<()>,
+}
+
+const TIDYING: std::time::Duration = std::time::Duration::from_millis(300);
+
+impl Hook for EndsSlowly {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn wants(&self, event: &HookEvent) -> bool {
+        event.name() == "turn_end"
+    }
+
+    fn on(&self, cx: &HookCx, _event: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        let (cx, running) = (cx.clone(), self.running.clone());
+        Box::pin(async move {
+            let work = WorkSpec::new(ItemKind::Process, "tidy up");
+            let work = cx.scope.spawn(work, move |cx| async move {
+                running.send(()).expect("the test waits");
+                cx.stopped_at("idle").await;
+                tokio::time::sleep(TIDYING).await;
+            });
+            let _ended = work.expect("nothing is stopped").await;
+            HookVerdict::Continue
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_turn_end_hook_gives_it_its_grace_and_a_receipt() {
+    let model = model(vec![Reply::text("ok")]);
+    let (running, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let name = "tidy".into();
+    let agent = agent(&model)
+        .hook(Arc::new(EndsSlowly { name, running }))
+        .build();
+    let scope = root();
+    let request = RunRequest::new(history().await, "go");
+    let run = agent.start(&scope, request, EventSink::none());
+    runs.recv().await.expect("the hook runs");
+    let began = tokio::time::Instant::now();
+    let stop = run.stop(Cause::new(CauseKind::User));
+    let (turn, _) = ended(run.finish().await.unwrap());
+    assert!(began.elapsed() >= TIDYING, "{:?}", began.elapsed());
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+    let receipt = turn.receipt.expect("a stop was carried out");
+    assert_eq!(receipt.stop_id(), stop.receipt().await.stop_id());
+    assert!(receipt.quiet() && receipt.cancel_observed(), "{receipt:?}");
+    let tidied = receipt.items().iter().find(|item| &*item.name == "tidy up");
+    assert_eq!(tidied.expect("it is named").state.as_str(), "stopped");
 }

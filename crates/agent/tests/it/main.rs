@@ -1,5 +1,6 @@
 //! The loop through its public face: scripted models, closures for tools, paused time.
 
+mod calls;
 mod endings;
 mod hooks;
 mod loop_limits;
@@ -17,8 +18,10 @@ use allstop_agent::{
     Agent, AgentBuilder, EventSink, History, RunOutcome, RunRequest, Settings, TurnOutcome,
 };
 use allstop_core::message::check_history;
+use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, MemoryLog, SessionStream, Version};
 use allstop_model::{Model, Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
@@ -32,10 +35,23 @@ fn root() -> Scope {
 }
 
 async fn history() -> History {
-    let log = Arc::new(MemoryLog::new());
+    history_on(Arc::new(MemoryLog::new())).await
+}
+
+async fn history_on(log: Arc<dyn Log>) -> History {
     let id = SessionId::from("s1");
     let session = SessionStream::create(log, id, Timestamp::from_unix_ms(0), "/tmp").await;
     History::Logged(Box::new(session.expect("a session in memory")))
+}
+
+/// The records of the session.
+async fn records(log: &dyn Log) -> Vec<SessionRecord> {
+    let stream = stream_of(&SessionId::from("s1"));
+    let records = log.read(&stream, Version(1), 10_000).await.expect("memory");
+    let records = records.into_iter();
+    records
+        .filter_map(|(_, bytes)| decode(&bytes).expect("readable"))
+        .collect()
 }
 
 fn model(replies: Vec<Reply>) -> Arc<ScriptedModel> {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use allstop_agent::{AgentBuilder, Settings, TurnOutcome};
-use allstop_core::StopReason;
+use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::Budget;
+use allstop_core::{FinishReason, Message, StopReason};
+use allstop_log::MemoryLog;
 use allstop_model::{ProviderModel, ProviderOptions};
 use allstop_testkit::ToolFn;
 use allstop_testkit::openai_server::{Answer, OpenAiServer};
 
-use crate::{agent_of, history, root, run, settings, tools};
+use crate::{agent_of, history, history_on, records, root, run, settings, tools};
 
 fn agent_at(server: &OpenAiServer) -> AgentBuilder {
     let options = ProviderOptions {
@@ -56,4 +58,87 @@ async fn streamed_call_is_metered_once_and_fits_its_budget() {
     assert!(turn.usage.estimated);
     let output = turn.usage.output_tokens;
     assert!((5_000..5_100).contains(&output), "{output}");
+}
+
+/// How each model call of a log ended its answer, where it was cut.
+fn cuts(records: &[SessionRecord]) -> Vec<Option<FinishReason>> {
+    let cuts = records.iter().filter_map(|record| match record {
+        SessionRecord::CallFinished { id, finish, .. } if id.as_str().starts_with("step_") => {
+            Some(*finish)
+        }
+        _ => None,
+    });
+    cuts.collect()
+}
+
+#[tokio::test]
+async fn answer_that_was_cut_off_is_marked_and_the_model_is_told() {
+    for (finish, reason, words) in [
+        ("length", FinishReason::Length, "limit of output tokens"),
+        (
+            "content_filter",
+            FinishReason::ContentFilter,
+            "content filter",
+        ),
+    ] {
+        let server = OpenAiServer::start([
+            Answer::text("Once upon").finish(finish),
+            Answer::text("a time."),
+        ]);
+        let log = Arc::new(MemoryLog::new());
+        let agent = agent_at(&server).build();
+        let scope = root();
+        let history = history_on(Arc::clone(&log) as _).await;
+        let (turn, history) = run(agent.clone(), &scope, history, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Completed);
+        assert_eq!((&*turn.output, turn.finish), ("Once upon", Some(reason)));
+        assert_eq!(cuts(&records(&*log).await), [Some(reason)]);
+
+        let (next, _) = run(agent, &scope, history, "go on").await;
+        assert_eq!(next.finish, Some(FinishReason::Done));
+        assert_eq!(cuts(&records(&*log).await), [Some(reason), None]);
+        let sent = format!("{:?}", server.requests()[1].messages());
+        assert!(sent.contains(words) && sent.contains("not whole"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn call_that_was_cut_off_is_an_error_result_and_does_not_run() {
+    for finish in ["length", "content_filter"] {
+        let half = Answer::stream().half_tool_call("call_1", "write", r#"{"text":"Once"#);
+        let server = OpenAiServer::start([half.finish(finish), Answer::text("Shorter, then.")]);
+        let log = Arc::new(MemoryLog::new());
+        let history = history_on(Arc::clone(&log) as _).await;
+        let (turn, _) = run(agent_at(&server).build(), &root(), history, "go").await;
+        assert_eq!(turn.stop_reason, StopReason::Completed, "{:?}", turn.error);
+        assert_eq!(turn.finish, Some(FinishReason::Done));
+        let results = turn
+            .conversation
+            .messages
+            .iter()
+            .filter_map(|message| match &**message {
+                Message::Tool(result) => Some(result),
+                _ => None,
+            });
+        let [result] = results.collect::<Vec<_>>()[..] else {
+            panic!("one result: {:?}", turn.conversation.messages)
+        };
+        assert!(
+            result.is_error && result.content.contains("cut off"),
+            "{result:?}"
+        );
+        assert!(!result.content.contains("written"), "it did not run");
+        let failed = |record: &SessionRecord| {
+            matches!(record, SessionRecord::CallFinished { id, outcome: CallOutcome::Failed, .. }
+                if id.as_str() == "call_1")
+        };
+        assert_eq!(
+            records(&*log)
+                .await
+                .iter()
+                .filter(|record| failed(record))
+                .count(),
+            1
+        );
+    }
 }

@@ -124,6 +124,8 @@ fn events_of_a_run_are_harmless() {
         outcome,
         after_ms: 1,
         content: format!("{HOSTILE}\n[exit code {HOSTILE}]").into(),
+        exit_code: None,
+        left: None,
     };
     let events = [
         AgentEvent::StepStarted {
@@ -140,6 +142,7 @@ fn events_of_a_run_are_harmless() {
         AgentEvent::StepAnswered {
             step: 1,
             text: name(),
+            finish: allstop_core::FinishReason::Done,
         },
         AgentEvent::ToolRequested {
             call_id: id(),

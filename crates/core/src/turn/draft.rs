@@ -87,11 +87,20 @@ pub struct Draft {
     pub(super) step: Option<OpenStep>,
     /// What the answers in `messages` and `step` cost.
     pub(super) answered_usage: Usage,
-    /// What running tool calls have used by themselves.
-    pub(super) calls_metered: Vec<(CallId, Usage)>,
+    /// What is known of running tool calls beside their results.
+    pub(super) call_notes: Vec<(CallId, CallNote)>,
     /// The model call that runs.
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
+}
+
+/// What is known of a tool call beside its result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallNote {
+    /// What it has used by itself, such as a sub-agent: metered.
+    pub usage: Usage,
+    /// The exit code of the command that it ran to its end.
+    pub exit_code: Option<i32>,
 }
 
 /// Why a step or a call did not start.
@@ -132,7 +141,7 @@ impl Draft {
             messages: start.messages(),
             step: None,
             answered_usage: Usage::default(),
-            calls_metered: Vec::new(),
+            call_notes: Vec::new(),
             running_model: None,
             limits: limits.clone(),
         })
@@ -213,31 +222,28 @@ impl Draft {
         })
     }
 
-    /// Notes what a running tool call has used by itself, such as a sub-agent: its end is metered with it, however it
-    /// ends.
-    pub fn meter_call(&mut self, id: CallId, usage: Usage) {
-        if usage != Usage::default() {
-            self.calls_metered.retain(|(metered, _)| *metered != id);
-            self.calls_metered.push((id, usage));
+    /// Notes what is known of a running tool call beside its result: its end is recorded with it, however it ends.
+    pub fn note_call(&mut self, id: CallId, note: CallNote) {
+        if note != CallNote::default() {
+            self.call_notes.retain(|(noted, _)| *noted != id);
+            self.call_notes.push((id, note));
         }
     }
 
-    pub(super) fn end_call(
+    pub(super) fn end_tool_call(
         &mut self,
         id: CallId,
         outcome: CallOutcome,
-        usage: Option<Usage>,
     ) -> Result<SessionRecord, IllegalEvent> {
-        let metered = self
-            .calls_metered
-            .iter()
-            .find(|(metered, _)| *metered == id);
-        let usage = usage.or(metered.map(|(_, usage)| *usage));
+        let note = self.call_notes.iter().find(|(noted, _)| *noted == id);
+        let note = note.map_or_else(CallNote::default, |(_, note)| *note);
         self.take(SessionRecord::CallFinished {
             turn: self.state.number(),
             id,
             outcome,
-            usage,
+            usage: (note.usage != Usage::default()).then_some(note.usage),
+            finish: None,
+            exit_code: note.exit_code,
         })
     }
 

@@ -33,7 +33,7 @@ mod tool_call;
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
 pub use commit::{Commit, NotCommitted, NotCommittedWhy};
 pub use conversation::{Conversation, TurnSpan};
-pub use draft::{Draft, DraftError, Note, TurnStart};
+pub use draft::{CallNote, Draft, DraftError, Note, TurnStart};
 pub use illegal_record::IllegalRecord;
 pub use limits::{Refusal, TurnLimits};
 pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::finish_reason::FinishReason;
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
@@ -10,7 +11,7 @@ use crate::turn::budget::Reservation;
 use crate::turn::draft::{Draft, DraftError};
 use crate::turn::limits::Refusal;
 use crate::turn::state::IllegalEvent;
-use crate::turn::step::{OpenStep, make_ids_unique};
+use crate::turn::step::{OpenStep, cut_note, make_ids_unique};
 use crate::usage::Usage;
 
 /// The ids of model calls: `step_1`, `step_2` …
@@ -104,7 +105,7 @@ impl Draft {
         }
     }
 
-    /// Takes a model's complete answer.
+    /// Takes a model's answer. Of one that was cut off the model is told with the next request.
     ///
     /// # Errors
     /// If no model call is open, as after an [`Draft::abandon_model`].
@@ -113,13 +114,16 @@ impl Draft {
         text: impl Into<Arc<str>>,
         mut tool_calls: Vec<ToolCall>,
         usage: Usage,
+        finish: FinishReason,
     ) -> Result<ModelAnswer, IllegalEvent> {
-        let record = self.end_model(CallOutcome::Succeeded, usage)?;
+        let cut = finish.is_cut().then_some(finish);
+        let record = self.end_model(CallOutcome::Succeeded, usage, cut)?;
         self.answered_usage += usage;
         let text = text.into();
         if tool_calls.is_empty() {
             let answer = Message::Assistant { text, tool_calls };
             self.messages.push(Arc::new(answer));
+            self.messages.extend(cut_note(finish));
             return Ok(ModelAnswer {
                 record,
                 next: Next::Commit,
@@ -131,7 +135,7 @@ impl Draft {
         // Each message took a number of its own, so this one is free but for odd names.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
-        self.step = Some(OpenStep::new(text, tool_calls.clone()));
+        self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));
         Ok(ModelAnswer {
             record,
             next: Next::Calls(tool_calls),
@@ -153,7 +157,7 @@ impl Draft {
             CallOutcome::Succeeded => CallOutcome::Stopped,
             other => other,
         };
-        self.end_model(outcome, usage)
+        self.end_model(outcome, usage, None)
     }
 
     /// Whether a tool call may not have this id: the ids of this turn's model calls are set aside, and some providers
@@ -181,20 +185,28 @@ impl Draft {
             estimated: true,
             ..so_far.unwrap_or_default()
         };
-        self.end_model(outcome, usage)
+        self.end_model(outcome, usage, None)
     }
 
     fn end_model(
         &mut self,
         outcome: CallOutcome,
         usage: Usage,
+        finish: Option<FinishReason>,
     ) -> Result<SessionRecord, IllegalEvent> {
         let id = self
             .state
             .open_model_call()
             .ok_or(IllegalEvent::NoModelCall)?
             .clone();
-        let record = self.end_call(id, outcome, Some(usage))?;
+        let record = self.take(SessionRecord::CallFinished {
+            turn: self.state.number(),
+            id,
+            outcome,
+            usage: Some(usage),
+            finish,
+            exit_code: None,
+        })?;
         if let Some(reservation) = self
             .running_model
             .take()

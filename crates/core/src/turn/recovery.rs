@@ -23,6 +23,8 @@ impl SessionState {
                 id: call.id.clone(),
                 outcome: CallOutcome::Unknown,
                 usage: None,
+                finish: None,
+                exit_code: None,
             });
         let ending = SessionRecord::TurnStopped {
             turn,

@@ -53,6 +53,7 @@ impl<'a> TurnEvent<'a> {
                 id,
                 outcome,
                 usage,
+                ..
             } => (
                 *turn,
                 Self::CallFinished {

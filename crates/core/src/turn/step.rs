@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::finish_reason::FinishReason;
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, ToolResult};
 use crate::turn::state::IllegalEvent;
@@ -12,15 +13,17 @@ pub(super) struct OpenStep {
     text: Arc<str>,
     calls: Vec<ToolCall>,
     results: Vec<Option<ToolResult>>,
+    finish: FinishReason,
 }
 
 impl OpenStep {
-    pub(super) fn new(text: Arc<str>, calls: Vec<ToolCall>) -> Self {
+    pub(super) fn new(text: Arc<str>, calls: Vec<ToolCall>, finish: FinishReason) -> Self {
         let results = calls.iter().map(|_| None).collect();
         Self {
             text,
             calls,
             results,
+            finish,
         }
     }
 
@@ -73,7 +76,15 @@ impl OpenStep {
                 .into_iter()
                 .map(|result| Arc::new(Message::Tool(result))),
         );
+        messages.extend(cut_note(self.finish));
     }
+}
+
+/// What the model is told of an answer that was cut off.
+pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
+    let cut = finish.cut_words()?;
+    let text = format!("Your answer before this {cut}: it is not whole.").into();
+    Some(Arc::new(Message::Note { text }))
 }
 
 /// Makes the ids of a model's calls unique: some providers send none, the same one twice in a message, or the same

@@ -152,7 +152,7 @@ impl Draft {
             if is_model {
                 self.drop_model(outcome)
             } else {
-                self.end_call(id, outcome, None)
+                self.end_tool_call(id, outcome)
             }
         });
         ends.map(|end| end.expect("the call is open, so it can end"))

@@ -46,7 +46,7 @@ impl Draft {
         outcome: CallOutcome,
     ) -> Result<SessionRecord, IllegalEvent> {
         let at = self.asked(&result.call_id)?.0;
-        let record = self.end_call(result.call_id.clone(), outcome, None)?;
+        let record = self.end_tool_call(result.call_id.clone(), outcome)?;
         if let SessionRecord::CallFinished {
             usage: Some(usage), ..
         } = &record
@@ -94,7 +94,7 @@ impl Draft {
         // It never runs, so nobody needs to know what repeating it would do.
         let call = started_tool(call, Effect::default());
         let started = self.start_call(call, at)?;
-        let finished = self.end_call(id.clone(), outcome, None)?;
+        let finished = self.end_tool_call(id.clone(), outcome)?;
         let result = ToolResult {
             call_id: id.clone(),
             content,

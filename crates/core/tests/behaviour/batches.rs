@@ -8,7 +8,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
     DraftError, IllegalEvent, Next, StopPolicy, StoppedTurn, TurnLimits, TurnStop,
 };
-use allstop_core::{CallId, Extent, Message, Receipt, StopReason};
+use allstop_core::{CallId, Extent, FinishReason, Message, Receipt, StopReason};
 use serde_json::json;
 use std::time::Duration;
 
@@ -335,7 +335,7 @@ fn an_id_that_is_new_stays_as_the_model_named_it() {
     ];
     let step = draft.begin_step(&model(), 10, at()).expect("it begins");
     let answer = draft
-        .finish_model("", asked.clone(), usage(1, 1))
+        .finish_model("", asked.clone(), usage(1, 1), FinishReason::Done)
         .expect("it is open");
     session.log.extend([step.record, answer.record]);
     assert_eq!(answer.next, Next::Calls(asked));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::decision::Decision;
 use allstop_core::turn::{DraftError, Refusal, TurnLimits};
-use allstop_core::{Cause, CauseKind, StopReason};
+use allstop_core::{Cause, CauseKind, FinishReason, StopReason};
 
 use crate::driver::*;
 
@@ -167,7 +167,7 @@ fn cancel_during_the_last_model_call_is_not_lost() {
     decision.stop(user());
     // The answer arrives all the same: it is taken, and the commit is not.
     let answer = draft
-        .finish_model("done", Vec::new(), usage(5, 5))
+        .finish_model("done", Vec::new(), usage(5, 5), FinishReason::Done)
         .expect("the call is open");
     session.log.extend([step.record, answer.record]);
     assert_eq!(

@@ -9,7 +9,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
     Draft, IllegalEvent, NotCommittedWhy, SessionState, TurnEvent, TurnLimits, TurnState,
 };
-use allstop_core::{Message, StopReason, TurnNumber};
+use allstop_core::{FinishReason, Message, StopReason, TurnNumber};
 
 use crate::driver::*;
 
@@ -45,7 +45,7 @@ fn a_ghost_turn_is_impossible() {
                 .begin_step(&model(), 1, at())
                 .expect("nobody stops it yet");
             draft
-                .finish_model("done", Vec::new(), usage(1, 1))
+                .finish_model("done", Vec::new(), usage(1, 1), FinishReason::Done)
                 .expect("the call is open");
             barrier.wait();
             match draft.commit(at()) {

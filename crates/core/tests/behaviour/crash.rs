@@ -115,6 +115,8 @@ fn a_late_result_of_a_recovered_turn_is_fenced_off() {
         id: "call_14".into(),
         outcome: CallOutcome::Succeeded,
         usage: Some(usage(1, 1)),
+        finish: None,
+        exit_code: None,
     };
     assert!(state.apply(&late).is_err());
     assert_eq!(state, before);

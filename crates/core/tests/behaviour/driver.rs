@@ -10,7 +10,8 @@ use allstop_core::turn::{
     TurnLimits, TurnStart, TurnState, TurnStop,
 };
 use allstop_core::{
-    CallId, Cause, CauseKind, Effect, SessionId, StopReason, Timestamp, ToolCall, ToolResult, Usage,
+    CallId, Cause, CauseKind, Effect, FinishReason, SessionId, StopReason, Timestamp, ToolCall,
+    ToolResult, Usage,
 };
 use serde_json::{Value, json};
 
@@ -164,7 +165,7 @@ impl Session {
             .begin_step(&model(), cost.total_tokens(), at())
             .expect("the step begins");
         let answer = draft
-            .finish_model(text, Vec::new(), cost)
+            .finish_model(text, Vec::new(), cost, FinishReason::Done)
             .expect("the model call is open");
         assert_eq!(answer.next, Next::Commit);
         self.log.extend([step.record, answer.record]);
@@ -176,7 +177,7 @@ impl Session {
             .begin_step(&model(), 10, at())
             .expect("the step begins");
         let answer = draft
-            .finish_model("", calls, usage(8, 2))
+            .finish_model("", calls, usage(8, 2), FinishReason::Done)
             .expect("the model call is open");
         let Next::Calls(calls) = answer.next else {
             panic!("the model asked for calls")
@@ -256,7 +257,7 @@ impl Session {
             Err(illegal) => panic!("the driver has a bug: {illegal}"),
         }
         let answer = draft
-            .finish_model("done", Vec::new(), cost)
+            .finish_model("done", Vec::new(), cost, FinishReason::Done)
             .expect("the model call is open");
         self.log.push(answer.record);
         self.end(draft)

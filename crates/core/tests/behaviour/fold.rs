@@ -68,6 +68,8 @@ fn finished(turn: u32, id: &str) -> SessionRecord {
         id: id.into(),
         outcome: CallOutcome::Succeeded,
         usage: None,
+        finish: None,
+        exit_code: None,
     }
 }
 

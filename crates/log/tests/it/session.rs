@@ -55,6 +55,8 @@ pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
                 output_tokens: 1,
                 estimated: false,
             }),
+            finish: None,
+            exit_code: None,
         },
         SessionRecord::TurnCommitted {
             turn: TurnNumber(turn),

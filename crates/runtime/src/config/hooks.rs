@@ -39,15 +39,15 @@ pub enum HookMoment {
     ToolStart,
     /// After a tool call; a denial ends the turn.
     ToolEnd,
-    /// After the turn has its ending; a denial changes nothing any more.
+    /// After the turn has its ending, unless a stop covers the run; a denial changes nothing any more.
     TurnEnd,
-    /// After a session of `chat` was opened; a denial changes nothing.
+    /// After a session was opened; a denial changes nothing.
     SessionStart,
-    /// After a session of `chat` was closed; a denial changes nothing.
+    /// After a session was closed; a denial changes nothing.
     SessionEnd,
-    /// After a turn of `chat` was stopped, with its receipt; a denial changes nothing.
+    /// After a turn was stopped, with its receipt; a denial changes nothing.
     Stop,
-    /// After a turn of `chat` failed; a denial changes nothing.
+    /// After a turn failed; a denial changes nothing.
     Error,
 }
 

@@ -197,3 +197,23 @@ fn the_documented_configuration_is_right() {
             .expect("what is commented out is right too");
     }
 }
+
+/// The table of hooks names every moment, in the order of the code.
+#[test]
+fn every_hook_moment_is_documented() {
+    let documented = include_str!("../../../../docs/configuration.md");
+    let section = documented
+        .split("\n## ")
+        .find(|section| section.starts_with("Hooks"));
+    let rows = section.expect("there is a section").lines();
+    let rows = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`'));
+    // The first one is the head of the table.
+    let moments: Vec<&str> = rows.map(|(moment, _)| moment).skip(1).collect();
+    let schema = schemars::schema_for!(HookMoment);
+    let variants = schema.as_value()["oneOf"].as_array().expect("a choice");
+    let of_the_code: Vec<&str> = variants
+        .iter()
+        .map(|variant| variant["const"].as_str().expect("a word"))
+        .collect();
+    assert_eq!(moments, of_the_code);
+}

@@ -196,6 +196,8 @@ fn crashed() -> Vec<SessionRecord> {
             id: "step_1".into(),
             outcome: CallOutcome::Succeeded,
             usage: None,
+            finish: None,
+            exit_code: None,
         },
         call("call_1_1", "work", tool),
     ]

@@ -89,6 +89,9 @@ impl ShellTool {
             // Writing to a string cannot fail.
             let _ = write!(answer, "\n[{note}]");
         }
+        if let ExitInfo::Code(code) = exit {
+            invocation.link.exited(code);
+        }
         if !exit.is_success() {
             // Writing to a string cannot fail.
             let _ = write!(answer, "\n[{}]", exit_text(exit));

@@ -1,7 +1,6 @@
 //! Whether a call runs: tool and arguments, the permission policy and a person, the hooks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
@@ -82,10 +81,15 @@ impl Turn<'_> {
             .find(&call.name)
             .map_err(|error| error.message)?;
         match &call.arguments {
-            Arguments::Malformed(text) => Err(format!(
-                "the arguments are not JSON, so the tool did not run: {}",
-                excerpt(text)
-            )),
+            Arguments::Malformed(text) => Err(match self.finish.cut_words() {
+                Some(cut) => format!(
+                    "the answer {cut} before this call was whole, so the tool did not run: say it in less, or in parts"
+                ),
+                None => format!(
+                    "the arguments are not JSON, so the tool did not run: {}",
+                    excerpt(text)
+                ),
+            }),
             Arguments::Json(arguments) => {
                 registered
                     .check_arguments(arguments)
@@ -203,7 +207,7 @@ impl Turn<'_> {
         let content: Arc<str> = problem.into();
         let records = self.draft.reject_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
-        self.tell_finished(call, CallOutcome::Failed, Duration::ZERO, content);
+        self.tell_unrun(call, CallOutcome::Failed, content);
         Ok(())
     }
 
@@ -213,7 +217,7 @@ impl Turn<'_> {
         let content: Arc<str> = format!("the call did not run: {reason}").into();
         let records = self.draft.deny_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
-        self.tell_finished(call, CallOutcome::Denied, Duration::ZERO, content);
+        self.tell_unrun(call, CallOutcome::Denied, content);
         self.denials.push(Denial {
             call_id: call.id.clone(),
             tool: Arc::clone(&call.name),

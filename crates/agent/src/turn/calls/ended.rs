@@ -146,51 +146,74 @@ async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
     }
 }
 
+/// What the log, the model and whoever watches are told of a call's end.
+pub(super) struct CallResult {
+    pub(super) outcome: CallOutcome,
+    pub(super) content: Arc<str>,
+    pub(super) is_error: bool,
+    /// What a stop of the call could not end.
+    pub(super) left: Option<ItemState>,
+}
+
+impl CallResult {
+    fn failed(outcome: CallOutcome, content: impl Into<Arc<str>>) -> Self {
+        Self {
+            outcome,
+            content: content.into(),
+            is_error: true,
+            left: None,
+        }
+    }
+}
+
 /// What the log and the model are told of a call's end.
-pub(super) fn describe(end: End) -> (CallOutcome, Arc<str>, bool) {
+pub(super) fn describe(end: End) -> CallResult {
     match end {
-        End::Returned(Ok(output)) => (CallOutcome::Succeeded, output.content, false),
-        End::Returned(Err(error)) => {
-            let outcome = if error.outcome_unknown {
-                CallOutcome::Unknown
-            } else {
-                CallOutcome::Failed
-            };
-            (outcome, error.message.into(), true)
+        End::Returned(Ok(output)) => CallResult {
+            outcome: CallOutcome::Succeeded,
+            content: output.content,
+            is_error: false,
+            left: None,
+        },
+        End::Returned(Err(error)) if error.outcome_unknown => {
+            CallResult::failed(CallOutcome::Unknown, error.message)
         }
-        End::Panicked => (CallOutcome::Failed, "the tool panicked".into(), true),
-        // Only a result is ever asked for: see the turn's harvest.
-        End::Overtaken(_) => (CallOutcome::Unknown, "its turn was stopped".into(), true),
-        End::Cut(receipt, said) => {
-            let timed_out = receipt.cause().kind == CauseKind::Deadline;
-            let unknown = receipt
-                .items()
-                .iter()
-                .any(|item| matches!(item.state, ItemState::Unknown { .. }));
-            let outcome = match (timed_out, unknown) {
-                (_, true) => CallOutcome::Unknown,
-                (true, false) => CallOutcome::TimedOut,
-                (false, false) => CallOutcome::Stopped,
-            };
-            let mut text = format!("the call was stopped: {}", receipt.cause());
-            for item in receipt
-                .items()
-                .iter()
-                .filter(|item| item.state.breaks_quiet())
-            {
-                let state = item.state.as_str().replace('_', " ");
-                // Writing to a string cannot fail.
-                let _ = write!(text, "; {} is {state}", item.name);
-            }
-            if unknown {
-                text.push_str("; it may have completed: check before repeating it");
-            }
-            match said {
-                Some(Ok(output)) => text = format!("{text}\n{}", output.content),
-                Some(Err(error)) => text = format!("{text}\n{}", error.message),
-                None => {}
-            }
-            (outcome, text.into(), true)
-        }
+        End::Returned(Err(error)) => CallResult::failed(CallOutcome::Failed, error.message),
+        End::Panicked => CallResult::failed(CallOutcome::Failed, "the tool panicked"),
+        // Only a result is ever asked for: see `stopped_among`.
+        End::Overtaken(_) => CallResult::failed(CallOutcome::Unknown, "its turn was stopped"),
+        End::Cut(receipt, said) => cut(&receipt, said),
+    }
+}
+
+fn cut(receipt: &Receipt, said: Option<Result<ToolOutput, ToolError>>) -> CallResult {
+    let items = || receipt.items().iter();
+    let unknown = items().any(|item| matches!(item.state, ItemState::Unknown { .. }));
+    let left = items().find(|item| item.state.breaks_quiet());
+    let outcome = if unknown || left.is_some() {
+        // It was not ended by its time or its stop: nobody has seen its end.
+        CallOutcome::Unknown
+    } else if receipt.cause().kind == CauseKind::Deadline {
+        CallOutcome::TimedOut
+    } else {
+        CallOutcome::Stopped
+    };
+    let mut text = format!("the call was stopped: {}", receipt.cause());
+    for item in items().filter(|item| item.state.breaks_quiet()) {
+        let state = item.state.as_str().replace('_', " ");
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; {} is {state}", item.name);
+    }
+    if unknown {
+        text.push_str("; it may have completed: check before repeating it");
+    }
+    match said {
+        Some(Ok(output)) => text = format!("{text}\n{}", output.content),
+        Some(Err(error)) => text = format!("{text}\n{}", error.message),
+        None => {}
+    }
+    CallResult {
+        left: left.map(|item| item.state.clone()),
+        ..CallResult::failed(outcome, text)
     }
 }

@@ -5,7 +5,6 @@ mod admission;
 mod ended;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::record::CallOutcome;
 use allstop_core::{ToolCall, ToolResult};
@@ -13,10 +12,11 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::{Interrupt, Turn};
+use crate::controls::note_of;
 use crate::event::AgentEvent;
 use crate::hook::HookEvent;
 use admission::Admitted;
-use ended::{End, Ended};
+use ended::{CallResult, End, Ended};
 
 impl Turn<'_> {
     /// Runs the calls of a step, and gives each its one result.
@@ -152,30 +152,42 @@ impl Turn<'_> {
 
     async fn finish(&mut self, ended: Ended) -> Result<(), Interrupt> {
         ended.scope.close();
-        self.leftover = match &ended.end {
+        let leftover = match &ended.end {
             End::Cut(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
-            _ => ended::end_leftovers(&ended.scope)
-                .await
-                .or(self.leftover.take()),
+            _ => ended::end_leftovers(&ended.scope).await,
         };
+        self.leftovers.extend(leftover);
         let event = self.take_result(ended)?;
         self.hear_or_fail(event).await
     }
 
     /// Gives a call its one result.
     fn take_result(&mut self, ended: Ended) -> Result<HookEvent, Interrupt> {
-        let (outcome, content, is_error) = ended::describe(ended.end);
+        let CallResult {
+            outcome,
+            content,
+            is_error,
+            left,
+        } = ended::describe(ended.end);
         let result = ToolResult {
             call_id: ended.call.id.clone(),
             content: Arc::clone(&content),
             is_error,
         };
-        let usage = self.cx.controls.link(&ended.call.id).metered();
-        self.draft.meter_call(ended.call.id.clone(), usage);
+        let note = note_of(&self.cx.controls.link(&ended.call.id));
+        self.draft.note_call(ended.call.id.clone(), note);
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
         let after = ended.began.elapsed();
-        self.tell_finished(&ended.call, outcome, after, Arc::clone(&content));
+        self.cx.events.send(|| AgentEvent::ToolFinished {
+            call_id: ended.call.id.clone(),
+            name: Arc::clone(&ended.call.name),
+            outcome,
+            after_ms: after.as_millis() as u64,
+            content: Arc::clone(&content),
+            exit_code: note.exit_code,
+            left,
+        });
         Ok(HookEvent::ToolEnd {
             call: ended.call,
             outcome,
@@ -183,19 +195,16 @@ impl Turn<'_> {
         })
     }
 
-    fn tell_finished(
-        &self,
-        call: &ToolCall,
-        outcome: CallOutcome,
-        after: Duration,
-        content: Arc<str>,
-    ) {
+    /// Tells whoever watches of a call that was answered without running.
+    fn tell_unrun(&self, call: &ToolCall, outcome: CallOutcome, content: Arc<str>) {
         self.cx.events.send(|| AgentEvent::ToolFinished {
             call_id: call.id.clone(),
             name: Arc::clone(&call.name),
             outcome,
-            after_ms: after.as_millis() as u64,
+            after_ms: 0,
             content,
+            exit_code: None,
+            left: None,
         });
     }
 }

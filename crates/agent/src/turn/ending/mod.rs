@@ -5,7 +5,7 @@ mod write;
 
 use std::sync::Arc;
 
-use allstop_core::receipt::ConversationEffect;
+use allstop_core::receipt::{ConversationEffect, StopRequest};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
@@ -18,7 +18,7 @@ use super::{Interrupt, Turn, TurnCx};
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::history::History;
-use crate::hook::{self, HookCx, HookEvent};
+use crate::hook::{self, HookCx, HookEvent, Told};
 use crate::outcome::TurnOutcome;
 
 impl Turn<'_> {
@@ -60,9 +60,10 @@ impl Turn<'_> {
             stop_reason: StopReason::Completed,
             cause: None,
             output,
+            finish: Some(self.finish),
             steps,
             usage,
-            receipt: self.leftover,
+            receipt: joined(scope.label(), &self.leftovers),
             denials: self.denials,
             error: None,
             conversation: Arc::default(),
@@ -76,6 +77,7 @@ impl Turn<'_> {
             Err(failed) => {
                 outcome.stop_reason = StopReason::Error;
                 outcome.output = "".into();
+                outcome.finish = None;
                 outcome.is_ending_known = failed.is_known();
                 let error = TurnError::from(failed);
                 outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
@@ -99,7 +101,7 @@ impl Turn<'_> {
         self.work.close();
         scope.close();
         drop(self.engine);
-        tell_end(cx, history, &outcome).await;
+        tell_end(cx, history, &mut outcome).await;
         outcome
     }
 
@@ -120,8 +122,8 @@ impl Turn<'_> {
             at,
             receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
         };
-        for (id, usage) in self.cx.controls.metered() {
-            self.draft.meter_call(id, usage);
+        for (id, note) in self.cx.controls.call_notes() {
+            self.draft.note_call(id, note);
         }
         let stopped = self.draft.stop(stop);
         let (cx, history, scope) = (self.cx, self.history, self.scope);
@@ -133,7 +135,7 @@ impl Turn<'_> {
         ended.denials = self.denials;
         ended.error = error.or(ended.error);
         scope.close();
-        tell_end(cx, history, &ended).await;
+        tell_end(cx, history, &mut ended).await;
         cx.controls.end_turn();
         self.work.close();
         ended
@@ -221,6 +223,7 @@ async fn write_stopped(
         stop_reason: stopped.reason,
         cause: Some(stopped.cause),
         output: "".into(),
+        finish: None,
         steps: stopped.state.steps(),
         usage: stopped.state.metered(),
         receipt: stopped.receipt,
@@ -239,9 +242,13 @@ fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
         .collect()
 }
 
-/// Tells the hooks, in the run's scope: the turn's is closed.
-async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &TurnOutcome) {
+/// Tells the hooks, in the run's scope: the turn's is closed. A stop that comes meanwhile asks them to end, as it asks
+/// everything, and what became of them joins the turn's receipt. Behind a stop no hook starts.
+async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut TurnOutcome) {
     let Ok(run) = cx.run else { return };
+    if run.is_stopped() || cx.parts.hooks.is_empty() {
+        return;
+    }
     let hook_cx = HookCx {
         session_id: history.session_id().clone(),
         turn: outcome.turn,
@@ -250,6 +257,28 @@ async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &TurnOutcome) {
     let event = HookEvent::TurnEnd {
         stop_reason: outcome.stop_reason,
     };
-    // The turn has its ending: whatever the hooks say, or a stop that ends them, changes nothing of it.
-    drop(hook::tell(&cx.parts.hooks, &hook_cx, &event).await);
+    // The turn has its ending: a verdict changes nothing of it.
+    let told = hook::tell(&cx.parts.hooks, &hook_cx, &event).await;
+    if let Told::Stopped = told
+        && let Some(account) = run.account(Extent::Turn, bystanders(cx))
+    {
+        let of_the_hooks = account.receipt().await;
+        let own = outcome.receipt.take();
+        let parts: Vec<_> = own.into_iter().chain([of_the_hooks]).collect();
+        outcome.receipt = joined(run.label(), &parts);
+    }
+}
+
+/// One receipt of several; none of none. The first one says why.
+fn joined(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
+    let (first, rest) = receipts.split_first()?;
+    if rest.is_empty() {
+        return Some(Arc::clone(first));
+    }
+    let request = StopRequest {
+        target: Arc::clone(target),
+        extent: Extent::Turn,
+        ..first.request().clone()
+    };
+    Some(Arc::new(Receipt::of_parts(request, receipts)))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{Budget, BudgetExceeded, Reservation, StepStart};
-use allstop_core::{ToolCall, Usage};
+use allstop_core::{FinishReason, ToolCall, Usage};
 use allstop_model::{
     ConnectionProbe, ConnectionState, ModelError, ModelErrorKind, ModelRequest, TokenLimits,
 };
@@ -29,6 +29,7 @@ pub(super) struct Answer {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
     pub(super) usage: Usage,
+    pub(super) finish: FinishReason,
 }
 
 /// What an answer may cost: what its step has set aside, and more as long as the budget has more. It is set aside before
@@ -182,6 +183,7 @@ impl Turn<'_> {
                     text: partial.text,
                     calls: partial.calls,
                     usage,
+                    finish: partial.finish,
                 })
             }
             Ok(Some(error)) => {

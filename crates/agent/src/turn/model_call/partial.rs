@@ -1,6 +1,6 @@
 //! What has arrived of an answer, and what it has cost so far.
 
-use allstop_core::{ToolCall, Usage};
+use allstop_core::{FinishReason, ToolCall, Usage};
 use allstop_model::ModelEvent;
 
 use crate::event::{AgentEvent, EventSink};
@@ -17,6 +17,8 @@ pub(super) struct Partial {
     half_call_bytes: usize,
     /// Bytes that came in after a stop was accepted: they are paid for, and nobody sees them.
     pub(super) bytes_after_stop: usize,
+    /// How it ended.
+    pub(super) finish: FinishReason,
     /// Where a stop would find the call.
     pub(super) checkpoint: &'static str,
 }
@@ -30,6 +32,7 @@ impl Partial {
             bytes: 0,
             half_call_bytes: 0,
             bytes_after_stop: 0,
+            finish: FinishReason::Done,
             checkpoint: "connect",
         }
     }

@@ -41,9 +41,11 @@ pub(super) fn receive<'a>(
                     None => Some((Err(cut()), State::Over)),
                     Some(Err(error)) => Some((Err(error), State::Over)),
                     Some(Ok(ModelEvent::End(finish))) => {
-                        if finish == FinishReason::ContentFilter && partial.text.is_empty() {
+                        let is_empty = partial.text.is_empty() && partial.calls.is_empty();
+                        if finish == FinishReason::ContentFilter && is_empty {
                             return Some((Err(filtered()), State::Over));
                         }
+                        partial.finish = finish;
                         None
                     }
                     Some(Ok(ModelEvent::ToolCall(_))) if partial.calls.len() >= CALLS_MAX => {

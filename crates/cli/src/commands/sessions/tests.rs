@@ -106,6 +106,8 @@ fn model_call(turn: u32) -> [SessionRecord; 2] {
         id: CallId::from("step_1"),
         outcome: CallOutcome::Succeeded,
         usage: Some(usage(100, 20)),
+        finish: None,
+        exit_code: None,
     };
     [call(turn, "step_1", "gpt-x", kind), finished]
 }
@@ -220,6 +222,8 @@ async fn eventful(log: &MemoryLog) -> SessionStream {
             id: CallId::from(id),
             outcome: CallOutcome::Unknown,
             usage: None,
+            finish: None,
+            exit_code: None,
         });
     }
     records.push(cancelled(2));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use allstop_core::{SessionId, TurnNumber};
+use allstop_core::{FinishReason, SessionId, TurnNumber};
 
 use super::*;
 use crate::display::writer::{Flush, Output};
@@ -55,7 +55,12 @@ fn a_reader_that_stops_misses_deltas_and_is_told_how_many() {
         stream.event(&delta(&"x".repeat(100)));
     }
     let text = "the whole answer".into();
-    stream.event(&AgentEvent::StepAnswered { step: 1, text });
+    let finish = FinishReason::Done;
+    stream.event(&AgentEvent::StepAnswered {
+        step: 1,
+        text,
+        finish,
+    });
     stream.envelope(&envelope());
     assert_eq!(
         output.flush(Duration::from_millis(20)).stdout,

@@ -1,10 +1,13 @@
 //! The calls that run, each with a line that changes, and the short line that stays of each.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
+use allstop_agent::UnfinishedCall;
+use allstop_core::CallId;
 use allstop_core::message::Arguments;
+use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, StopReason};
 
 use super::super::style::{Role, Style, Symbol};
 use super::super::styled::{Styled, styled};
@@ -42,21 +45,75 @@ struct Call {
     since: Option<Instant>,
 }
 
-/// What a call came to that has its answer: a command may have failed all the same, and work may go on behind it.
-fn answered(content: &str) -> (Symbol, Role, &str) {
-    let last = content.lines().next_back().unwrap_or_default();
-    let exit = last
-        .strip_prefix('[')
-        .and_then(|last| last.strip_suffix(']'));
-    let exit = exit.filter(|exit| exit.starts_with("exit code ") || exit.starts_with("killed by "));
-    if let Some(exit) = exit {
-        return (Symbol::Bad, Role::Warning, exit);
+/// The end of a call.
+pub(super) struct CallEnd<'a> {
+    pub(super) outcome: CallOutcome,
+    pub(super) after_ms: u64,
+    pub(super) content: &'a str,
+    pub(super) exit_code: Option<i32>,
+    pub(super) left: Option<&'a ItemState>,
+}
+
+impl CallEnd<'_> {
+    fn words(&self) -> (Symbol, Role, Cow<'_, str>) {
+        if let Some(left) = self.left {
+            return left_words(left);
+        }
+        let (symbol, role, word) = match self.outcome {
+            CallOutcome::Succeeded => return self.answered(),
+            CallOutcome::Failed => (Symbol::Bad, Role::Bad, "failed"),
+            CallOutcome::Denied => (Symbol::Denied, Role::Warning, "denied"),
+            CallOutcome::Stopped => (Symbol::Stopped, Role::Warning, "stopped"),
+            CallOutcome::TimedOut => (Symbol::Stopped, Role::Bad, "timed out"),
+            CallOutcome::Unknown => (Symbol::Unknown, Role::Alarm, MAY_HAVE_COMPLETED),
+        };
+        (symbol, role, word.into())
     }
-    let (goes_on, _) = content.split_once(';').unwrap_or((content, ""));
-    if goes_on.starts_with("bg_") && goes_on.ends_with(" runs in the background") {
-        return (Symbol::Running, Role::Good, goes_on);
+
+    /// Of a call that has its answer: a command may have failed all the same, and work may go on behind it.
+    fn answered(&self) -> (Symbol, Role, Cow<'_, str>) {
+        if let Some(code) = self.exit_code.filter(|code| *code != 0) {
+            return (
+                Symbol::Bad,
+                Role::Warning,
+                format!("exit code {code}").into(),
+            );
+        }
+        let last = self.content.lines().next_back().unwrap_or_default();
+        let exit = last
+            .strip_prefix('[')
+            .and_then(|last| last.strip_suffix(']'));
+        let is_end = |exit: &&str| exit.starts_with("killed by ") || *exit == "exit code unknown";
+        if let Some(exit) = exit.filter(is_end) {
+            return (Symbol::Bad, Role::Warning, exit.into());
+        }
+        let (goes_on, _) = self.content.split_once(';').unwrap_or((self.content, ""));
+        if goes_on.starts_with("bg_") && goes_on.ends_with(" runs in the background") {
+            return (Symbol::Running, Role::Good, goes_on.into());
+        }
+        (Symbol::Good, Role::Good, "".into())
     }
-    (Symbol::Good, Role::Good, "")
+}
+
+const MAY_HAVE_COMPLETED: &str = "may have completed; check before repeating";
+
+/// How a stop left a call, as its receipt says.
+fn left_words(state: &ItemState) -> (Symbol, Role, Cow<'static, str>) {
+    let (symbol, role, word) = match state {
+        ItemState::Finished { .. } => (Symbol::Good, Role::Good, "finished"),
+        ItemState::Stopped { .. } => (Symbol::Stopped, Role::Warning, "stopped"),
+        ItemState::Unknown { .. } => (Symbol::Unknown, Role::Alarm, MAY_HAVE_COMPLETED),
+        ItemState::StillRunning { .. } => (Symbol::Unknown, Role::Alarm, "still running"),
+        ItemState::Unreachable { .. } => {
+            (Symbol::Unknown, Role::Alarm, "not reached; may still run")
+        }
+        ItemState::Refused { .. } => (
+            Symbol::Unknown,
+            Role::Alarm,
+            "refused to stop; still running",
+        ),
+    };
+    (symbol, role, word.into())
 }
 
 impl Calls {
@@ -142,36 +199,18 @@ impl Calls {
         }
     }
 
-    pub(super) fn finished(
-        &mut self,
-        id: &CallId,
-        name: &str,
-        outcome: CallOutcome,
-        after_ms: u64,
-        content: &str,
-    ) {
+    pub(super) fn finished(&mut self, id: &CallId, name: &str, end: &CallEnd<'_>) {
         let at = self.known.iter().position(|call| call.id == *id);
         let label = at.map_or_else(|| styled![name], |at| self.known.remove(at).label);
-        let (symbol, role, word) = match outcome {
-            CallOutcome::Succeeded => answered(content),
-            CallOutcome::Failed => (Symbol::Bad, Role::Bad, "failed"),
-            CallOutcome::Denied => (Symbol::Denied, Role::Warning, "denied"),
-            CallOutcome::Stopped => (Symbol::Stopped, Role::Warning, "stopped"),
-            CallOutcome::TimedOut => (Symbol::Stopped, Role::Bad, "timed out"),
-            CallOutcome::Unknown => (
-                Symbol::Unknown,
-                Role::Alarm,
-                "may have completed; check before repeating",
-            ),
-        };
-        let ran = !matches!(outcome, CallOutcome::Denied);
-        let time = words::whole_milliseconds(after_ms);
+        let (symbol, role, word) = end.words();
+        let ran = end.outcome != CallOutcome::Denied;
+        let time = words::whole_milliseconds(end.after_ms);
         let mut about: Vec<&str> = Vec::new();
         about.extend(ran.then_some(time.as_str()));
-        about.extend((!word.is_empty()).then_some(word));
+        about.extend((!word.is_empty()).then_some(&*word));
         let mut lines = self.row(symbol, role, &label, &about.join(", "));
-        if matches!(outcome, CallOutcome::Failed | CallOutcome::Unknown) {
-            let first = content.lines().find(|line| !line.trim().is_empty());
+        if matches!(end.outcome, CallOutcome::Failed | CallOutcome::Unknown) {
+            let first = end.content.lines().find(|line| !line.trim().is_empty());
             let first = styled![first.unwrap_or_default().trim()];
             let first = first.cut(ERROR_COLUMNS, self.style.pick("…", "..."));
             if !first.is_empty() {
@@ -182,15 +221,17 @@ impl Calls {
         self.show();
     }
 
-    /// Nothing runs any more. What had not ended was stopped; what came of it is in the receipt.
-    pub(super) fn end(&mut self, stopped: Option<StopReason>) {
+    /// The turn has its ending. The calls that ran are told as its receipt has them.
+    pub(super) fn end(&mut self, unfinished: &[UnfinishedCall]) {
         self.model = None;
-        for call in std::mem::take(&mut self.known) {
-            if stopped.is_some() && call.since.is_some() {
-                let said = "stopped: see the receipt";
-                let line = self.row(Symbol::Stopped, Role::Warning, &call.label, said);
-                self.lane.lines(line, Keep::Must);
-            }
+        let known = std::mem::take(&mut self.known);
+        for call in unfinished {
+            let (symbol, role, said) = left_words(&call.state);
+            let label = known.iter().find(|known| known.id == call.call_id);
+            let label = label.map(|known| known.label.clone());
+            let label = label.unwrap_or_else(|| styled![call.call_id.as_str()]);
+            let line = self.row(symbol, role, &label, &said);
+            self.lane.lines(line, Keep::Must);
         }
         self.show();
     }

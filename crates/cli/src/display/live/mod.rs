@@ -14,7 +14,7 @@ use allstop_agent::AgentEvent;
 use allstop_core::{CauseKind, StopReason};
 use tokio::sync::watch;
 
-use self::calls::Calls;
+use self::calls::{CallEnd, Calls};
 use self::text::{Rest, StepText};
 use super::style::{Environment, Role, Style, Symbol};
 use super::styled::styled;
@@ -87,7 +87,7 @@ impl Live {
         }
         self.held = None;
         self.finish_line();
-        self.calls.end(None);
+        self.calls.end(&[]);
     }
 
     fn delta(&mut self, delta: &str) {
@@ -188,9 +188,13 @@ impl Watcher for Live {
             }
             AgentEvent::TextDelta { text } => self.delta(text),
             AgentEvent::ReasoningDelta { .. } => self.calls.model_thinks(),
-            AgentEvent::StepAnswered { text, .. } => {
+            AgentEvent::StepAnswered { text, finish, .. } => {
                 self.calls.model_ended();
                 self.answered(text);
+                if let Some(cut) = finish.cut_words() {
+                    self.finish_line();
+                    self.note(Role::Warning, Symbol::Bad, &format!("the answer {cut}"));
+                }
             }
             AgentEvent::RetryScheduled {
                 attempt,
@@ -224,9 +228,18 @@ impl Watcher for Live {
                 outcome,
                 after_ms,
                 content,
-            } => self
-                .calls
-                .finished(call_id, name, *outcome, *after_ms, content),
+                exit_code,
+                left,
+            } => {
+                let end = CallEnd {
+                    outcome: *outcome,
+                    after_ms: *after_ms,
+                    content,
+                    exit_code: *exit_code,
+                    left: left.as_ref(),
+                };
+                self.calls.finished(call_id, name, &end);
+            }
             AgentEvent::BackgroundStarted { id, name } => {
                 let said = format!("{id} runs in the background: {name}");
                 self.note(Role::Dim, Symbol::Running, &said);
@@ -241,14 +254,17 @@ impl Watcher for Live {
                     &format!("stopping: {cause}"),
                 );
             }
-            AgentEvent::TurnEnded { stop_reason, .. } => {
+            AgentEvent::TurnEnded {
+                stop_reason,
+                unfinished,
+                ..
+            } => {
                 if *stop_reason == StopReason::Completed {
                     self.release();
                 }
                 self.held = None;
                 self.finish_line();
-                let stopped = (*stop_reason != StopReason::Completed).then_some(*stop_reason);
-                self.calls.end(stopped);
+                self.calls.end(unfinished);
             }
         }
     }

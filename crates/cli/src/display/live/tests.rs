@@ -4,8 +4,10 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_agent::UnfinishedCall;
+use allstop_core::receipt::{Evidence, How, ItemState, Verified, Why};
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Cause, CauseKind, Effect, TurnNumber, Usage};
+use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, TurnNumber, Usage};
 
 use super::*;
 use crate::display::screen::Screen;
@@ -39,7 +41,12 @@ fn step(step: u32) -> AgentEvent {
 
 fn answered(text: &str) -> AgentEvent {
     let text = text.into();
-    AgentEvent::StepAnswered { step: 1, text }
+    let finish = FinishReason::Done;
+    AgentEvent::StepAnswered {
+        step: 1,
+        text,
+        finish,
+    }
 }
 
 fn retry() -> AgentEvent {
@@ -74,6 +81,23 @@ fn finished(id: &str, outcome: CallOutcome, content: &str) -> AgentEvent {
         outcome,
         after_ms: 12,
         content: content.into(),
+        exit_code: None,
+        left: None,
+    }
+}
+
+/// The end of a command, with its exit code.
+fn exited(id: &str, code: i32, content: &str) -> AgentEvent {
+    let mut end = finished(id, CallOutcome::Succeeded, content);
+    if let AgentEvent::ToolFinished { exit_code, .. } = &mut end {
+        *exit_code = Some(code);
+    }
+    end
+}
+
+fn still_running() -> ItemState {
+    ItemState::StillRunning {
+        why: Why::OutsideExtent,
     }
 }
 
@@ -83,6 +107,7 @@ fn ended(stop_reason: StopReason) -> AgentEvent {
         stop_reason,
         cause: None,
         usage: Usage::default(),
+        unfinished: Vec::new(),
     }
 }
 
@@ -193,15 +218,56 @@ fn every_ending_of_a_call_has_a_line() {
             live.event(&requested(id, id));
             live.event(&finished(id, outcome, "what the model is told"));
         }
+        let mut deaf = finished("i", CallOutcome::Unknown, "what the model is told");
+        if let AgentEvent::ToolFinished { left, .. } = &mut deaf {
+            *left = Some(still_running());
+        }
+        live.event(&requested("i", "deaf to its timeout"));
+        live.event(&deaf);
         live.event(&requested("g", "sleep 600"));
         live.event(&started("g"));
+        live.event(&requested("j", "cat /dev/hung"));
+        live.event(&started("j"));
         live.event(&requested("h", "never started"));
         let cause = Cause::new(CauseKind::User).detail("ctrl-c");
         live.event(&AgentEvent::StopHeard { cause });
-        live.event(&ended(StopReason::Cancelled));
+        let stopped = ItemState::Stopped {
+            how: How::Sigterm,
+            after_ms: Duration::from_millis(5).into(),
+            evidence: Evidence::verified(Verified::ProcessGroupEmpty),
+        };
+        let left = [("g", stopped), ("j", still_running())];
+        let left = left.map(|(id, state)| UnfinishedCall {
+            call_id: CallId::from(id),
+            state,
+        });
+        let mut end = ended(StopReason::Cancelled);
+        if let AgentEvent::TurnEnded { unfinished, .. } = &mut end {
+            unfinished.extend(left);
+        }
+        live.event(&end);
         live.end(None);
     });
     insta::assert_snapshot!(stderr);
+}
+
+#[test]
+fn answer_that_was_cut_off_is_marked() {
+    let (stdout, stderr) = piped(|live| {
+        let (text, finish) = ("Once upon".into(), FinishReason::Length);
+        live.event(&AgentEvent::StepAnswered {
+            step: 1,
+            text,
+            finish,
+        });
+        live.event(&ended(StopReason::Completed));
+        live.end(None);
+    });
+    assert_eq!(stdout, "Once upon\n");
+    assert_eq!(
+        stderr,
+        "✗ the answer was cut off at the limit of output tokens\n"
+    );
 }
 
 #[test]
@@ -346,8 +412,10 @@ fn without_answers_only_the_calls_are_shown() {
 #[test]
 fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
     let (_, said) = piped(|live| {
+        live.event(&requested("a", "a"));
+        // Work goes on behind it, so the code is not in the last line.
+        live.event(&exited("a", 3, "some output\n[exit code 3]\nbg_1 runs on"));
         for (id, content) in [
-            ("a", "some output\n[exit code 3]"),
             ("b", "[killed by signal 9]"),
             (
                 "c",

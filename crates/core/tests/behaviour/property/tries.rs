@@ -3,7 +3,7 @@
 use allstop_core::decision::Decision;
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{Draft, DraftError, IllegalEvent, Next};
-use allstop_core::{CallId, Cause, CauseKind, Effect, ToolCall, Usage};
+use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -106,7 +106,8 @@ pub(super) fn attempt(
                 Asked::Malformed => malformed(&format!("call_{at}"), "read", "{"),
             });
             let cost = usage(*cost, 1);
-            let Ok(answer) = draft.finish_model("text", calls.collect(), cost) else {
+            let Ok(answer) = draft.finish_model("text", calls.collect(), cost, FinishReason::Done)
+            else {
                 return Vec::new();
             };
             books.metered += cost;

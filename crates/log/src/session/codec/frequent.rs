@@ -9,7 +9,7 @@ use std::sync::Arc;
 use allstop_core::ids::BackgroundId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, TurnOrigin};
-use allstop_core::{CallId, Message, MessageId, Timestamp, TurnNumber, Usage};
+use allstop_core::{CallId, FinishReason, Message, MessageId, Timestamp, TurnNumber, Usage};
 use serde::Deserialize;
 
 /// The record, if it is one of these and reads without a doubt.
@@ -58,6 +58,8 @@ variant!(CallFinished {
     id: CallId,
     outcome: CallOutcome,
     usage: Option<Usage>,
+    finish: Option<FinishReason>,
+    exit_code: Option<i32>,
 });
 
 variant!(TurnStarted {
@@ -92,6 +94,7 @@ mod tests {
         r#""type":"call_started","turn":1,"call":{"kind":"tool","arguments":{"malformed":"{"},"effect":"irreversible","name":"ls","id":"c","new":1},"at":"2026-11-22T14:22:46.548Z","new":{"kind":2}"#,
         r#""type":"call_finished","turn":1,"id":"c","outcome":"timed_out""#,
         r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","usage":{"input_tokens":1,"output_tokens":2,"estimated":true}"#,
+        r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","finish":"content_filter","exit_code":-1"#,
         r#""type":"turn_committed","turn":1,"at":"2026-11-22T14:22:46.548Z","messages":[{"role":"user","text":"u"},{"role":"assistant","text":"","tool_calls":[{"id":"c","name":"ls","arguments":{"json":{}}}]},{"role":"tool","call_id":"c","content":"\ud83d\ude00","is_error":true},{"role":"tool","call_id":"c","content":""},{"role":"note","text":"n"},{"role":"summary","text":"s"},{"role":"stop_marker","text":"m"},{"text":"a","role":"assistant"}],"usage":{"input_tokens":1,"output_tokens":2,"estimated":false}"#,
     ];
 

@@ -136,6 +136,8 @@ mod tests {
             id: "call_1".into(),
             outcome: CallOutcome::Succeeded,
             usage: None,
+            finish: None,
+            exit_code: None,
         }
     }
 

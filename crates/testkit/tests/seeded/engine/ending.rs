@@ -93,6 +93,8 @@ impl Turn<'_> {
                 id,
                 outcome: CallOutcome::Unknown,
                 usage: None,
+                finish: None,
+                exit_code: None,
             })
             .collect();
         let ending = SessionRecord::TurnStopped {
@@ -187,6 +189,7 @@ impl Turn<'_> {
             error: None,
             conversation: Arc::clone(self.journal.conversation()),
             is_ending_known: true,
+            finish: None,
         }
     }
 }
@@ -229,6 +232,7 @@ pub(super) async fn refused(
         error: None,
         conversation: Arc::clone(journal.conversation()),
         is_ending_known: true,
+        finish: None,
     }
 }
 

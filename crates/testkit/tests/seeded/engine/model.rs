@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_agent::AgentEvent;
 use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
-use allstop_core::{CallId, Cause, CauseKind, Message, ToolCall, Usage};
+use allstop_core::{CallId, Cause, CauseKind, FinishReason, Message, ToolCall, Usage};
 use allstop_model::{ModelError, ModelEvent, ModelRequest};
 use allstop_scope::{Ending, WorkSpec};
 use futures::StreamExt as _;
@@ -67,6 +67,8 @@ impl Turn<'_> {
             id,
             outcome,
             usage: Some(usage),
+            finish: None,
+            exit_code: None,
         };
         if self.has(Bug::BillAtTheEnd) && !partial.calls.is_empty() {
             self.bill = Some(bill);
@@ -93,6 +95,7 @@ impl Turn<'_> {
             let event = AgentEvent::StepAnswered {
                 step,
                 text: Arc::clone(&text),
+                finish: FinishReason::Done,
             };
             self.cx.events.send(|| event);
         }

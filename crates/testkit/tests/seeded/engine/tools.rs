@@ -183,6 +183,8 @@ impl Turn<'_> {
             id: call.id.clone(),
             outcome,
             usage: None,
+            finish: None,
+            exit_code: None,
         });
         self.cx.events.send(|| AgentEvent::ToolFinished {
             call_id: call.id.clone(),
@@ -190,6 +192,8 @@ impl Turn<'_> {
             outcome,
             after_ms: 0,
             content,
+            exit_code: None,
+            left: None,
         });
     }
 

@@ -120,6 +120,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
         stop_reason: outcome.stop_reason,
         cause: outcome.cause.clone(),
         usage: outcome.usage,
+        unfinished: Vec::new(),
     });
     outcome
 }

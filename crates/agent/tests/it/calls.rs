@@ -1,0 +1,185 @@
+//! How calls end, as the log and whoever watches are told: exit codes, timeouts, what is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::{AgentEvent, EventSink, RunRequest, TurnOutcome, UnfinishedCall};
+use allstop_core::receipt::{ItemKind, ItemState};
+use allstop_core::record::{CallOutcome, SessionRecord};
+use allstop_core::{Cause, CauseKind, Effect, StopReason};
+use allstop_log::MemoryLog;
+use allstop_model::Reply;
+use allstop_scope::WorkSpec;
+use allstop_testkit::ToolFn;
+use allstop_tools::ToolInvocation;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::{agent, ended, history_on, model, records, root, tools};
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// A call of another machine that never confirms a stop.
+async fn elsewhere(call: ToolInvocation) -> String {
+    let spec = WorkSpec::new(ItemKind::ToolCall, "elsewhere");
+    let _call = call.scope.register_remote(spec, || {}).expect("it runs");
+    std::future::pending().await
+}
+
+struct Watched {
+    turn: TurnOutcome,
+    events: Vec<AgentEvent>,
+    records: Vec<SessionRecord>,
+}
+
+impl Watched {
+    /// The outcome of a call in the log, with its exit code.
+    fn record(&self, call: &str) -> (CallOutcome, Option<i32>) {
+        let found = self.records.iter().find_map(|record| match record {
+            SessionRecord::CallFinished {
+                id,
+                outcome,
+                exit_code,
+                ..
+            } if id.as_str() == call => Some((*outcome, *exit_code)),
+            _ => None,
+        });
+        found.expect("the call has its end in the log")
+    }
+
+    /// The same in the events, with what is left of the call.
+    fn event(&self, call: &str) -> (CallOutcome, Option<i32>, Option<ItemState>) {
+        let found = self.events.iter().find_map(|event| match event {
+            AgentEvent::ToolFinished {
+                call_id,
+                outcome,
+                exit_code,
+                left,
+                ..
+            } if call_id.as_str() == call => Some((*outcome, *exit_code, left.clone())),
+            _ => None,
+        });
+        found.expect("the call has its end in the events")
+    }
+
+    fn unfinished(&self) -> &[UnfinishedCall] {
+        match self.events.last() {
+            Some(AgentEvent::TurnEnded { unfinished, .. }) => unfinished,
+            other => panic!("not the end of the turn: {other:?}"),
+        }
+    }
+}
+
+/// Runs a turn whose model calls these tools at once, as `call_1_1`, `call_1_2` …; `stop_at` stops it at the start of a call.
+async fn watched(list: Vec<ToolFn>, names: &[&str], stop_at: Option<&'static str>) -> Watched {
+    let asks = names
+        .iter()
+        .enumerate()
+        .fold(Reply::text(""), |reply, (n, name)| {
+            reply.call(*name, json!({"n": n}))
+        });
+    let model = model(vec![asks, Reply::text("done")]);
+    let log = Arc::new(MemoryLog::new());
+    let scope = root();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&events);
+    let (running_tx, mut running) = tokio::sync::mpsc::unbounded_channel();
+    let sink = EventSink::observer(move |event| {
+        if let AgentEvent::ToolStarted { call_id, .. } = event
+            && Some(call_id.as_str()) == stop_at
+        {
+            running_tx.send(()).expect("the test waits");
+        }
+        seen.lock().push(event.clone());
+    });
+    let history = history_on(Arc::clone(&log) as _).await;
+    let agent = agent(&model).tools(tools(list)).build();
+    let run = agent.start(&scope, RunRequest::new(history, "go"), sink);
+    if stop_at.is_some() {
+        running.recv().await.expect("the call starts");
+        tokio::task::yield_now().await;
+        let _stop = run.stop(Cause::new(CauseKind::User));
+    }
+    let (turn, _) = ended(run.finish().await.expect("the engine"));
+    let events = events.lock().clone();
+    Watched {
+        turn,
+        events,
+        records: records(&*log).await,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exit_code_is_in_the_log_and_in_the_events() {
+    let exits = ToolFn::new("exits", |call: ToolInvocation| async move {
+        call.link.exited(3);
+        "[exit code 3]".to_owned()
+    });
+    let plain = ToolFn::new("plain", |_| async { "fine".to_owned() });
+    let seen = watched(vec![exits, plain], &["exits", "plain"], None).await;
+    assert_eq!(seen.record("call_1_1"), (CallOutcome::Succeeded, Some(3)));
+    assert_eq!(
+        seen.event("call_1_1"),
+        (CallOutcome::Succeeded, Some(3), None)
+    );
+    assert_eq!(seen.record("call_1_2"), (CallOutcome::Succeeded, None));
+    assert_eq!(seen.event("call_1_2"), (CallOutcome::Succeeded, None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_timeout_is_timed_out_and_not_stopped() {
+    let hears = ToolFn::new("hears", |call: ToolInvocation| async move {
+        call.scope.stopped_at("idle").await.to_string()
+    });
+    let seen = watched(vec![hears.timeout(LIMIT)], &["hears"], None).await;
+    assert_eq!(seen.turn.stop_reason, StopReason::Completed);
+    assert_eq!(seen.record("call_1_1"), (CallOutcome::TimedOut, None));
+    assert_eq!(seen.event("call_1_1"), (CallOutcome::TimedOut, None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_a_timeout_did_not_end_is_not_called_stopped() {
+    let deaf = ToolFn::new("deaf", elsewhere).timeout(LIMIT);
+    let seen = watched(vec![deaf], &["deaf"], None).await;
+    assert_eq!(seen.record("call_1_1").0, CallOutcome::Unknown);
+    let (outcome, _, left) = seen.event("call_1_1");
+    assert_eq!(outcome, CallOutcome::Unknown);
+    assert_eq!(left.expect("it may still run").as_str(), "unreachable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_that_leaves_something_is_in_the_receipt() {
+    let deaf = |name| ToolFn::new(name, elsewhere).timeout(LIMIT);
+    let list = vec![deaf("one"), deaf("two")];
+    let seen = watched(list, &["one", "two"], None).await;
+    assert_eq!(seen.turn.stop_reason, StopReason::Completed);
+    let receipt = seen.turn.receipt.expect("something is left");
+    let mut left: Vec<&str> = receipt
+        .items()
+        .iter()
+        .filter(|item| item.state.breaks_quiet())
+        .map(|item| &*item.id)
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, ["call_1_1", "call_1_2"], "{receipt:?}");
+    assert!(!receipt.quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_a_stopped_turn_says_how_each_call_was_left() {
+    let hears = ToolFn::new("hears", |call: ToolInvocation| async move {
+        call.scope.stopped_at("idle").await.to_string()
+    });
+    let list = vec![
+        hears.effect(Effect::ReadOnly),
+        ToolFn::new("deaf", elsewhere),
+    ];
+    let seen = watched(list, &["hears", "deaf"], Some("call_1_2")).await;
+    assert_eq!(seen.turn.stop_reason, StopReason::Cancelled);
+    let left: Vec<_> = seen
+        .unfinished()
+        .iter()
+        .map(|call| (call.call_id.as_str(), call.state.as_str()))
+        .collect();
+    assert_eq!(left, [("call_1_1", "stopped"), ("call_1_2", "unreachable")]);
+}
