@@ -182,7 +182,9 @@ mod tests {
         let all: Vec<usize> = (0..LINES_MAX + 10).collect();
         for some in all.chunks(WAITING_MAX) {
             let (mut past, written) = Past::load(file.clone());
-            some.iter().for_each(|n| past.add(&format!("line\n{n}")));
+            for number in some {
+                past.add(&format!("line\n{number}"));
+            }
             drop(past);
             written.write();
         }

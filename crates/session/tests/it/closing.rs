@@ -155,7 +155,6 @@ struct Troubled {
 }
 
 impl AgentSource for Troubled {
-    #[expect(clippy::panic_in_result_fn, reason = "what a careless program does")]
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         Box::pin(async move {
             match self.tries.fetch_add(1, Ordering::SeqCst) {

@@ -36,7 +36,7 @@ fn the_guide_names_every_checker() {
 fn save() -> Report {
     let example = StopSafe::new(
         |stage| {
-            let folder = Arc::new(tempfile::tempdir().unwrap());
+            let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
             let seen = Arc::clone(&folder);
             stage.check("folder", move || {
                 if seen.path().join("note.draft").exists() {
@@ -49,9 +49,9 @@ fn save() -> Report {
                 async move {
                     let draft = folder.path().join("note.draft");
                     let text = call.arguments["text"].as_str().unwrap_or_default();
-                    std::fs::write(&draft, text).unwrap();
+                    std::fs::write(&draft, text).expect("room on the disk");
                     sleep(Duration::from_secs(5)).await;
-                    std::fs::rename(&draft, folder.path().join("note")).unwrap();
+                    std::fs::rename(&draft, folder.path().join("note")).expect("the draft is there");
                     "saved".to_owned()
                 }
             })
