@@ -20,6 +20,9 @@ impl RunTurns<'_, '_> {
             envelope.stop_reason = StopReason::Error;
             envelope.error = Some(error);
         }
+        if let Some(reason) = run.stopped {
+            envelope.stop_reason = reason;
+        }
         if run.is_cut {
             return envelope;
         }

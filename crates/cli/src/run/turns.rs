@@ -37,6 +37,8 @@ pub(super) struct RunOutcome {
     pub(super) messages: Vec<Arc<MessageOutcome>>,
     /// A failure to send.
     pub(super) error: Option<TurnError>,
+    /// A stop came between two turns.
+    pub(super) stopped: Option<StopReason>,
     /// The process has to exit with what is known.
     pub(super) is_cut: bool,
 }
@@ -47,6 +49,7 @@ impl RunTurns<'_, '_> {
         let mut run = RunOutcome {
             messages: Vec::with_capacity(prompts.len()),
             error: None,
+            stopped: None,
             is_cut: false,
         };
         for prompt in prompts {
@@ -64,6 +67,11 @@ impl RunTurns<'_, '_> {
                 .deadline(deadline);
             let sent = match self.session.send(message) {
                 Ok(sent) => sent,
+                // The stop that closed the session has no turn to end.
+                Err(_) if self.stops_all() => {
+                    run.stopped = Some(self.supervisor.control.stop_reason());
+                    return run;
+                }
                 Err(error) => {
                     run.error = Some(not_sent(&error));
                     return run;

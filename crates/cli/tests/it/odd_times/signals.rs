@@ -68,6 +68,26 @@ fn while_the_prompt_is_read() {
     }
 }
 
+/// A stop of everything that comes when one turn is committed and the next one is not sent yet is no failure to send it.
+#[test]
+fn between_two_turns_beside_background_work() {
+    for _ in 0..8 {
+        let place = Place::new();
+        let run = place.run_script(
+            "replies: [{calls: [{tool: shell, arguments: {command: sleep 600, background: true}}]}, {text: one}, {calls: [{tool: shell, arguments: {command: sleep 600}}]}]",
+        );
+        let running = run.args("--stream-json first second").start();
+        running.wait_stdout("step_answered\",\"step\":2");
+        let ended = running.end_by(Signal::INT);
+        place.assert_nothing_runs();
+        assert_eq!(ended.code, 130, "{ended:#?}");
+        let lines = ended.lines();
+        let envelope = &lines[lines.len() - 1];
+        assert_eq!(envelope["stop_reason"], "cancelled", "{envelope:#}");
+        assert!(envelope["error"].is_null(), "{envelope:#}");
+    }
+}
+
 #[test]
 fn while_background_work_is_waited_for() {
     let place = Place::new();
