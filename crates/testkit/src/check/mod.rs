@@ -14,6 +14,8 @@ mod ladder;
 mod late_result;
 mod leftovers;
 mod next_message;
+mod observed;
+mod outcome_word;
 mod receipt;
 mod received;
 mod recovery;
@@ -53,7 +55,7 @@ pub struct Checker {
 }
 
 /// Every checker, in the order in which a broken run is best understood.
-pub const CHECKERS: [Checker; 25] = [
+pub const CHECKERS: [Checker; 27] = [
     waiters::CHECKER,
     history::CHECKER,
     endings::CHECKER,
@@ -63,10 +65,12 @@ pub const CHECKERS: [Checker; 25] = [
     receipt::TRUE,
     receipt::ONE,
     receipt::EXTENT,
+    observed::CHECKER,
     ladder::ACKNOWLEDGED,
     ladder::PATIENT,
     barrier::CHECKER,
     cause::CHECKER,
+    outcome_word::CHECKER,
     delivery::CHECKER,
     received::CHECKER,
     late_result::CHECKER,

@@ -1,7 +1,7 @@
 //! Receipts are true: what they call ended has ended, and what ran is in them.
 
 use allstop_agent::AGENT_TOOL;
-use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem};
+use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 
@@ -41,7 +41,7 @@ fn is_about(item: &ReceiptItem, lived: &Lived) -> bool {
 }
 
 /// Whether a stop of this extent covers this. What processes belong to is told by their calls.
-fn covers(asked: &Asked, receipt: &Receipt, lived: &Lived) -> bool {
+pub(super) fn covers(asked: &Asked, receipt: &Receipt, lived: &Lived) -> bool {
     match asked.extent {
         Extent::Subtree => false,
         Extent::Call => lived.kind == ItemKind::ToolCall && lived.id == receipt.request().target,
@@ -50,7 +50,7 @@ fn covers(asked: &Asked, receipt: &Receipt, lived: &Lived) -> bool {
     }
 }
 
-fn answers(aftermath: &Aftermath) -> impl Iterator<Item = (&Asked, &Answered)> {
+pub(super) fn answers(aftermath: &Aftermath) -> impl Iterator<Item = (&Asked, &Answered)> {
     aftermath
         .asked
         .iter()
@@ -58,9 +58,32 @@ fn answers(aftermath: &Aftermath) -> impl Iterator<Item = (&Asked, &Answered)> {
         .filter(|(_, answer)| answer.receipt.outcome().is_none())
 }
 
+/// Whether an item says that its work runs or may run: by its word, and not by what the engine makes of it.
+pub(super) fn says_running(item: &ReceiptItem) -> bool {
+    matches!(
+        item.state.as_str(),
+        "still_running" | "unreachable" | "refused"
+    )
+}
+
+/// The items of what the stop covers.
+pub(super) fn in_extent(receipt: &Receipt) -> impl Iterator<Item = &ReceiptItem> {
+    let outside = ItemState::StillRunning {
+        why: Why::OutsideExtent,
+    };
+    let items = receipt.items().iter();
+    items.filter(move |item| item.state != outside)
+}
+
 fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     for (asked, answer) in answers(aftermath) {
         let receipt = &answer.receipt;
+        if receipt.quiet() == in_extent(receipt).any(says_running) {
+            let not = if receipt.quiet() { "" } else { "not " };
+            return Err(format!(
+                "the receipt says {not}quiet, and its items the contrary"
+            ));
+        }
         let covered = aftermath.lived.iter();
         // A session goes on: what began after the stop is the next message's.
         let goes_on = aftermath.session.is_some();
@@ -73,7 +96,7 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
                     return Err(format!("the receipt says quiet while {name} runs"));
                 }
                 if let Some(item) = item
-                    && !item.state.breaks_quiet()
+                    && !says_running(item)
                 {
                     let said = item.state.as_str();
                     return Err(format!("the receipt says {said} of {name}, which runs"));

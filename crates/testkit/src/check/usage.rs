@@ -25,7 +25,7 @@ pub(super) const OVERSPENT: Checker = Checker {
     name: "overspent",
     invariant: Invariant::NoLostBill,
     class: FailureClass::Overspent,
-    check: calls_are_within_the_budget,
+    check: nothing_starts_beyond_the_budget,
 };
 
 /// What the calls and the background work of these records used: the metered ledger.
@@ -83,6 +83,40 @@ fn nothing_stays_reserved(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), 
         0 => Ok(()),
         tokens => Err(format!("{tokens} tokens are still set aside")),
     }
+}
+
+fn nothing_starts_beyond_the_budget(
+    aftermath: &Aftermath,
+    undisturbed: &Undisturbed,
+) -> Result<(), String> {
+    calls_are_within_the_budget(aftermath, undisturbed)?;
+    no_model_call_starts_without_tokens(aftermath)
+}
+
+/// No model call starts once the calls before it have used all tokens of the budget.
+fn no_model_call_starts_without_tokens(aftermath: &Aftermath) -> Result<(), String> {
+    let budget = aftermath.settings.budget.as_ref();
+    let Some(tokens_max) = budget.and_then(|budget| budget.limits().tokens_max) else {
+        return Ok(());
+    };
+    let mut used = 0;
+    for record in &aftermath.records_after_next {
+        match record {
+            R::CallFinished {
+                usage: Some(usage), ..
+            } => used += usage.input_tokens + usage.output_tokens,
+            R::CallStarted { call, .. }
+                if matches!(call.kind, StartedCallKind::Model { .. }) && used >= tokens_max =>
+            {
+                return Err(format!(
+                    "model call {} starts, with {used} tokens used of {tokens_max}",
+                    call.id
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// As many calls as the budget has, and no more: tools that ran, and model calls that were started.

@@ -38,7 +38,7 @@ pub use session::{FOLLOW_UP, SentMessage, SessionAftermath, SessionPlay, Talk, U
 pub use stage::Stage;
 pub use subject::{Play, Running, Subject};
 pub use way::{CAUSES, UnknownWay, Way};
-pub use world::{Answer, LifeGuard, Lived, Order, World};
+pub use world::{Answer, CallEnding, LifeGuard, Lived, Order, World};
 
 /// The message that is sent after each explored run: the session must take it.
 pub const NEXT_MESSAGE: &str = "the next message";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::receipt::ItemKind;
-use allstop_core::{CallId, Message, ToolCall, Usage};
+use allstop_core::{CallId, CauseKind, Message, ToolCall, Usage};
 use allstop_scope::Scope;
 use parking_lot::Mutex;
 
@@ -40,6 +40,17 @@ impl Lived {
     }
 }
 
+/// The end of a tool's call, seen by the tool.
+#[derive(Debug, Clone)]
+pub struct CallEnding {
+    /// The call's id.
+    pub id: Arc<str>,
+    /// Whether it returned a result, or an error. `None`: it was dropped, or panicked.
+    pub succeeded: Option<bool>,
+    /// Why its scope was stopped, if it was by then.
+    pub cause: Option<CauseKind>,
+}
+
 /// An answer of a model that came to its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
@@ -64,6 +75,7 @@ struct State {
     delivered: Usage,
     received: Vec<Order>,
     answers: Vec<Answer>,
+    endings: Vec<CallEnding>,
     /// How many records were durable, and from when on.
     durable: Vec<(Order, u64)>,
     /// Of the calls that run, by their place in `lived`.
@@ -139,6 +151,16 @@ impl World {
     /// A model's answer came to its end.
     pub(crate) fn note_answer(&self, answer: Answer) {
         self.state.lock().answers.push(answer);
+    }
+
+    /// A tool's call has ended.
+    pub(crate) fn note_call_ending(&self, ending: CallEnding) {
+        self.state.lock().endings.push(ending);
+    }
+
+    /// The ends of the tools' calls.
+    pub fn call_endings(&self) -> Vec<CallEnding> {
+        self.state.lock().endings.clone()
     }
 
     /// So many records of the session are durable.

@@ -51,7 +51,8 @@ fn save() -> Report {
                     let text = call.arguments["text"].as_str().unwrap_or_default();
                     std::fs::write(&draft, text).expect("room on the disk");
                     sleep(Duration::from_secs(5)).await;
-                    std::fs::rename(&draft, folder.path().join("note")).expect("the draft is there");
+                    std::fs::rename(&draft, folder.path().join("note"))
+                        .expect("the draft is there");
                     "saved".to_owned()
                 }
             })

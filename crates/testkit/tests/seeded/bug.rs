@@ -69,6 +69,12 @@ pub(crate) enum Bug {
     KeptReservation,
     /// Tool calls do not count.
     CallsBesideBudget,
+    /// The tokens of an answer do not count.
+    TokensBesideBudget,
+    /// The stop is acknowledged by the flag that it set itself.
+    ObservedByFlag,
+    /// A call that was stopped is said to have run out of its time.
+    StoppedIsTimedOut,
 }
 
 /// How a bug has to show.
@@ -144,6 +150,19 @@ impl Bug {
             Self::BusyForEver => (F::Hang, "next_message", Setting::Answer, Way::USER),
             Self::KeptReservation => (F::Overspent, "budget", Setting::Answer, Way::USER),
             Self::CallsBesideBudget => (F::Overspent, "overspent", Setting::Budget, Way::USER),
+            Self::TokensBesideBudget => (F::Overspent, "overspent", Setting::Tokens, Way::USER),
+            Self::ObservedByFlag => (
+                F::FalseReceipt,
+                "cancel_observed",
+                Setting::Answer,
+                Way::USER,
+            ),
+            Self::StoppedIsTimedOut => (
+                F::LostCause,
+                "outcome_word",
+                Setting::Tools,
+                Way::Stop(Extent::Call, CauseKind::User),
+            ),
             Self::CauseOverwritten => (F::LostCause, "cause", Setting::Answer, Way::Wider(1)),
         };
         Expected {
@@ -156,7 +175,7 @@ impl Bug {
 }
 
 /// Every bug, by the class of failures that it belongs to.
-pub(crate) const BUGS: [Bug; 30] = [
+pub(crate) const BUGS: [Bug; 33] = [
     Bug::MissingResult,
     Bug::HalfCallAnswered,
     Bug::BillAtTheEnd,
@@ -186,5 +205,8 @@ pub(crate) const BUGS: [Bug; 30] = [
     Bug::BusyForEver,
     Bug::KeptReservation,
     Bug::CallsBesideBudget,
+    Bug::TokensBesideBudget,
+    Bug::ObservedByFlag,
+    Bug::StoppedIsTimedOut,
     Bug::CauseOverwritten,
 ];

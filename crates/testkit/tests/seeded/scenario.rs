@@ -23,6 +23,9 @@ const DEAF_FOR: Duration = Duration::from_hours(1);
 /// How many calls the budget has in [`Setting::Budget`]: of a model, of two tools, and no more.
 const CALLS_MAX: u64 = 3;
 
+/// How many tokens the budget has in [`Setting::Tokens`]: what a call sets aside, which the first answer uses up.
+const TOKENS_MAX: u64 = 100;
+
 /// Where a bug can be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
@@ -36,14 +39,17 @@ pub(crate) enum Setting {
     Background,
     /// As `Tools`, with a budget that is used up before the answer.
     Budget,
+    /// As `Tools`, with so few tokens that the first answer uses them up.
+    Tokens,
 }
 
-pub(crate) const SETTINGS: [Setting; 5] = [
+pub(crate) const SETTINGS: [Setting; 6] = [
     Setting::Answer,
     Setting::Tools,
     Setting::Kept,
     Setting::Background,
     Setting::Budget,
+    Setting::Tokens,
 ];
 
 impl Setting {
@@ -62,18 +68,21 @@ impl Setting {
             let calls = tools.iter();
             calls
                 .fold(said, |said, tool| said.call(*tool, json!({})))
-                .usage(10, 20)
+                .usage(10, if self == Self::Tokens { 90 } else { 20 })
         };
         let (replies, tools): (Vec<_>, Vec<Arc<dyn Tool>>) = match self {
             Self::Answer => (vec![answer], Vec::new()),
             Self::Background => (vec![asks(&["serve"]), answer], vec![serve(stage)]),
-            Self::Tools | Self::Kept | Self::Budget => (
+            Self::Tools | Self::Kept | Self::Budget | Self::Tokens => (
                 vec![asks(&["listens", "deaf"]), answer],
                 vec![listens(stage), deaf(stage)],
             ),
         };
         let limits = BudgetLimits {
-            tokens_max: Some(1_000),
+            tokens_max: Some(match self {
+                Self::Tokens => TOKENS_MAX,
+                _ => 1_000,
+            }),
             calls_max: (self == Self::Budget).then_some(CALLS_MAX),
         };
         let settings = Settings {
@@ -87,7 +96,7 @@ impl Setting {
         let engine = Engine::new(stage.model(replies), stage.tools(tools), settings, bug);
         let setup = Setup::new(engine, "Look.");
         match self {
-            Self::Budget => setup.next_may_be_refused(),
+            Self::Budget | Self::Tokens => setup.next_may_be_refused(),
             _ => setup,
         }
     }

@@ -2,15 +2,35 @@
 
 use std::sync::Arc;
 
+use allstop_scope::Scope;
 use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 
 use super::Watch;
+use crate::explore::world::CallEnding;
 
 #[derive(Debug)]
 pub(crate) struct WatchedTool {
     pub(crate) inner: Arc<dyn Tool>,
     pub(crate) watch: Watch,
+}
+
+/// Notes how a call ended, when its future does.
+struct NotedEnding<'a> {
+    watch: &'a Watch,
+    scope: Scope,
+    id: Arc<str>,
+    succeeded: Option<bool>,
+}
+
+impl Drop for NotedEnding<'_> {
+    fn drop(&mut self) {
+        self.watch.world.note_call_ending(CallEnding {
+            id: Arc::clone(&self.id),
+            succeeded: self.succeeded,
+            cause: self.scope.cause().map(|cause| cause.kind),
+        });
+    }
 }
 
 impl Tool for WatchedTool {
@@ -22,7 +42,17 @@ impl Tool for WatchedTool {
         Box::pin(async move {
             let id: Arc<str> = invocation.call_id.as_str().into();
             let _alive = self.watch.world.begin_call(&id, &invocation.scope);
-            let call = self.inner.call(invocation);
+            let mut ending = NotedEnding {
+                watch: &self.watch,
+                scope: invocation.scope.clone(),
+                id: Arc::clone(&id),
+                succeeded: None,
+            };
+            let call = async {
+                let said = self.inner.call(invocation).await;
+                ending.succeeded = Some(said.is_ok());
+                said
+            };
             self.watch.around("tool", id, call).await
         })
     }

@@ -57,6 +57,9 @@ impl Turn<'_> {
             Some(kept) if outcome == CallOutcome::Stopped && self.has(Bug::KeptReservation) => {
                 self.cx.parts.forgotten.lock().push(kept);
             }
+            Some(reservation) if self.has(Bug::TokensBesideBudget) => {
+                reservation.settle(Usage::default());
+            }
             Some(reservation) => reservation.settle(usage),
             None => {}
         }

@@ -55,6 +55,11 @@ impl Running for Started {
                 let receipt = made_up(stop.request().clone(), items);
                 Box::pin(async move { receipt })
             }
+            // It was told to stop, so it has heard.
+            Some(Bug::ObservedByFlag) => {
+                let receipt = made_up(stop.request().clone(), Vec::new());
+                Box::pin(async move { receipt })
+            }
             Some(Bug::GivesUpAtOnce) => {
                 let receipt = stop.account_now();
                 Box::pin(async move { receipt })

@@ -154,6 +154,9 @@ impl Turn<'_> {
             (None | Some(ItemState::Finished { .. }), Ok(Err(error))) => {
                 (CallOutcome::Failed, error.message.into(), true)
             }
+            (Some(ItemState::Stopped { .. }), _) if self.has(Bug::StoppedIsTimedOut) => {
+                (CallOutcome::TimedOut, "it took too long".into(), true)
+            }
             (Some(ItemState::Stopped { .. }), _) => {
                 (CallOutcome::Stopped, "the call was stopped".into(), true)
             }
