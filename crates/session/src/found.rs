@@ -9,7 +9,7 @@ use allstop_core::receipt::{How, ItemKind, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{BackgroundWork, SessionState};
 use allstop_log::{SessionError, SessionStream};
-use allstop_scope::process::{ProcessHandle, is_alive, survivor};
+use allstop_scope::process::{ProcessHandle, is_alive, is_of_this_boot, survivor};
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
@@ -80,6 +80,12 @@ impl FoundWork {
         }
     }
 
+    /// Whether any of its processes could run at all.
+    fn may_run(&self) -> bool {
+        let mut known = self.process.iter().chain(&self.keeper);
+        self.alive && known.any(is_of_this_boot)
+    }
+
     /// Looks in `/proc`, which may hang: never on a thread that somebody waits for without a limit.
     pub(crate) fn look(&mut self) {
         let left = self.process.as_ref().map(|main| {
@@ -119,7 +125,10 @@ fn without_end(state: &SessionState) -> Vec<FoundWork> {
 ///
 /// # Cancel safety
 /// Cancel safe: then nothing is known of them.
-pub(crate) async fn look(scope: &Scope, found: Vec<FoundWork>) -> Vec<FoundWork> {
+pub(crate) async fn look(scope: &Scope, mut found: Vec<FoundWork>) -> Vec<FoundWork> {
+    for work in &mut found {
+        work.alive = work.may_run();
+    }
     if found.iter().all(|work| !work.alive) {
         return found;
     }

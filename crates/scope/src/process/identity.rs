@@ -22,6 +22,11 @@ pub fn identity_of(pid: u32) -> Option<ProcessIdentity> {
     }
 }
 
+/// Whether a process of this identity could run: those of an earlier boot are gone, and nobody has to look.
+pub fn is_of_this_boot(identity: &ProcessIdentity) -> bool {
+    identity.boot_id == boot_id()
+}
+
 /// Whether this very process still runs. One that has ended and only waits to be reaped does not run.
 pub fn is_alive(identity: &ProcessIdentity) -> bool {
     #[cfg(target_os = "linux")]

@@ -79,7 +79,7 @@ pub use driver::ProcessDriver;
 pub use found::{find_again, survivor};
 pub use found_error::FindError;
 pub use handle::{DetachError, ProcessHandle};
-pub use identity::{identity_of, is_alive, signal};
+pub use identity::{identity_of, is_alive, is_of_this_boot, signal};
 pub use keepers::Keepers;
 pub use output::OutputReader;
 pub use simulated::{SimulatedLife, SimulatedProcesses, SimulatedTree};
