@@ -45,6 +45,7 @@ async fn a_completed_run_of_two_turns() {
       "stop_reason": "completed",
       "cancel_observed": false,
       "output": "Two.",
+      "finish": "done",
       "steps": 3,
       "usage": {
         "input_tokens": 60,
@@ -100,6 +101,7 @@ async fn a_stopped_run() {
       "stop_reason": "cancelled",
       "cancel_observed": true,
       "output": "",
+      "finish": null,
       "steps": 1,
       "usage": {
         "input_tokens": 1,
@@ -170,6 +172,7 @@ fn a_run_that_did_not_start() {
       "stop_reason": "error",
       "cancel_observed": false,
       "output": "",
+      "finish": null,
       "steps": 0,
       "usage": {
         "input_tokens": 0,
