@@ -120,7 +120,7 @@ impl Draft {
     /// A stop precedes every limit. If a limit refuses the turn, the decision falls for that.
     ///
     /// # Errors
-    /// The refusal; its [`Refusal::records`] are the whole story of the turn.
+    /// The refusal; its [`Refusal::stop`] is the whole story of the turn.
     pub fn begin(
         base: Arc<Conversation>,
         start: &TurnStart,
