@@ -30,8 +30,8 @@ pub struct RunControls {
     /// The decision of the running turn, or of the last one.
     decision: Mutex<Option<Arc<Decision>>>,
     meter: ModelMeter,
-    /// How many steps' model calls have ended, and what they have used.
-    models_used: Mutex<(u32, Usage)>,
+    /// Steps that have begun, and usage of the model calls that have ended.
+    so_far: Mutex<(u32, Usage)>,
 }
 
 /// Who hears at once what each model call has used.
@@ -82,11 +82,14 @@ impl RunControls {
         }
     }
 
+    /// A step has begun.
+    pub(crate) fn begin_step(&self) {
+        self.so_far.lock().0 += 1;
+    }
+
     /// A model call has ended, and used this.
     pub(crate) fn meter_model(&self, usage: Usage) {
-        let mut used = self.models_used.lock();
-        *used = (used.0 + 1, used.1 + usage);
-        drop(used);
+        self.so_far.lock().1 += usage;
         if let Some(meter) = &self.meter.0 {
             meter(usage);
         }
@@ -234,13 +237,13 @@ impl RunControls {
     /// Metered usage of the run so far: its model calls that have ended, and what its tool calls have told.
     pub fn usage(&self) -> Usage {
         let calls = self.call_notes().into_iter();
-        let models = self.models_used.lock().1;
+        let models = self.so_far.lock().1;
         calls.fold(models, |sum, (_, note)| sum + note.usage)
     }
 
-    /// Steps of the run so far whose model call has ended.
+    /// Steps of the run that have begun.
     pub fn steps(&self) -> u32 {
-        self.models_used.lock().0
+        self.so_far.lock().0
     }
 
     /// The messages that wait for the turn's next step.

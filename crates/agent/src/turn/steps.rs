@@ -46,6 +46,7 @@ impl Turn<'_> {
         let step = self
             .draft
             .begin_step(&self.cx.parts.model_name, estimate, at)?;
+        self.cx.controls.begin_step();
         self.pending.push(step.record.clone());
         self.hear_or_fail(HookEvent::ModelStart { step: step.step })
             .await?;
