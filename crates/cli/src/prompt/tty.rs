@@ -58,7 +58,8 @@ impl Tty {
     /// Whether a read would be answered by the person, and not by a signal that stops the process.
     pub(crate) fn is_foreground(&self) -> bool {
         match tcgetpgrp(&self.file) {
-            Ok(foreground) => foreground == rustix::process::getpgrp(),
+            // nix: rustix cannot express the group 0 of a process whose group is outside of its pid namespace.
+            Ok(foreground) => foreground.as_raw_pid() == nix::unistd::getpgrp().as_raw(),
             // Not the controlling terminal: there is no background.
             Err(_) => true,
         }

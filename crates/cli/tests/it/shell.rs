@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::support::processes::memory_kb;
-use crate::support::{Place, Signal, eventually};
+use crate::support::{Allstop, Place, Signal, eventually};
 
 /// Ignores SIGTERM, and holds a child and a grandchild in a session of its own.
 const STUBBORN: &str = "trap \\\"\\\" TERM; setsid sleep 600 & sleep 600 & touch ready; wait";
@@ -91,17 +91,31 @@ fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
 
 #[test]
 fn a_command_that_kills_its_keeper_has_an_unknown_outcome() {
+    check_killed_keeper(|run| run);
+}
+
+/// There the session and the group of the command are 0: their leader is outside.
+#[test]
+fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
+    const ENTER: &str = "unshare --user --map-root-user --pid --fork --mount-proc";
+    let mut words = ENTER.split(' ').chain(["true"]);
+    let program = words.next().expect("a program");
+    let status = std::process::Command::new(program).args(words).status();
+    if status.is_ok_and(|status| status.success()) {
+        check_killed_keeper(|run| run.by(ENTER));
+    } else {
+        eprintln!("not checked: this machine allows no namespaces (`{ENTER}`)");
+    }
+}
+
+fn check_killed_keeper(wrap: impl FnOnce(Allstop<'_>) -> Allstop<'_>) {
     let place = Place::new();
     // Out of its group, its session, its environment and, with the keeper, of its ancestry.
     let sleeper = place.sleeper();
     let escape = format!("setsid env -i {sleeper} & echo away; kill -9 $PPID; {sleeper}");
     let script = calls(&format!("{{command: \"{escape}\"}}")).replace(", stall: end", "");
-    let ended = place
-        .run_script(&script)
-        .args("--stream-json")
-        .arg("go")
-        .end()
-        .ok();
+    let run = place.run_script(&script).args("--stream-json").arg("go");
+    let ended = wrap(run).end().ok();
     let lines = ended.lines();
     let finished = lines.iter().find(|line| line["event"] == "tool_finished");
     let finished = finished.expect("the call ended");

@@ -199,7 +199,7 @@ impl Owner {
     async fn end_adopted(&mut self, keeper: u32) {
         let mut empty_looks = 0;
         while empty_looks < EMPTY_SWEEPS {
-            let Some(orphans) = look(move || end_orphans(keeper)).await else {
+            let Some(orphans) = look(move || end_orphans(keeper)).await.flatten() else {
                 sleep(LOOK_REPEAT).await;
                 continue;
             };

@@ -4,7 +4,7 @@
 //! is in another session was not started by it: it fell to it. A keeper, and whatever else this process starts, is in its
 //! own session. Nothing but what was adopted is ever waited for, so no one else's exit status is taken away.
 
-use rustix::process::{Signal, WaitOptions, getsid, waitpid};
+use rustix::process::{Signal, WaitOptions, waitpid};
 
 use super::identity::raw_pid;
 use super::procfs::{Stat, visit_processes};
@@ -25,13 +25,15 @@ impl Orphans {
     }
 }
 
-/// Kills and reaps what this process has adopted, now that `keeper` has ended.
-pub(super) fn end_orphans(keeper: u32) -> Orphans {
+/// Kills and reaps what this process has adopted, now that `keeper` has ended. `None`: `/proc` does not show even this
+/// process.
+pub(super) fn end_orphans(keeper: u32) -> Option<Orphans> {
     let me = std::process::id();
-    let own_session =
-        getsid(None).map_or(0, |session| session.as_raw_nonzero().get().unsigned_abs());
     let mut all = Vec::new();
     let is_complete = visit_processes(|stat| all.push(stat));
+    // From `/proc`, as everyone else's: 0 where the session's leader is outside of this pid namespace, which `getsid` of
+    // rustix cannot express.
+    let own_session = all.iter().find(|stat| stat.pid == me)?.session;
     let is_adopted = |stat: &Stat| {
         // One that the keeper had forked just before, and that is not yet in a session of its own, is in its group.
         stat.parent == me
@@ -48,8 +50,8 @@ pub(super) fn end_orphans(keeper: u32) -> Orphans {
     }
     living.retain(|stat| !stat.is_dead());
     signal_each(&living, Signal::KILL);
-    Orphans {
+    Some(Orphans {
         living,
         is_complete,
-    }
+    })
 }
