@@ -18,6 +18,9 @@ use allstop_scope::{Scope, Stop, StopOrder};
 use allstop_tools::{CallLink, NotPromotable};
 use parking_lot::Mutex;
 
+use crate::after_turn::AfterTurn;
+use crate::outcome::TurnOutcome;
+
 /// What others may do to a run while it runs.
 #[derive(Debug, Default)]
 pub struct RunControls {
@@ -29,6 +32,7 @@ pub struct RunControls {
     stop_policy: OnceLock<StopPolicy>,
     /// The decision of the running turn, or of the last one.
     decision: Mutex<Option<Arc<Decision>>>,
+    after_turn: AfterTurn,
     meter: ModelMeter,
     /// Steps that have begun, and usage of the model calls that have ended.
     so_far: Mutex<(u32, Usage)>,
@@ -101,6 +105,21 @@ impl RunControls {
     pub fn decision_state(&self) -> Option<DecisionState> {
         let decision = self.decision.lock();
         decision.as_ref().map(|decision| decision.state())
+    }
+
+    /// How the running turn, or the last one, has ended, while its hooks are told: its outcome comes after them.
+    pub fn ended_turn(&self) -> Option<TurnOutcome> {
+        self.after_turn.outcome()
+    }
+
+    /// Stops the hooks that are told of the turn's ending: a stop of the turn that comes after its commit covers them
+    /// alone. `None` where none run; none starts from now on.
+    pub fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
+        self.after_turn.stop_hooks(order)
+    }
+
+    pub(crate) fn after_turn(&self) -> &AfterTurn {
+        &self.after_turn
     }
 
     /// Stops one call; its siblings and the turn go on, and the model is told. `None`: no such call was asked for in
@@ -201,6 +220,7 @@ impl RunControls {
         // Every turn of a run has the same.
         let _ = self.stop_policy.set(policy);
         *self.decision.lock() = Some(Arc::clone(decision));
+        self.after_turn.reset();
         self.calls.lock().clear();
         self.steered.lock().closed = false;
     }

@@ -12,6 +12,7 @@
 //! program brought (hooks, guardrails, questions), so that it is covered by stops however it behaves; `subagent` is the
 //! tool with which an agent starts agents of its own.
 
+mod after_turn;
 mod agent;
 mod background;
 mod controls;

@@ -176,6 +176,13 @@ impl MessageOutcome {
 
     /// What is known at this moment of a message without an outcome. `stopping`: the stop that was asked for.
     pub(crate) fn not_ended(sent: &Sent, stopping: Option<&Stopping>) -> Self {
+        if let Some(ended) = sent.state.ended_turn() {
+            return Self {
+                message: Some(sent.id.clone()),
+                receipt: stopping.map(Stopping::account_now).or(ended.receipt),
+                ..ended
+            };
+        }
         let cause = match sent.state.decision.verdict() {
             Some(Verdict::Commit) => None,
             Some(Verdict::Stop(cause)) => Some(cause.clone()),
@@ -260,6 +267,12 @@ impl MessageState {
         self.outcome.get().cloned()
     }
 
+    /// What its turn came to, where only the turn's hooks are not told yet.
+    fn ended_turn(&self) -> Option<MessageOutcome> {
+        let turn = self.controls.ended_turn()?;
+        Some(MessageOutcome::of_turn(None, &turn))
+    }
+
     /// Metered usage so far. Until the turn has its ending a model call may be under way whose usage nobody has told.
     fn usage_now(&self) -> Usage {
         Usage {
@@ -284,7 +297,10 @@ impl MessageState {
     /// The receipt of a stop of this message's turn, with what is known at this moment of the conversation and of what
     /// was used.
     pub(crate) fn complete_now(&self, receipt: &Receipt) -> Receipt {
-        let (conversation, usage) = match self.try_outcome() {
+        let known = self
+            .try_outcome()
+            .or_else(|| self.ended_turn().map(Arc::new));
+        let (conversation, usage) = match known {
             Some(outcome) => (outcome.conversation_effect(), outcome.usage),
             None => (self.conversation_now(), self.usage_now()),
         };

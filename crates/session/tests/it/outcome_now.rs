@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use allstop_agent::TurnErrorKind;
+use allstop_agent::{Hook, HookCx, HookEvent, HookVerdict, TurnErrorKind};
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{ConversationEffect, ItemState, StopOutcome};
+use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, StopOutcome};
 use allstop_core::{CauseKind, StopReason, TurnNumber, Usage};
 use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
     StreamLock, StreamName, Version,
 };
 use allstop_model::{Pause, Reply};
+use allstop_scope::WorkSpec;
 use allstop_session::{FollowUp, SessionOptions, StopTarget};
 use allstop_testkit::ToolFn;
+use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -129,6 +131,74 @@ async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
     let receipt = stopping.receipt().await;
     assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
     assert_eq!(fixture.said().await, ["user: go", "model: done"]);
+    fixture.close().await;
+}
+
+/// A hook of the end of a turn that hears no stop until it is let go: as a command that ignores SIGTERM.
+#[derive(Debug)]
+struct Deaf {
+    name: Arc<str>,
+    runs: Arc<Semaphore>,
+    go_on: Arc<Semaphore>,
+}
+
+impl Hook for Deaf {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn wants(&self, event: &HookEvent) -> bool {
+        event.name() == "turn_end"
+    }
+
+    fn on(&self, cx: &HookCx, _event: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        let (cx, runs, go_on) = (cx.clone(), Arc::clone(&self.runs), Arc::clone(&self.go_on));
+        Box::pin(async move {
+            let work = WorkSpec::new(ItemKind::Process, "deaf");
+            let work = cx.scope.spawn(work, move |_| async move {
+                runs.add_permits(1);
+                go_on.acquire().await.expect("never closed").forget();
+            });
+            let _ended = work.expect("nothing is stopped").await;
+            HookVerdict::Continue
+        })
+    }
+}
+
+/// A turn that is committed stays so while its hooks are told; a stop that comes then covers them alone.
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_completed_while_its_hook_is_being_stopped() {
+    let (runs, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let hook = Deaf {
+        name: "deaf".into(),
+        runs: Arc::clone(&runs),
+        go_on: Arc::clone(&go_on),
+    };
+    let agent = agent(&in_order(vec![Reply::text("done").usage(10, 5)]));
+    let agent = agent.hook(Arc::new(hook)).build();
+    let fixture = fixture(agent, SessionOptions::default()).await;
+    let sent = fixture.session.send("go").unwrap();
+    runs.acquire().await.expect("never closed").forget();
+
+    let stopping = fixture.session.stop(&StopTarget::Turn, user());
+    let now = fixture.session.outcome_now(&sent, Some(&stopping));
+    assert_eq!(now.stop_reason, StopReason::Completed, "{now:?}");
+    assert_eq!((&*now.output, now.usage.output_tokens), ("done", 5));
+    assert!(now.is_ending_known && now.error.is_none());
+    let receipt = now.receipt.as_ref().expect("the stop's");
+    assert!(!receipt.quiet(), "the hook runs: {receipt:?}");
+    assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
+    assert!(sent.try_outcome().is_none());
+
+    let receipt = stopping.receipt().await;
+    assert!(receipt.quiet(), "{receipt:?}");
+    let hook = receipt.items().iter().find(|item| &*item.name == "deaf");
+    let state = &hook.expect("it is named").state;
+    assert!(matches!(state, ItemState::Stopped { .. }), "{receipt:?}");
+    let outcome = sent.outcome().await;
+    assert_eq!(outcome.stop_reason, StopReason::Completed, "{outcome:?}");
+    let own = outcome.receipt.as_ref().expect("a stop was carried out");
+    assert_eq!(own.stop_id(), receipt.stop_id());
     fixture.close().await;
 }
 

@@ -1,5 +1,6 @@
 //! The one ending of a turn: committed, or stopped with a receipt. Its record is written outside the stopped scope.
 
+mod hooks;
 mod refused;
 mod write;
 
@@ -11,6 +12,7 @@ use allstop_core::turn::{NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{Account, Scope, StopOrder};
 
+use hooks::tell_end;
 pub(super) use refused::refused;
 use write::{NotWritten, write};
 
@@ -18,7 +20,6 @@ use super::{Interrupt, Turn, TurnCx};
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::history::History;
-use crate::hook::{self, HookCx, HookEvent, Told};
 use crate::outcome::TurnOutcome;
 
 impl Turn<'_> {
@@ -240,33 +241,6 @@ fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
         .map(|background| background.scope())
         .into_iter()
         .collect()
-}
-
-/// Tells the hooks, in the run's scope: the turn's is closed. A stop that comes meanwhile asks them to end, as it asks
-/// everything, and what became of them joins the turn's receipt. Behind a stop no hook starts.
-async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut TurnOutcome) {
-    let Ok(run) = cx.run else { return };
-    if run.is_stopped() || cx.parts.hooks.is_empty() {
-        return;
-    }
-    let hook_cx = HookCx {
-        session_id: history.session_id().clone(),
-        turn: outcome.turn,
-        scope: run.clone(),
-    };
-    let event = HookEvent::TurnEnd {
-        stop_reason: outcome.stop_reason,
-    };
-    // The turn has its ending: a verdict changes nothing of it.
-    let told = hook::tell(&cx.parts.hooks, &hook_cx, &event).await;
-    if let Told::Stopped = told
-        && let Some(account) = run.account(Extent::Turn, bystanders(cx))
-    {
-        let of_the_hooks = account.receipt().await;
-        let own = outcome.receipt.take();
-        let parts: Vec<_> = own.into_iter().chain([of_the_hooks]).collect();
-        outcome.receipt = joined(run.label(), &parts);
-    }
 }
 
 /// One receipt of several; none of none. The first one says why.

@@ -101,6 +101,15 @@ fn a_hook_of_a_call() {
     Stall::new(begin).item(PROCESS).check(&Way::ALL);
 }
 
+/// The turn has its ending, and keeps it.
+#[test]
+fn a_hook_after_the_turn() {
+    let begin =
+        |place: &Place, args: &str| command_of_config(place, args, "[[hooks]]\non = \"turn_end\"");
+    let stall = Stall::new(begin).ends(Ends::Committed).item(PROCESS);
+    stall.check(&Way::ALL);
+}
+
 #[test]
 fn a_guardrail() {
     let begin = |place: &Place, args: &str| {
