@@ -1,17 +1,31 @@
-//! What follows a turn's ending: its hooks are told. The turn can no longer be stopped then, so they are stopped apart
-//! from it.
+//! How a turn ends, known before its outcome is there: why it is ended while that is being written, and what it came to
+//! while its hooks are told. The turn can no longer be stopped then, so they are stopped apart from it.
 
+use allstop_core::{Cause, StopReason};
 use allstop_scope::{Scope, Stop, StopOrder};
 use parking_lot::Mutex;
 
+use crate::error::TurnError;
 use crate::outcome::TurnOutcome;
 
-/// What follows the ending of the running turn, or of the last one.
+/// Why a turn is ended without a commit.
+#[derive(Debug, Clone)]
+pub struct TurnInterrupted {
+    /// The cause.
+    pub cause: Cause,
+    /// The stop reason that its outcome will have.
+    pub reason: StopReason,
+    /// What failed, where something has.
+    pub error: Option<TurnError>,
+}
+
+/// The ending of the running turn, or of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct AfterTurn(Mutex<Ended>);
 
 #[derive(Debug, Default)]
 struct Ended {
+    interrupted: Option<TurnInterrupted>,
     /// How the turn ended, while its hooks are told.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
@@ -23,6 +37,15 @@ impl AfterTurn {
     /// A turn begins.
     pub(crate) fn reset(&self) {
         *self.0.lock() = Ended::default();
+    }
+
+    /// The turn is ended for this reason; its ending is being written.
+    pub(crate) fn interrupt(&self, interrupted: TurnInterrupted) {
+        self.0.lock().interrupted = Some(interrupted);
+    }
+
+    pub(crate) fn interrupted(&self) -> Option<TurnInterrupted> {
+        self.0.lock().interrupted.clone()
     }
 
     /// The turn has ended so; its outcome comes when its hooks are told.

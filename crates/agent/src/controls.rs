@@ -18,7 +18,7 @@ use allstop_scope::{Scope, Stop, StopOrder};
 use allstop_tools::{CallLink, NotPromotable};
 use parking_lot::Mutex;
 
-use crate::after_turn::AfterTurn;
+use crate::after_turn::{AfterTurn, TurnInterrupted};
 use crate::outcome::TurnOutcome;
 
 /// What others may do to a run while it runs.
@@ -105,6 +105,11 @@ impl RunControls {
     pub fn decision_state(&self) -> Option<DecisionState> {
         let decision = self.decision.lock();
         decision.as_ref().map(|decision| decision.state())
+    }
+
+    /// Why the running turn, or the last one, is ended without a commit, while that is being written.
+    pub fn interrupted_turn(&self) -> Option<TurnInterrupted> {
+        self.after_turn.interrupted()
     }
 
     /// How the running turn, or the last one, has ended, while its hooks are told: its outcome comes after them.

@@ -33,6 +33,7 @@ mod subagent;
 mod toolbox;
 mod turn;
 
+pub use after_turn::TurnInterrupted;
 pub use agent::{Agent, AgentBuilder};
 pub use background::Background;
 pub use controls::{RunControls, SteeredMessage};

@@ -189,11 +189,22 @@ impl MessageOutcome {
             None => stopping.map(|stopping| stopping.request().cause.clone()),
         };
         let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
+        let interrupted = sent.state.controls.interrupted_turn();
+        // A stop may have been first all the same.
+        let interrupted = interrupted.filter(|turn| cause.as_ref() == Some(&turn.cause));
+        let (reason, failed) = match interrupted {
+            Some(turn) => (Some(turn.reason), turn.error),
+            None => (reason, None),
+        };
         let is_unknown = sent.state.conversation_now() == ConversationEffect::Unknown;
         Self {
             turn: sent.state.turn.get().copied(),
             stop_reason: reason.unwrap_or(StopReason::Error),
-            error: (cause.is_none() || is_unknown).then(TurnError::ending_unknown),
+            error: if cause.is_none() || is_unknown {
+                Some(TurnError::ending_unknown())
+            } else {
+                failed
+            },
             cause,
             usage: sent.state.usage_now(),
             steps: sent.state.controls.steps(),

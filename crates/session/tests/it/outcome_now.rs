@@ -10,7 +10,7 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
     StreamLock, StreamName, Version,
 };
-use allstop_model::{Pause, Reply};
+use allstop_model::{ModelError, ModelErrorKind, Pause, Reply};
 use allstop_scope::WorkSpec;
 use allstop_session::{FollowUp, SessionOptions, StopTarget};
 use allstop_testkit::ToolFn;
@@ -20,16 +20,17 @@ use tokio::sync::Semaphore;
 
 use crate::support::{agent, fixture, fixture_in, in_order, text_delta, tools, user};
 
-/// A log in which the append of a commit waits for a permit.
+/// A log in which the append of a record of this type waits for a permit.
 #[derive(Debug)]
-struct HeldCommits {
+struct HeldRecords {
     inner: Arc<MemoryLog>,
-    /// A permit for each commit that waits.
+    held: &'static str,
+    /// A permit for each append that waits.
     waits: Arc<Semaphore>,
     go_on: Arc<Semaphore>,
 }
 
-impl Log for HeldCommits {
+impl Log for HeldRecords {
     fn append(
         &self,
         stream: &StreamName,
@@ -37,11 +38,11 @@ impl Log for HeldCommits {
         id: AppendId,
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>> {
-        let is_commit = |bytes: &RecordBytes| {
+        let is_held = |bytes: &RecordBytes| {
             let text = String::from_utf8_lossy(bytes);
-            text.contains(r#""type":"turn_committed""#)
+            text.contains(&format!(r#""type":"{}""#, self.held))
         };
-        if !records.iter().any(is_commit) {
+        if !records.iter().any(is_held) {
             return self.inner.append(stream, expected, id, records);
         }
         let (inner, stream) = (Arc::clone(&self.inner), stream.clone());
@@ -95,8 +96,9 @@ impl Log for HeldCommits {
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
     let (waits, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let log = HeldCommits {
+    let log = HeldRecords {
         inner: Arc::new(MemoryLog::new()),
+        held: "turn_committed",
         waits: Arc::clone(&waits),
         go_on: Arc::clone(&go_on),
     };
@@ -131,6 +133,34 @@ async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
     let receipt = stopping.receipt().await;
     assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
     assert_eq!(fixture.said().await, ["user: go", "model: done"]);
+    fixture.close().await;
+}
+
+/// What has failed is said, though the turn's ending is not written yet.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_has_failed_says_so_while_the_store_hangs() {
+    let (waits, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let log = HeldRecords {
+        inner: Arc::new(MemoryLog::new()),
+        held: "turn_stopped",
+        waits: Arc::clone(&waits),
+        go_on: Arc::clone(&go_on),
+    };
+    let error = ModelError::new(ModelErrorKind::Unauthorized, "no key");
+    let agent = agent(&in_order(vec![Reply::error(error)])).build();
+    let fixture = fixture_in(Arc::new(log), agent, SessionOptions::default()).await;
+    let sent = fixture.session.send("go").unwrap();
+    waits.acquire().await.expect("never closed").forget();
+
+    let stopping = fixture.session.stop(&StopTarget::Turn, user());
+    let now = fixture.session.outcome_now(&sent, Some(&stopping));
+    assert_eq!(now.stop_reason, StopReason::Error, "{now:?}");
+    assert_eq!(now.cause.as_ref().unwrap().kind, CauseKind::Failure);
+    let error = now.error.as_ref().expect("what failed");
+    assert_eq!(error.kind, TurnErrorKind::Unauthorized, "{error}");
+    go_on.add_permits(1);
+    let outcome = sent.outcome().await;
+    assert_eq!(outcome.error, now.error, "{outcome:?}");
     fixture.close().await;
 }
 

@@ -17,6 +17,7 @@ pub(super) use refused::refused;
 use write::{NotWritten, write};
 
 use super::{Interrupt, Turn, TurnCx};
+use crate::after_turn::TurnInterrupted;
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::history::History;
@@ -109,6 +110,11 @@ impl Turn<'_> {
     /// Ends the turn by a stop: of the scope, if nobody has yet, and of the draft.
     pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(&interrupt);
+        self.cx.controls.after_turn().interrupt(TurnInterrupted {
+            cause: cause.clone(),
+            reason,
+            error: error.clone(),
+        });
         let account = self.begin_account(cause.clone());
         let receipt = match account {
             Some(stop) => Some(stop.receipt().await),
