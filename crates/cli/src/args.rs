@@ -4,6 +4,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use allstop_core::WrittenDuration;
+use allstop_session::FollowUp;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
@@ -93,8 +95,8 @@ pub(crate) struct ChatArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChatWith {
     /// What becomes of a message that is sent while a turn runs [default: interrupt]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) policy: Option<PolicyArg>,
+    #[arg(long, value_name = "POLICY", value_parser = policies())]
+    pub(crate) policy: Option<FollowUp>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// How long a stop asks before it uses force [default: 2s]
@@ -123,32 +125,17 @@ pub(crate) struct ChatWith {
     pub(crate) stream_json: bool,
 }
 
-/// What becomes of a message that is sent while a turn runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PolicyArg {
-    /// It is not taken
-    Reject,
-    /// It waits for the end of the turn
-    Enqueue,
-    /// The turn is stopped, keeping its completed steps; then it runs
-    Interrupt,
-    /// The turn is stopped and taken back; then it runs
-    Replace,
-    /// The running turn gets it before its next step
-    Steer,
-}
-
-impl PolicyArg {
-    /// As it is written.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Reject => "reject",
-            Self::Enqueue => "enqueue",
-            Self::Interrupt => "interrupt",
-            Self::Replace => "replace",
-            Self::Steer => "steer",
-        }
-    }
+fn policies() -> impl TypedValueParser<Value = FollowUp> {
+    let policies = FollowUp::ALL.map(|policy| {
+        PossibleValue::new(policy.as_str()).help(match policy {
+            FollowUp::Reject => "It is not taken",
+            FollowUp::Enqueue => "It waits for the end of the turn",
+            FollowUp::Interrupt => "The turn is stopped, keeping its completed steps; then it runs",
+            FollowUp::Replace => "The turn is stopped and taken back; then it runs",
+            FollowUp::Steer => "The running turn gets it before its next step",
+        })
+    });
+    PossibleValuesParser::new(policies).try_map(|name| name.parse::<FollowUp>())
 }
 
 #[derive(Debug, Args)]
@@ -334,6 +321,18 @@ pub(crate) struct ResumeArgs {
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
     pub(crate) with: ChatWith,
+}
+
+impl ResumeArgs {
+    /// The same as a chat on this session.
+    pub(crate) fn into_chat(self, store: StoreArgs) -> ChatArgs {
+        ChatArgs {
+            prompt: self.prompt,
+            session: Some(self.id),
+            store,
+            with: self.with,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

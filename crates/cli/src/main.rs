@@ -113,12 +113,11 @@ fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + Send + Sync
 fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
     match cli.command {
         Command::Run(args) => host.block_on(run::run(*args, host)),
-        Command::Chat(args) => host.block_on(chat::chat((*args).into(), host)),
+        Command::Chat(args) => host.block_on(chat::chat(*args, host)),
         Command::Demo(args) => host.block_on(demo::demo(args, host)),
         Command::Sessions(args) => match args.command {
             SessionsAction::Resume(resume) => {
-                let chat = chat::ChatStart::resumed(*resume, args.store);
-                host.block_on(chat::chat(chat, host))
+                host.block_on(chat::chat(resume.into_chat(args.store), host))
             }
             SessionsAction::Look(command) => host
                 .block_on(commands::sessions::sessions(&args.store, &command, host))

@@ -28,6 +28,23 @@ pub(crate) async fn detach_background(
     }
 }
 
+/// What became of one piece of background work that was to be detached, in one line.
+pub(crate) fn detached_in_words(answer: &Detached) -> String {
+    let (id, name) = (&answer.work.id, &answer.work.name);
+    if let Some(why) = &answer.refused {
+        return format!("{id} is not kept: {name} · {why}");
+    }
+    let runs = Some(format!("{id} runs on: {name}")).into_iter();
+    let keeper = answer.work.keeper.as_ref();
+    let end = keeper.map(|keeper| format!("end it: kill {}", keeper.pid));
+    let output = answer.work.output.as_ref();
+    let output = output.map(|output| format!("output: {output}"));
+    runs.chain(end)
+        .chain(output)
+        .collect::<Vec<_>>()
+        .join(" · ")
+}
+
 /// What is closed at the end.
 pub(crate) struct Closing<'a> {
     pub(crate) session: &'a Session,

@@ -119,9 +119,7 @@ impl Session {
     /// Background work: what runs, and what has ended lately.
     pub fn background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.shared.background();
-        background
-            .map(|background| background.works())
-            .unwrap_or_default()
+        background.map_or_else(Vec::new, |background| background.works())
     }
 
     /// Background work that runs without this process: it was detached, here or by an earlier process, or nobody has
@@ -158,9 +156,7 @@ impl Session {
     /// The calls of the running turn that run.
     pub fn running_calls(&self) -> Vec<CallId> {
         let running = self.shared.inner.lock().desk.running().cloned();
-        running
-            .map(|slot| slot.controls.running_calls())
-            .unwrap_or_default()
+        running.map_or_else(Vec::new, |slot| slot.controls.running_calls())
     }
 
     /// Whether a turn runs or waits.
@@ -178,13 +174,8 @@ impl Session {
     /// Cancel safe: the owner does it, whoever waits.
     pub async fn detach(&self, work: &BackgroundId) -> Result<(), DetachError> {
         let mut detached = self.ask_to_detach(Detach::One(work.clone())).await?;
-        match detached.pop() {
-            Some(Detached {
-                refused: Some(why), ..
-            }) => Err(why),
-            Some(_) => Ok(()),
-            None => Err(DetachError::NotRunning),
-        }
+        let detached = detached.pop().ok_or(DetachError::NotRunning)?;
+        detached.refused.map_or(Ok(()), Err)
     }
 
     /// Detaches all background work that runs, with one append. The answer names each piece, and why one still belongs

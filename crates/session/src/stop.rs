@@ -279,8 +279,8 @@ fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
             slot.map(|slot| slot.scope.clone()).into_iter().collect()
         }
         StopTarget::Background(id) => {
-            let work = work(awake, id);
-            work.map(|work| work.scope().clone()).into_iter().collect()
+            let work = work(awake, id).into_iter();
+            work.map(|work| work.scope().clone()).collect()
         }
     }
 }

@@ -96,11 +96,9 @@ impl Stopping {
 
     /// Whether a receipt with this id is of this stop, or of a part of it.
     pub fn covers(&self, stop: &StopId) -> bool {
-        let parts = match &self.what {
-            What::Parts(parts) => parts.as_slice(),
-            What::Answered(_) | What::One(..) => &[],
-        };
-        self.request.stop_id == *stop || parts.iter().any(|part| part.covers(stop))
+        let is_of_part = |parts: &[Self]| parts.iter().any(|part| part.covers(stop));
+        self.request.stop_id == *stop
+            || matches!(&self.what, What::Parts(parts) if is_of_part(parts))
     }
 
     /// Forces now what is being asked.

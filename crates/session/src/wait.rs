@@ -82,10 +82,14 @@ impl Shared {
         loop {
             changes.mark_unchanged();
             let running = background.running();
-            let attached = |work: &Arc<BackgroundWork>| work.attachment() == Attachment::Attached;
-            if !running.iter().any(attached) || changes.changed().await.is_err() {
+            if !running.iter().any(is_attached) || changes.changed().await.is_err() {
                 return;
             }
         }
     }
+}
+
+/// Whether idle waits for it.
+pub(crate) fn is_attached(work: &Arc<BackgroundWork>) -> bool {
+    work.attachment() == Attachment::Attached
 }

@@ -1,7 +1,6 @@
 //! What a typed line means: a message, or a command.
 
-use crate::args::PolicyArg;
-use clap::ValueEnum as _;
+use allstop_session::FollowUp;
 
 /// What `/help` says.
 pub(super) const HELP: &str = "\
@@ -51,7 +50,7 @@ pub(super) enum Command {
     Background(Background),
     /// One call by its id, or the one that runs.
     Promote(Option<String>),
-    Policy(Option<PolicyArg>),
+    Policy(Option<FollowUp>),
     Undo,
     Compact,
     History,
@@ -126,7 +125,10 @@ impl Command {
             ("promote", []) => Self::Promote(None),
             ("promote", [call]) => Self::Promote(Some((*call).to_owned())),
             ("policy", []) => Self::Policy(None),
-            ("policy", [name]) => Self::Policy(Some(policy(name)?)),
+            ("policy", [name]) => {
+                let policy = name.to_lowercase().parse::<FollowUp>();
+                Self::Policy(Some(policy.map_err(|error| error.to_string())?))
+            }
             ("undo", []) => Self::Undo,
             ("compact", []) => Self::Compact,
             ("history", []) => Self::History,
@@ -162,19 +164,6 @@ impl Background {
             _ => return Err("it is /background [output|stop|wait bg_N]".to_owned()),
         })
     }
-}
-
-fn policy(name: &str) -> Result<PolicyArg, String> {
-    PolicyArg::from_str(name, true).map_err(|_| {
-        let names: Vec<&str> = PolicyArg::value_variants()
-            .iter()
-            .map(|p| p.name())
-            .collect();
-        format!(
-            "there is no policy {name}: it is one of {}",
-            names.join(", ")
-        )
-    })
 }
 
 fn unknown(name: &str) -> String {
@@ -235,7 +224,7 @@ mod tests {
         );
         assert_eq!(
             command("/policy STEER"),
-            Command::Policy(Some(PolicyArg::Steer))
+            Command::Policy(Some(FollowUp::Steer))
         );
         assert_eq!(
             command("/background wait bg_1"),
@@ -249,7 +238,7 @@ mod tests {
         assert!(wrong("/bakground").contains("did you mean /background?"));
         assert!(!wrong("/xyz").contains("did you mean"));
         assert!(wrong("/undo 3").contains("/help"));
-        assert!(wrong("/policy foo").contains("reject, enqueue, interrupt, replace, steer"));
+        assert!(wrong("/policy foo").contains("reject, enqueue, interrupt, replace or steer"));
     }
 
     #[test]

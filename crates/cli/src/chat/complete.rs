@@ -1,9 +1,7 @@
 //! Tab: the rest of a command's name, or of what it is told.
 
-use clap::ValueEnum as _;
-
 use super::command::NAMES;
-use crate::args::PolicyArg;
+use allstop_session::FollowUp;
 
 /// What can be named in a command now.
 #[derive(Debug, Default)]
@@ -70,10 +68,7 @@ fn arguments(before: &[&str], names: &Names) -> Vec<String> {
         ["background" | "bg"] => words(&["output", "stop", "wait"]),
         ["background" | "bg", "output" | "stop" | "wait"] => names.background.clone(),
         ["promote"] => names.calls.clone(),
-        ["policy"] => {
-            let policies = PolicyArg::value_variants().iter();
-            policies.map(|policy| policy.name().to_owned()).collect()
-        }
+        ["policy"] => words(&FollowUp::ALL.map(FollowUp::as_str)),
         _ => Vec::new(),
     }
 }

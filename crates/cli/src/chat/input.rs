@@ -22,11 +22,6 @@ use crate::prompt::Tty;
 const READ_BYTES: usize = 4 * 1024;
 /// Reads that may wait for the chat: a fast paste is some of them, and what has no room waits in the terminal.
 const READS_MAX: usize = 16;
-/// How often a process in the background looks whether it has come to the foreground.
-const BACKGROUND_POLL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
 /// What is pasted comes between marks from then on, and is not taken for keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
@@ -143,18 +138,7 @@ impl Drop for Input {
 impl Shared {
     fn run(&self, to: &mpsc::Sender<Vec<u8>>) {
         loop {
-            let foreground = self.tty.is_foreground();
-            let mut fds = [
-                PollFd::new(&self.wake, PollFlags::IN),
-                PollFd::new(&self.tty, PollFlags::IN),
-            ];
-            // In the background the terminal may have a key for somebody else: it is not looked at.
-            let ready = if foreground {
-                poll(&mut fds, None)
-            } else {
-                poll(fds.split_at_mut(1).0, Some(&BACKGROUND_POLL))
-            };
-            let typed = foreground && ready.is_ok() && !fds[1].revents().is_empty();
+            let typed = self.tty.wait_typed(&self.wake);
             let read = {
                 let over = self.over.lock();
                 if *over {

@@ -8,7 +8,7 @@ use allstop_session::StopTarget;
 
 use super::Chat;
 use crate::exit::Exit;
-use crate::shutdown::{self, Closing};
+use crate::shutdown::{self, Closing, detached_in_words};
 use crate::supervise::Supervisor;
 
 /// Ends a chat. `cause`: a signal asked for it. `code`: the exit code, where no signal has a say.
@@ -44,12 +44,10 @@ pub(super) async fn leave(
     if has_work {
         stop(&chat, &mut supervisor, StopTarget::Session, &cause).await;
     }
-    if chat.screen.is_typed_into() {
-        let id = chat.session.id();
-        chat.screen.hint(&format!(
-            "session {id} · go on: allstop sessions resume {id}"
-        ));
-    }
+    let id = chat.session.id();
+    chat.screen.hint(&format!(
+        "session {id} · go on: allstop sessions resume {id}"
+    ));
     let closing = Closing {
         session: &chat.session,
         system: &chat.system,
@@ -93,21 +91,12 @@ fn name_running(chat: &Chat<'_>) -> bool {
 }
 
 async fn keep_background(chat: &Chat<'_>, supervisor: &mut Supervisor) {
-    let answers = match shutdown::detach_background(&chat.session, supervisor).await {
-        Ok(answers) => answers,
-        Err(why) => {
-            chat.screen
-                .note(&format!("background work cannot be left running: {why}"));
-            return;
-        }
-    };
-    for answer in answers {
-        let (id, name) = (&answer.work.id, &answer.work.name);
-        let said = match (&answer.refused, &answer.work.keeper) {
-            (None, Some(keeper)) => format!("{id} runs on: {name} · end it: kill {}", keeper.pid),
-            (None, None) => format!("{id} runs on: {name}"),
-            (Some(why), _) => format!("{id} cannot be left running: {why}"),
-        };
-        chat.screen.note(&said);
+    match shutdown::detach_background(&chat.session, supervisor).await {
+        Ok(answers) => answers
+            .iter()
+            .for_each(|answer| chat.screen.note(&detached_in_words(answer))),
+        Err(why) => chat
+            .screen
+            .note(&format!("background work is not kept: {why}")),
     }
 }

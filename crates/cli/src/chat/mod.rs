@@ -23,19 +23,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::StopReason;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_runtime::config::OnStop;
 use allstop_runtime::{Asks, Config, Envelope, OpenSession, StoreChoice, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
-use allstop_session::FollowUp;
 use allstop_tools::Answer;
 use allstop_tools::mcp::McpNews;
 use allstop_tools::permission::FixedAnswer;
 
 use crate::Exit;
-use crate::args::{ChatArgs, ChatWith, OnStopArg, PolicyArg, ResumeArgs, StoreArgs};
+use crate::args::{ChatArgs, ChatWith, OnStopArg};
 use crate::control::Control;
 use crate::display::{call_label, found_in_words};
 use crate::host::Host;
@@ -47,64 +45,20 @@ use crate::supervise::Supervisor;
 use past::Past;
 use screen::Screen;
 
-/// What a chat begins with.
-#[derive(Debug)]
-pub(crate) struct ChatStart {
-    prompt: Option<String>,
-    session: Option<String>,
-    store: StoreArgs,
-    with: ChatWith,
-}
-
-impl From<ChatArgs> for ChatStart {
-    fn from(args: ChatArgs) -> Self {
-        Self {
-            prompt: args.prompt,
-            session: args.session,
-            store: args.store,
-            with: args.with,
-        }
-    }
-}
-
-impl ChatStart {
-    /// A chat on a session that is there.
-    pub(crate) fn resumed(args: ResumeArgs, store: StoreArgs) -> Self {
-        Self {
-            prompt: args.prompt,
-            session: Some(args.id),
-            store,
-            with: args.with,
-        }
-    }
-}
-
-impl From<PolicyArg> for FollowUp {
-    fn from(policy: PolicyArg) -> Self {
-        match policy {
-            PolicyArg::Reject => Self::Reject,
-            PolicyArg::Enqueue => Self::Enqueue,
-            PolicyArg::Interrupt => Self::Interrupt,
-            PolicyArg::Replace => Self::Replace,
-            PolicyArg::Steer => Self::Steer,
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Cancel safety
 /// Dropping it is a crash of the session: its work is dropped without a receipt.
-pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem> {
+pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
     let signals = host.signals()?;
-    if start.with.json || start.with.stream_json {
+    if args.with.json || args.with.stream_json {
         return Err(
             Problem::usage("a chat is for people, and has no JSON").hint(
                 "allstop run --session ID --json \"…\" sends one message and gives its envelope",
             ),
         );
     }
-    let grace = start.with.grace.map_or(GRACE_DEFAULT, Duration::from);
+    let grace = args.with.grace.map_or(GRACE_DEFAULT, Duration::from);
     let mut supervisor = Supervisor::new(signals, Control::new(grace));
     let terminal = host
         .output
@@ -112,15 +66,11 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
         .filter(|_| std::io::stdin().is_terminal());
     let tty = terminal.and_then(|_| Tty::of_process());
     let screen = Screen::new(host, tty.as_ref().and(terminal));
-    let asks = match (
-        start.with.permissions.yes,
-        start.with.permissions.deny,
-        &tty,
-    ) {
+    let asks = match (args.with.permissions.yes, args.with.permissions.deny, &tty) {
         (false, false, Some(_)) => Asks::Subscribers,
         _ => Asks::Prompter,
     };
-    let opened = open(&start, asks, host, &mut supervisor, &screen).await;
+    let opened = open(&args, asks, host, &mut supervisor, &screen).await;
     let (opened, past) = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
@@ -129,7 +79,7 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
         }
     };
     let (system, open) = opened;
-    greet(&screen, &open, start.session.is_some()).await;
+    greet(&screen, &open, args.session.is_some()).await;
     let chat = Chat {
         host,
         news: system.mcp().news(),
@@ -137,11 +87,11 @@ pub(crate) async fn chat(start: ChatStart, host: &Host) -> Result<Exit, Problem>
         events: open.session.subscribe(None),
         session: open.session,
         screen,
-        keeps_background: start.with.keep_background,
+        keeps_background: args.with.keep_background,
     };
     match tty {
-        Some(tty) => talk::talk(chat, supervisor, tty, past, start.prompt).await,
-        None => Ok(piped::talk(chat, supervisor, start.prompt).await),
+        Some(tty) => talk::talk(chat, supervisor, tty, past, args.prompt).await,
+        None => Ok(piped::talk(chat, supervisor, args.prompt).await),
     }
 }
 
@@ -174,8 +124,7 @@ struct Chat<'a> {
 fn config(with: &ChatWith) -> Result<Config, Problem> {
     let mut config = options::config_with_model(&with.model)?;
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
-    let policy = with.policy.map(FollowUp::from);
-    config.session.follow_up = policy.or(config.session.follow_up);
+    config.session.follow_up = with.policy.or(config.session.follow_up);
     if let Some(steps) = with.max_steps {
         config.limits.max_steps = steps.get();
     }
@@ -192,14 +141,14 @@ fn config(with: &ChatWith) -> Result<Config, Problem> {
 type Opened = ((Arc<System>, OpenSession), Past);
 
 async fn open(
-    start: &ChatStart,
+    args: &ChatArgs,
     asks: Asks,
     host: &Host,
     supervisor: &mut Supervisor,
     screen: &Screen,
 ) -> Result<Opened, StartFailure> {
-    let with = start.with.clone();
-    let store = start.store.clone();
+    let with = args.with.clone();
+    let store = args.store.clone();
     let (scopes, folder) = (host.scopes(), host.folder.clone());
     let types = screen.is_typed_into();
     let options = read(scopes.clone(), supervisor, move |_| {
@@ -233,7 +182,7 @@ async fn open(
     supervisor.control.set_grace(grace);
     let opening = Opening {
         system,
-        session: start.session.clone(),
+        session: args.session.clone(),
         asks,
     };
     let opened = start::open(opening, supervisor, |said| screen.hint(said)).await?;
@@ -291,13 +240,5 @@ fn unknown_line(call: &StartedCall) -> String {
         format!("  ? {label}: ended without a result")
     } else {
         format!("  ? {label}: may have completed; check before repeating it")
-    }
-}
-
-/// The exit code of what was not completed.
-fn code_of(reason: StopReason, control: &Control) -> u8 {
-    match reason {
-        StopReason::Completed => 0,
-        reason => control.exit_code(reason),
     }
 }

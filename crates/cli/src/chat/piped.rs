@@ -1,17 +1,13 @@
 //! A chat without a terminal: each line of standard input is a message, one after the other.
 
-use std::sync::Arc;
-
 use allstop_agent::AgentEvent;
 use allstop_core::Cause;
-use allstop_session::{
-    FollowUp, MessageOutcome, NewMessage, SendError, SessionEvent, SessionEventKind,
-};
+use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
 use super::screen::is_worth_showing;
-use super::{Chat, code_of, leave, recorded};
+use super::{Chat, leave, recorded};
 use crate::Exit;
 use crate::control::Effect;
 use crate::supervise::Supervisor;
@@ -25,54 +21,65 @@ pub(super) async fn talk(
     mut supervisor: Supervisor,
     first: Option<String>,
 ) -> Exit {
-    let mut lines = Lines::new();
-    let mut next = first.map(Ok);
+    let (cause, code) = match answer_all(&mut chat, &mut supervisor, first).await {
+        Ok(code) => (None, code),
+        Err(cause) => (Some(cause), 0),
+    };
+    leave::leave(chat, supervisor, cause, code).await
+}
+
+/// The exit code. `Err`: a signal came first.
+async fn answer_all(
+    chat: &mut Chat<'_>,
+    supervisor: &mut Supervisor,
+    first: Option<String>,
+) -> Result<u8, Cause> {
+    let mut input = BufReader::new(tokio::io::stdin());
+    let mut next = first;
     loop {
         let line = match next.take() {
             Some(line) => line,
-            None => match lines.next(&mut chat, &mut supervisor).await {
+            None => match wait(chat, supervisor, next_line(&mut input)).await? {
                 Ok(Some(line)) => line,
-                Ok(None) => return leave::leave(chat, supervisor, None, 0).await,
-                Err(cause) => return leave::leave(chat, supervisor, Some(cause), 0).await,
+                Ok(None) => return Ok(0),
+                Err(why) => {
+                    chat.screen.error(&why, None);
+                    return Ok(2);
+                }
             },
         };
-        let outcome = match line {
-            Ok(line) if line.trim().is_empty() => continue,
-            Ok(line) => answer(&mut chat, &mut supervisor, line).await,
-            Err(why) => {
-                chat.screen.error(&why, None);
-                return leave::leave(chat, supervisor, None, 2).await;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let message = NewMessage::from(line).policy(FollowUp::Enqueue);
+        let sent = match chat.session.send(message) {
+            Ok(sent) => sent,
+            Err(error) => {
+                chat.screen.error(&error.to_string(), None);
+                return Ok(1);
             }
         };
-        match outcome {
-            Ok(Ok(outcome)) if outcome.is_completed() => {}
-            Ok(Ok(outcome)) => {
-                let code = code_of(outcome.stop_reason, &supervisor.control);
-                return leave::leave(chat, supervisor, None, code).await;
-            }
-            Ok(Err(error)) => {
-                chat.screen.error(&error.to_string(), None);
-                return leave::leave(chat, supervisor, None, 1).await;
-            }
-            Err(cause) => return leave::leave(chat, supervisor, Some(cause), 0).await,
+        let outcome = wait(chat, supervisor, sent.outcome()).await?;
+        let answer = outcome.is_completed().then_some(&*outcome.output);
+        chat.screen.end_turn(answer);
+        chat.screen.outcome(&outcome);
+        if let Some(receipt) = outcome.receipt.as_deref().filter(|r| is_worth_showing(r)) {
+            chat.screen.receipt(receipt);
+        }
+        if !outcome.is_completed() {
+            return Ok(supervisor.control.exit_code(outcome.stop_reason));
         }
     }
 }
 
-/// Sends one message and shows its turn to its end. `Err`: a signal came first.
-async fn answer(
+/// Waits, and shows what happens meanwhile, also in a turn that begins by itself. `Err`: a signal came first.
+async fn wait<T>(
     chat: &mut Chat<'_>,
     supervisor: &mut Supervisor,
-    line: String,
-) -> Result<Result<Arc<MessageOutcome>, SendError>, Cause> {
-    let sent = match chat
-        .session
-        .send(NewMessage::from(line).policy(FollowUp::Enqueue))
-    {
-        Ok(sent) => sent,
-        Err(error) => return Ok(Err(error)),
-    };
-    let outcome = loop {
+    wait: impl Future<Output = T>,
+) -> Result<T, Cause> {
+    tokio::pin!(wait);
+    let waited = loop {
         tokio::select! {
             biased;
             effect = supervisor.next() => if let Effect::Stop(cause) = effect {
@@ -80,19 +87,13 @@ async fn answer(
             },
             Ok(Some(event)) = chat.events.next() => show(chat, &event),
             change = chat.news.next() => chat.screen.note(&change.to_string()),
-            outcome = sent.outcome() => break outcome,
+            waited = &mut wait => break waited,
         }
     };
     while let Some(Ok(Some(event))) = chat.events.next().now_or_never() {
         show(chat, &event);
     }
-    let answer = outcome.is_completed().then_some(&*outcome.output);
-    chat.screen.end_turn(answer);
-    chat.screen.outcome(&outcome);
-    if let Some(receipt) = outcome.receipt.as_deref().filter(|r| is_worth_showing(r)) {
-        chat.screen.receipt(receipt);
-    }
-    Ok(Ok(outcome))
+    Ok(waited)
 }
 
 fn show(chat: &mut Chat<'_>, event: &SessionEvent) {
@@ -113,44 +114,14 @@ fn show(chat: &mut Chat<'_>, event: &SessionEvent) {
     }
 }
 
-/// The lines of standard input.
-struct Lines {
-    input: BufReader<Stdin>,
-    /// What was read of the next one.
-    begun: Vec<u8>,
-}
-
-impl Lines {
-    fn new() -> Self {
-        Self {
-            input: BufReader::new(tokio::io::stdin()),
-            begun: Vec::new(),
-        }
-    }
-
-    /// The next line, or why it is none; `None` at the end. `Err`: a signal came first.
-    async fn next(
-        &mut self,
-        chat: &mut Chat<'_>,
-        supervisor: &mut Supervisor,
-    ) -> Result<Option<Result<String, String>>, Cause> {
-        loop {
-            let mut input = (&mut self.input).take(LINE_BYTES_MAX + 1);
-            tokio::select! {
-                biased;
-                effect = supervisor.next() => if let Effect::Stop(cause) = effect {
-                    return Err(cause);
-                },
-                // Of a turn that begins by itself.
-                Ok(Some(event)) = chat.events.next() => show(chat, &event),
-                change = chat.news.next() => chat.screen.note(&change.to_string()),
-                read = input.read_until(b'\n', &mut self.begun) => return Ok(match read {
-                    Err(error) => Some(Err(format!("standard input cannot be read: {error}"))),
-                    Ok(_) if self.begun.is_empty() => None,
-                    Ok(_) => Some(text(std::mem::take(&mut self.begun))),
-                }),
-            }
-        }
+/// The next line of standard input, or why it is none; `None` at the end.
+async fn next_line(input: &mut BufReader<Stdin>) -> Result<Option<String>, String> {
+    let mut line = Vec::new();
+    let mut input = input.take(LINE_BYTES_MAX + 1);
+    match input.read_until(b'\n', &mut line).await {
+        Err(error) => Err(format!("standard input cannot be read: {error}")),
+        Ok(0) => Ok(None),
+        Ok(_) => text(line).map(Some),
     }
 }
 
@@ -161,10 +132,7 @@ fn text(mut line: Vec<u8>) -> Result<String, String> {
             "a line of standard input is longer than {most} MiB"
         ));
     }
-    while line
-        .last()
-        .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
-    {
+    while let Some(b'\n' | b'\r') = line.last() {
         line.pop();
     }
     String::from_utf8(line).map_err(|error| {

@@ -9,19 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 use super::tty::Tty;
 
 /// Bytes of a line that are looked at: an answer is a word.
 const LINE_BYTES_MAX: usize = 256;
-/// How often a process in the background looks whether it has come to the foreground.
-const BACKGROUND_POLL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
-
 /// Reads lines when asked to.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -133,18 +126,7 @@ impl Shared {
                     return;
                 }
             }
-            let foreground = self.tty.is_foreground();
-            let mut fds = [
-                PollFd::new(&self.wake, PollFlags::IN),
-                PollFd::new(&self.tty, PollFlags::IN),
-            ];
-            // In the background the terminal may have a line for somebody else: it is not looked at.
-            let ready = if foreground {
-                poll(&mut fds, None)
-            } else {
-                poll(fds.split_at_mut(1).0, Some(&BACKGROUND_POLL))
-            };
-            let typed = foreground && ready.is_ok() && !fds[1].revents().is_empty();
+            let typed = self.tty.wait_typed(&self.wake);
             while matches!((&self.wake).read(&mut [0; 16]), Ok(1..)) {}
             if typed {
                 self.read();

@@ -5,10 +5,18 @@ use std::io::{self, IsTerminal, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, ttyname};
+
+/// How often a process in the background looks whether it has come to the foreground.
+const BACKGROUND_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 /// A terminal, opened for this alone: that it does not block is seen by nobody else who has it open.
 #[derive(Debug)]
@@ -63,6 +71,22 @@ impl Tty {
             // Not the controlling terminal: there is no background.
             Err(_) => true,
         }
+    }
+
+    /// Waits until something is typed, or `wake` can be read. Returns whether something is typed: in the background the
+    /// terminal may have it for somebody else, and it is not looked at.
+    pub(crate) fn wait_typed(&self, wake: &UnixStream) -> bool {
+        let is_foreground = self.is_foreground();
+        let mut fds = [
+            PollFd::new(wake, PollFlags::IN),
+            PollFd::new(&self.file, PollFlags::IN),
+        ];
+        let ready = if is_foreground {
+            poll(&mut fds, None)
+        } else {
+            poll(fds.split_at_mut(1).0, Some(&BACKGROUND_POLL))
+        };
+        is_foreground && ready.is_ok() && !fds[1].revents().is_empty()
     }
 
     /// Throws away what was typed before a question was there: it cannot be its answer.

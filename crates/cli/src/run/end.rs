@@ -104,22 +104,12 @@ impl RunTurns<'_, '_> {
                 return Vec::new();
             }
         };
-        let mut kept = Vec::new();
-        for answer in answers {
-            let (id, name) = (&answer.work.id, &answer.work.name);
-            match (&answer.refused, LeftWork::of(&answer.work)) {
-                (None, Some(left)) => {
-                    self.show.warn(&format!(
-                        "{id} runs on: {name} · end it: kill {} · output: {}",
-                        left.pid, left.output
-                    ));
-                    kept.push(left);
-                }
-                (None, None) => {}
-                (Some(why), _) => self.show.warn(&format!("{id} is not kept: {name} · {why}")),
-            }
+        for answer in &answers {
+            self.show.warn(&shutdown::detached_in_words(answer));
         }
-        kept
+        let kept = answers.iter().filter(|answer| answer.refused.is_none());
+        kept.filter_map(|answer| LeftWork::of(&answer.work))
+            .collect()
     }
 
     /// Closes the session, saves the recording and closes the store, unless that has failed: then there is nothing to

@@ -6,7 +6,7 @@ use std::time::Instant;
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::{Cause, CauseKind, StopReason};
 use allstop_session::{
-    FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, SendError, Sent, Session,
+    FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, SendError, Session,
     SessionEvent, SessionEventKind, StopTarget, Stopping,
 };
 use allstop_tools::mcp::McpNews;
@@ -77,7 +77,7 @@ impl RunTurns<'_, '_> {
                     return run;
                 }
             };
-            let outcome = self.outcome(&sent).await;
+            let outcome = self.wait(sent.outcome(), |_| false).await;
             run.is_cut = outcome.is_none();
             let outcome =
                 outcome.unwrap_or_else(|| self.session.outcome_now(&sent, self.stop.as_ref()));
@@ -88,28 +88,6 @@ impl RunTurns<'_, '_> {
             }
         }
         run
-    }
-
-    /// Waits for a message's outcome, shows its turn, and stops it when it is to be stopped. `None`: the moment of the
-    /// exit has come.
-    async fn outcome(&mut self, sent: &Sent) -> Option<Arc<MessageOutcome>> {
-        loop {
-            tokio::select! {
-                biased;
-                effect = self.supervisor.next() => if self.carry_out(effect) {
-                    return None;
-                },
-                // Events before the outcome: else the last ones would be shown behind what the caller prints.
-                Some(event) = self.events.next() => self.show(&event),
-                outcome = sent.outcome() => {
-                    while let Some(event) = self.events.try_next() {
-                        self.show(&event);
-                    }
-                    return Some(outcome);
-                }
-                change = self.news.next() => self.show.server(&change),
-            }
-        }
     }
 
     /// Waits until no attached background work runs. The stop reason, if a stop was first.
@@ -129,16 +107,35 @@ impl RunTurns<'_, '_> {
         self.show
             .note("waiting for background work · Ctrl-C stops it");
         let session = self.session.clone();
-        let idle = session.background_idle();
-        tokio::pin!(idle);
+        let idle = self.wait(session.background_idle(), |run| run.stop.is_some());
+        match idle.await {
+            Some(()) => None,
+            None => cut(self),
+        }
+    }
+
+    /// Waits, shows what happens meanwhile, and stops what is to be stopped. `None`: the moment of the exit has come, or
+    /// the wait is over by a stop.
+    async fn wait<T>(
+        &mut self,
+        wait: impl Future<Output = T>,
+        is_over: impl Fn(&Self) -> bool,
+    ) -> Option<T> {
+        tokio::pin!(wait);
         loop {
             tokio::select! {
                 biased;
-                effect = self.supervisor.next() => if self.carry_out(effect) || self.stop.is_some() {
-                    return cut(self);
+                effect = self.supervisor.next() => if self.carry_out(effect) || is_over(self) {
+                    return None;
                 },
+                // Events before what is waited for: else the last ones would be shown behind what the caller prints.
                 Some(event) = self.events.next() => self.show(&event),
-                () = &mut idle => return None,
+                waited = &mut wait => {
+                    while let Some(event) = self.events.try_next() {
+                        self.show(&event);
+                    }
+                    return Some(waited);
+                }
                 change = self.news.next() => self.show.server(&change),
             }
         }

@@ -22,33 +22,25 @@ impl SessionDriver {
     pub(super) async fn carry_out(&mut self, command: Command) {
         let scope = self.scope.clone();
         // A store that hangs must not hold up the messages that wait, which stops can end.
-        let opened = match timeout(OPEN_MAX, self.open(&scope)).await {
-            Ok(opened) => opened,
-            Err(_) => Err(bug("the store has not answered")),
+        let not_open = match timeout(OPEN_MAX, self.open(&scope)).await {
+            Ok(opened) => opened.err(),
+            Err(_) => Some(bug("the store has not answered")),
         };
+        let not_open = not_open.map(|error| error.message);
         // Whoever asked may be gone by now: what was asked is done all the same.
         match command {
-            Command::Undo(reply) => {
-                let answer = match opened {
-                    Ok(()) => self.undo().await,
-                    Err(error) => Err(UndoError::NotOpen(error.message)),
-                };
-                drop(reply.send(answer));
-            }
-            Command::Compact(reply) => {
-                let answer = match opened {
-                    Ok(()) => self.compact_as_turn().await,
-                    Err(error) => Err(CompactError::NotOpen(error.message)),
-                };
-                drop(reply.send(answer));
-            }
-            Command::Detach(what, reply) => {
-                let answer = match opened {
-                    Ok(()) => self.detach(&what).await,
-                    Err(error) => Err(DetachError::NotOpen(error.message)),
-                };
-                drop(reply.send(answer));
-            }
+            Command::Undo(reply) => drop(reply.send(match not_open {
+                None => self.undo().await,
+                Some(why) => Err(UndoError::NotOpen(why)),
+            })),
+            Command::Compact(reply) => drop(reply.send(match not_open {
+                None => self.compact_as_turn().await,
+                Some(why) => Err(CompactError::NotOpen(why)),
+            })),
+            Command::Detach(what, reply) => drop(reply.send(match not_open {
+                None => self.detach(&what).await,
+                Some(why) => Err(DetachError::NotOpen(why)),
+            })),
         }
         self.publish();
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use allstop_agent::{HookCx, HookEvent, TurnOutcome};
-use allstop_core::{Cause, CauseKind, Extent, StopReason, TurnNumber};
+use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use tokio::time::timeout;
 
@@ -49,10 +49,9 @@ impl SessionDriver {
         let Ok(scope) = above.child(label, ScopeOptions::default()) else {
             return;
         };
-        let turn = self.shared.inner.lock().known.last_turn;
         let cx = HookCx {
             session_id: self.shared.id.clone(),
-            turn: TurnNumber(turn.0),
+            turn: self.shared.inner.lock().known.last_turn,
             scope: scope.clone(),
         };
         let limit = self.shared.host.options.hooks_max;

@@ -1,9 +1,6 @@
 //! Between two turns: background work that ends, `session_idle`, sleep, and the end.
 
-use std::sync::Arc;
-
 use allstop_core::TurnNumber;
-use allstop_core::record::Attachment;
 use allstop_core::record::SessionRecord;
 use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
@@ -11,6 +8,7 @@ use tokio::time::{Duration, timeout};
 use super::SessionDriver;
 use crate::events::SessionEventKind;
 use crate::shared::Shared;
+use crate::wait::is_attached;
 
 /// How long the last records may take to be written: what is missing the next start finds out by itself.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
@@ -30,11 +28,7 @@ impl SessionDriver {
     /// Waits until something happens. Without a reason to stay awake the session becomes sleepy.
     pub(super) async fn idle(&mut self) {
         let running = self.shared.running_background();
-        let attached = |work: &Arc<_>| -> bool {
-            let work: &allstop_tools::BackgroundWork = work;
-            work.attachment() == Attachment::Attached
-        };
-        if !self.told_idle && !running.iter().any(attached) {
+        if !self.told_idle && !running.iter().any(is_attached) {
             self.told_idle = true;
             self.look_for_left().await;
             let (stopped, detached) = (self.stopped, self.shared.background_items());
@@ -42,36 +36,22 @@ impl SessionDriver {
                 .hub
                 .send(|| SessionEventKind::SessionIdle { stopped, detached });
         }
-        self.record_left().await;
+        if self.record_background().await {
+            // The model may have to be told.
+            return;
+        }
         let may_sleep = running.is_empty() && self.opening.is_none();
         let sleep_after = self.shared.host.options.sleep_after;
-        let sleepy = async {
-            match sleep_after {
-                Some(after) if may_sleep => tokio::time::sleep(after).await,
-                _ => std::future::pending().await,
-            }
-        };
+        let sleepy = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // What a stop did not wait for: it has the lock, which nobody may miss while the session sleeps.
-        let opening = self.opening.as_mut();
-        let opened = async {
-            match opening {
-                Some(opening) => drop(opening.await),
-                None => std::future::pending().await,
-            }
-        };
-        let changes = self.open.as_mut().map(|open| &mut open.changes);
-        let background = async {
-            match changes {
-                Some(changes) => drop(changes.changed().await),
-                None => std::future::pending().await,
-            }
-        };
+        let opened = some(self.opening.as_mut());
+        let background = some(self.open.as_mut().map(|open| open.changes.changed()));
         let has_changed = tokio::select! {
             biased;
             () = self.scope.stopped() => false,
             () = self.shared.changed.notified() => false,
-            () = background => true,
-            () = opened => {
+            _ = background => true,
+            _ = opened => {
                 self.opening = None;
                 false
             }
@@ -83,7 +63,6 @@ impl SessionDriver {
         if has_changed {
             self.told_idle = false;
             self.shared.tell_background();
-            self.record_background().await;
         }
     }
 
@@ -104,16 +83,22 @@ impl SessionDriver {
         }
     }
 
-    /// Writes what has become of background work since the last turn.
-    pub(super) async fn record_background(&mut self) {
-        let Some(open) = &mut self.open else { return };
+    /// Writes what has become of background work since the last call, that of earlier processes included. Returns whether
+    /// there was any.
+    pub(super) async fn record_background(&mut self) -> bool {
+        let Some(open) = &mut self.open else {
+            return false;
+        };
         let Some(stream) = &mut open.stream else {
-            return;
+            return false;
         };
         let turn = TurnNumber(stream.state().next_turn().0.saturating_sub(1));
-        let records = open.background.take_records(turn);
+        let mut records = open.background.take_records(turn);
+        let left = self.shared.take_left_ends();
+        let has_left_ended = !left.is_empty();
+        records.extend(left);
         if records.is_empty() {
-            return;
+            return false;
         }
         // A store that hangs must not hold up the next message, nor the end.
         match timeout(RECORD_WRITE_MAX, stream.append(records)).await {
@@ -123,7 +108,11 @@ impl SessionDriver {
                 tracing::warn!("the store has not answered: background work may not be recorded");
             }
         }
+        if has_left_ended {
+            self.shared.tell_background();
+        }
         self.publish();
+        true
     }
 
     /// Looks for work that runs without this process, so that what is said of it next is true. A `/proc` that hangs must
@@ -131,22 +120,6 @@ impl SessionDriver {
     pub(super) async fn look_for_left(&self) {
         let looking = self.shared.look_for_left(&self.scope);
         let _as_it_was_known_before = timeout(LOOK_MAX, looking).await;
-    }
-
-    /// Writes how work ended that ran without this process, and was stopped here.
-    async fn record_left(&mut self) {
-        if self.open.as_ref().is_none_or(|open| open.stream.is_none()) {
-            return;
-        }
-        let records = self.shared.take_left_ends();
-        if records.is_empty() {
-            return;
-        }
-        if let Err(error) = self.append(records).await {
-            tracing::warn!(%error, "the end of background work is not recorded");
-        }
-        self.shared.tell_background();
-        self.publish();
     }
 
     /// The owner of a session that was closed leaves. Everything has been stopped; what became of it is written.
@@ -161,7 +134,6 @@ impl SessionDriver {
             let _it_is_the_stops = account.receipt().await;
         }
         self.record_background().await;
-        self.record_left().await;
         self.tell_end().await;
         self.open = None;
         let mut inner = self.shared.inner.lock();
@@ -171,5 +143,13 @@ impl SessionDriver {
         self.shared.hub.close();
         // Said before if two closed it.
         drop(self.shared.ended.set(()));
+    }
+}
+
+/// Waits for it; for ever where there is none.
+async fn some<F: IntoFuture>(wait: Option<F>) -> F::Output {
+    match wait {
+        Some(wait) => wait.await,
+        None => std::future::pending().await,
     }
 }

@@ -13,7 +13,7 @@ mod turn;
 
 use std::sync::Arc;
 
-use allstop_agent::{Prompt, TurnError, TurnErrorKind};
+use allstop_agent::Prompt;
 use allstop_core::record::TurnOrigin;
 use allstop_scope::Scope;
 
@@ -160,11 +160,7 @@ impl Drop for Whole {
         drop(inner);
         self.shared.hub.close();
         for slot in stranded {
-            let error = TurnError {
-                kind: TurnErrorKind::Bug,
-                message: "the session's owner is gone".to_owned(),
-                hint: Some("this is a bug of Allstop: please report it".to_owned()),
-            };
+            let error = turn::bug("the session's owner is gone");
             let message = slot.message().cloned();
             slot.state.resolve(MessageOutcome::failed(message, error));
         }

@@ -22,6 +22,16 @@ pub struct SessionEvent {
     pub kind: SessionEventKind,
 }
 
+impl SessionEvent {
+    pub(super) fn missed(count: u64) -> Self {
+        Self {
+            turn: None,
+            message: None,
+            kind: SessionEventKind::Missed { count },
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone)]
 pub enum SessionEventKind {

@@ -3,7 +3,7 @@
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::event::{SessionEvent, SessionEventKind};
+use super::event::SessionEvent;
 
 /// Events of a session as they come, durable ones included, from now on. Whoever lags too far is told how many were
 /// missed, and never waits for the log.
@@ -22,7 +22,7 @@ impl LiveEvents {
     pub async fn next(&mut self) -> Option<SessionEvent> {
         match self.0.recv().await {
             Ok(event) => Some(event),
-            Err(RecvError::Lagged(count)) => Some(missed(count)),
+            Err(RecvError::Lagged(count)) => Some(SessionEvent::missed(count)),
             Err(RecvError::Closed) => None,
         }
     }
@@ -31,16 +31,8 @@ impl LiveEvents {
     pub fn try_next(&mut self) -> Option<SessionEvent> {
         match self.0.try_recv() {
             Ok(event) => Some(event),
-            Err(TryRecvError::Lagged(count)) => Some(missed(count)),
+            Err(TryRecvError::Lagged(count)) => Some(SessionEvent::missed(count)),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
-    }
-}
-
-fn missed(count: u64) -> SessionEvent {
-    SessionEvent {
-        turn: None,
-        message: None,
-        kind: SessionEventKind::Missed { count },
     }
 }

@@ -89,11 +89,7 @@ impl Subscription {
                     self.catch_up = (version > self.last).then_some(version);
                 }
                 Err(RecvError::Lagged(count)) => {
-                    self.ready.push_back(SessionEvent {
-                        turn: None,
-                        message: None,
-                        kind: SessionEventKind::Missed { count },
-                    });
+                    self.ready.push_back(SessionEvent::missed(count));
                     // Whatever is in the log by now: a record may be among what was missed.
                     self.catch_up = Some(Version(u64::MAX));
                 }

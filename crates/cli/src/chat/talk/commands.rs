@@ -51,11 +51,8 @@ impl Talk<'_> {
             },
             Command::Policy(None) => screen.note(&format!("policy {}", session.policy())),
             Command::Policy(Some(policy)) => {
-                session.set_policy(policy.into());
-                screen.note(&format!(
-                    "policy {} from the next message on",
-                    policy.name()
-                ));
+                session.set_policy(policy);
+                screen.note(&format!("policy {policy} from the next message on"));
             }
             Command::Undo => {
                 let session = session.clone();
