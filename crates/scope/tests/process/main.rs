@@ -20,8 +20,6 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod keepers;
 #[cfg(target_os = "linux")]
-mod latency;
-#[cfg(target_os = "linux")]
 mod losing;
 #[cfg(target_os = "linux")]
 mod printing;
@@ -51,7 +49,6 @@ fn main() -> ExitCode {
             keepers::trials(),
             detaching::trials(),
             failing::trials(),
-            latency::trials(),
         ];
         libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
     }
