@@ -1,0 +1,126 @@
+//! One stop of a turn inside a tool, from the request to its receipt: a tool that hears it, and a deaf one, which is
+//! forced after its grace. The ending is written to the log in memory.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_agent::{Agent, EventSink, History, RunRequest};
+use allstop_bench::{BenchSuite, Figure};
+use allstop_core::{Cause, CauseKind, Extent, SessionId, Timestamp};
+use allstop_log::{MemoryLog, SessionStream};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder};
+use allstop_testkit::ToolFn;
+use allstop_tools::{ToolInvocation, ToolRegistry};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Enough for a p99 that is more than the worst few samples.
+const ROUNDS: usize = 2_000;
+/// Each waits for the grace of a deaf tool.
+const DEAF_ROUNDS: usize = 300;
+const GRACE: Duration = Duration::from_millis(10);
+
+/// What a tool does when it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    /// It waits for the stop, and returns.
+    Hears,
+    /// It waits for ever.
+    Deaf,
+}
+
+fn main() -> ExitCode {
+    let mut suite = BenchSuite::from_args();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("threads");
+    let mut stop = stop(&runtime, Hearing::Hears);
+    suite.run(
+        Figure::new("one stop of a turn in a tool", &mut stop)
+            .rounds(ROUNDS)
+            .median_at_most(Duration::from_micros(200))
+            .p99_at_most(Duration::from_millis(2))
+            .against("token and tracker", || runtime.block_on(bare())),
+    );
+    let mut stop_deaf = self::stop(&runtime, Hearing::Deaf);
+    let beyond_grace = || stop_deaf().saturating_sub(GRACE);
+    suite.run(
+        Figure::new(
+            "one stop of a turn in a deaf tool, beyond its grace",
+            beyond_grace,
+        )
+        .rounds(DEAF_ROUNDS)
+        .median_at_most(Duration::from_millis(2))
+        .p99_at_most(Duration::from_millis(5)),
+    );
+    suite.finish()
+}
+
+/// From the request to the receipt of one turn.
+fn stop(runtime: &Runtime, hearing: Hearing) -> impl FnMut() -> Duration {
+    let (tx, mut running) = unbounded_channel();
+    let agent = agent(hearing, tx);
+    let root = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
+    move || runtime.block_on(stop_turn(&agent, &root, &mut running))
+}
+
+async fn stop_turn(agent: &Agent, root: &Scope, running: &mut UnboundedReceiver<()>) -> Duration {
+    let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
+    let stream = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let history = History::Logged(Box::new(stream.expect("a session in memory")));
+    let scope = root.child("session", ScopeOptions::default());
+    let scope = scope.expect("nothing is stopped");
+    let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
+    running.recv().await.expect("the tool runs");
+    let asked = Instant::now();
+    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User)).grace(GRACE);
+    let receipt = scope.stop(order).receipt().await;
+    let took = asked.elapsed();
+    assert!(receipt.quiet() && receipt.items().len() == 1, "{receipt:?}");
+    let outcome = run.finish().await.expect("the engine");
+    assert!(outcome.turns[0].error.is_none(), "{outcome:?}");
+    took
+}
+
+/// Its model calls one tool, which says when it runs and then waits.
+fn agent(hearing: Hearing, running: UnboundedSender<()>) -> Agent {
+    let wait = move |call: ToolInvocation| {
+        let running = running.clone();
+        async move {
+            running.send(()).expect("somebody counts");
+            match hearing {
+                Hearing::Hears => call.scope.stopped_at("idle").await.to_string(),
+                Hearing::Deaf => std::future::pending().await,
+            }
+        }
+    };
+    let mut tools = ToolRegistry::new();
+    let tool = Arc::new(ToolFn::new("wait", wait));
+    tools.register(tool).expect("one tool");
+    let model = ScriptedModel::new(vec![Reply::text("").call("wait", json!({})).usage(1, 1)]);
+    Agent::builder(Arc::new(model)).tools(tools).build()
+}
+
+/// One task with a token, cancelled and awaited.
+async fn bare() -> Duration {
+    let (token, tracker) = (CancellationToken::new(), TaskTracker::new());
+    let (tx, mut running) = unbounded_channel();
+    let child = token.child_token();
+    tracker.spawn(async move {
+        tx.send(()).expect("somebody counts");
+        child.cancelled().await;
+    });
+    running.recv().await;
+    let asked = Instant::now();
+    token.cancel();
+    tracker.close();
+    tracker.wait().await;
+    asked.elapsed()
+}

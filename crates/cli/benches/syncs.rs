@@ -1,0 +1,90 @@
+//! How often a `run` waits for the disk: the syncs of a hello and of a step, counted by strace.
+//!
+//! A sync takes as long as the disk takes, so their number is what a program can change.
+
+#![expect(clippy::print_stdout, reason = "says why nothing was counted")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use allstop_bench::BenchSuite;
+use tempfile::TempDir;
+
+/// Two of a turn, one of its session, and one of the folder, by which SQLite makes the name of its write-ahead log last.
+const HELLO_MAX: f64 = 4.0;
+/// Besides: the store itself, and the header of its write-ahead log.
+const FIRST_HELLO_MAX: f64 = 6.0;
+/// One before a call runs, and one with its end and the start of the next model call.
+const STEP_MAX: f64 = 2.0;
+/// Steps of the longer turn, so that a step's share is seen.
+const STEPS: usize = 10;
+
+fn main() -> ExitCode {
+    let mut suite = BenchSuite::from_args();
+    if Command::new("strace")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .status()
+        .is_err()
+    {
+        println!("strace is not installed: no sync is counted");
+        return suite.finish();
+    }
+    let folder = TempDir::new_in(".").expect("the working directory can be written");
+    // Each of something else: the same call again and again would end the turn.
+    let call =
+        |n| format!("{{text: a, calls: [{{tool: list, arguments: {{path: folder_{n}}}}}]}}, ");
+    let script = |name: &str, steps: usize| {
+        let path = folder.path().join(name);
+        let calls: String = (0..steps).map(call).collect();
+        let replies = format!("replies: [{calls}{{text: b}}]");
+        fs::write(&path, replies).expect("the folder is there");
+        path
+    };
+    let (hello, long) = (script("hello.yaml", 0), script("long.yaml", STEPS));
+    let first = syncs(folder.path(), &hello);
+    suite.count(
+        "syncs of a hello, with a new store",
+        first,
+        Some(FIRST_HELLO_MAX),
+    );
+    let second = syncs(folder.path(), &hello);
+    suite.count("syncs of a hello", second, Some(HELLO_MAX));
+    let step = (syncs(folder.path(), &long) - second) / STEPS as f64;
+    suite.count("syncs of a step with a call", step, Some(STEP_MAX));
+    suite.finish()
+}
+
+/// The syncs of a run of this script, of all its processes.
+fn syncs(folder: &Path, script: &Path) -> f64 {
+    let trace = folder.join("trace");
+    let status = Command::new("strace")
+        .args([
+            "-f",
+            "-qq",
+            "-e",
+            "trace=fsync,fdatasync,sync_file_range,msync",
+            "-o",
+        ])
+        .arg(&trace)
+        .arg(env!("CARGO_BIN_EXE_allstop"))
+        .args(["run", "--yes", "--max-steps", "100", "--store"])
+        .arg(folder.join("store.db"))
+        .arg("--model")
+        .arg(format!("script:{}", script.display()))
+        .arg("hi")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(
+        status.expect("strace starts").success(),
+        "the run completes"
+    );
+    let trace = fs::read_to_string(trace).expect("strace wrote it");
+    // A call that another thread interrupts is told in two lines, the second of which says `resumed`.
+    trace
+        .lines()
+        .filter(|line| line.contains("sync") && !line.contains("resumed"))
+        .count() as f64
+}
