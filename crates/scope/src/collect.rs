@@ -13,7 +13,7 @@ use crate::node::{Listed, Node, Unit};
 use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
 
 /// What the receipt of a stop lists: everything in its extent that ran when it was accepted.
-pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Vec<ReceiptItem> {
+pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Arc<[ReceiptItem]> {
     let mut collector = Collector::of(nodes.len());
     for node in nodes {
         let unit = OnceCell::new();
@@ -72,7 +72,7 @@ fn list_running(
 
 /// Items by the order in which their work was registered. A unit's parts fall on one item.
 struct Collector {
-    flat: Vec<(u64, ReceiptItem)>,
+    flat: Vec<(u64, Option<ReceiptItem>)>,
     /// In the order in which they were listed, with the unit that each belongs to.
     parts: Vec<(Arc<Unit>, Part)>,
 }
@@ -174,10 +174,10 @@ impl Collector {
         let mut item = part.item(spec, spec.item_id(seq));
         part.describe(&mut item);
         hide_uncertain_outcome(&mut item, false);
-        self.flat.push((seq, item));
+        self.flat.push((seq, Some(item)));
     }
 
-    fn finish(self) -> Vec<ReceiptItem> {
+    fn finish<C: FromIterator<ReceiptItem>>(self) -> C {
         let Self {
             mut flat,
             mut parts,
@@ -187,11 +187,18 @@ impl Collector {
         for parts in parts.chunk_by_mut(|(one, _), (other, _)| one.seq == other.seq) {
             if let Some(((unit, first), others)) = parts.split_first_mut() {
                 let item = item_of_unit(unit, first, others.iter().map(|(_, part)| part));
-                flat.push((unit.seq, item));
+                flat.push((unit.seq, Some(item)));
             }
         }
-        flat.sort_unstable_by_key(|(seq, _)| *seq);
-        flat.into_iter().map(|(_, item)| item).collect()
+        // Numbers are sorted, and not items: those are large, and each is moved once.
+        let numbers = flat.iter().enumerate().map(|(at, (seq, _))| (*seq, at));
+        let mut order: Vec<(u64, usize)> = numbers.collect();
+        order.sort_unstable();
+        let in_order = order.into_iter().map(|(_, at)| {
+            let item = flat.get_mut(at).and_then(|(_, item)| item.take());
+            item.expect("each place is in the order once")
+        });
+        in_order.collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! One piece of work: what it is, how it ends, and the guard that must be answered.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use allstop_core::Effect;
@@ -54,9 +55,21 @@ impl WorkSpec {
     pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
         match &self.id {
             Some(id) => Arc::clone(id),
-            None => format!("{}_{seq}", self.kind.as_str()).into(),
+            None => numbered(self.kind, seq),
         }
     }
+}
+
+/// `future_7`, in one allocation: a receipt may have ten thousand of them.
+fn numbered(kind: ItemKind, seq: u64) -> Arc<str> {
+    // The longest kind, an underscore and 20 digits are shorter.
+    let mut room = [0; 40];
+    let mut rest = room.as_mut_slice();
+    let written = write!(rest, "{}_{seq}", kind.as_str());
+    written.expect("there is room for it");
+    let len = 40 - rest.len();
+    let text = room.get(..len).map(str::from_utf8);
+    text.and_then(Result::ok).unwrap_or_default().into()
 }
 
 /// How a piece of work ended.

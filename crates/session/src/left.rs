@@ -149,7 +149,7 @@ impl Shared {
         let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
         item.note = Some(format!("{why}{end}").into());
         let findings = StopFindings {
-            items: vec![item],
+            items: [item].into(),
             ..StopFindings::default()
         };
         Stopping::answered(Receipt::of_stop(request, findings))

@@ -185,11 +185,13 @@ async fn run_in_span(
     let (scope, draft) = match (opened, draft) {
         (Ok(scope), Ok(draft)) => (scope, draft),
         (opened, Err(refusal)) => {
-            return ending::refused(cx, history, start, opened.ok().as_ref(), &refusal).await;
+            let scope = opened.ok();
+            let refused = ending::refused(cx, history, start, scope.as_ref(), &refusal);
+            return Box::pin(refused).await;
         }
         (Err(_), Ok(_)) => {
             let refusal = Refusal::Stopped(Cause::new(CauseKind::Parent));
-            return ending::refused(cx, history, start, None, &refusal).await;
+            return Box::pin(ending::refused(cx, history, start, None, &refusal)).await;
         }
     };
     let mut turn = Turn {
@@ -210,7 +212,8 @@ async fn run_in_span(
     };
     match turn.steps(&start.input).await {
         Ok(output) => turn.commit(output).await,
-        Err(interrupt) => turn.end(interrupt).await,
+        // Boxed, as all that is rarely awaited: a run's task is as large as the largest of what it may wait for.
+        Err(interrupt) => Box::pin(turn.end(interrupt)).await,
     }
 }
 
@@ -291,7 +294,8 @@ impl Turn<'_> {
         if self.parts().hooks.is_empty() {
             return Ok(());
         }
-        match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
+        let hook_cx = self.hook_cx(&self.work);
+        match Box::pin(hook::tell(&self.parts().hooks, &hook_cx, &event)).await {
             Told::Continue => Ok(()),
             Told::Denied(message) => Err(Interrupt::Failed(TurnError {
                 kind: TurnErrorKind::Hook,

@@ -171,18 +171,24 @@ impl Turn<'_> {
             }
             let check = guardrail.check(&self.hook_cx(&self.work), stage, Arc::clone(text));
             let name = Arc::clone(guardrail.name());
-            let refusal =
-                match foreign::run(&self.work, ItemKind::Guardrail, name, "guardrail", check).await
-                {
-                    Foreign::Answered(GuardrailVerdict::Pass) => continue,
-                    Foreign::Answered(GuardrailVerdict::Refuse { reason }) => reason,
-                    // It fails closed.
-                    Foreign::Panicked => format!("the guardrail {} panicked", guardrail.name()),
-                    Foreign::Stopped => {
-                        self.engine.acknowledge();
-                        return Err(Interrupt::Stopped);
-                    }
-                };
+            let refusal = match Box::pin(foreign::run(
+                &self.work,
+                ItemKind::Guardrail,
+                name,
+                "guardrail",
+                check,
+            ))
+            .await
+            {
+                Foreign::Answered(GuardrailVerdict::Pass) => continue,
+                Foreign::Answered(GuardrailVerdict::Refuse { reason }) => reason,
+                // It fails closed.
+                Foreign::Panicked => format!("the guardrail {} panicked", guardrail.name()),
+                Foreign::Stopped => {
+                    self.engine.acknowledge();
+                    return Err(Interrupt::Stopped);
+                }
+            };
             return Err(Interrupt::Guardrail(refusal));
         }
         Ok(())

@@ -100,7 +100,7 @@ pub struct Receipt {
 #[derive(Debug, Clone, Default)]
 pub struct StopFindings {
     /// Every item of the extent, and those outside it that are worth naming.
-    pub items: Vec<ReceiptItem>,
+    pub items: Arc<[ReceiptItem]>,
     /// From the request to the last ending.
     pub elapsed: Duration,
 }
@@ -131,7 +131,7 @@ impl Receipt {
             quiet,
             quiet_after_ms: quiet.then(|| findings.elapsed.into()),
             cancel_observed: !something_left,
-            items: findings.items.into(),
+            items: findings.items,
             conversation: if engine_left {
                 ConversationEffect::Unknown
             } else {
@@ -143,16 +143,16 @@ impl Receipt {
 
     /// The answer of a stop that found nothing to do. Nothing was observed; it is quiet.
     pub fn of_nothing(request: StopRequest, outcome: StopOutcome) -> Self {
-        Self::of_rest(request, outcome, Vec::new())
+        Self::of_rest(request, outcome, Arc::default())
     }
 
     /// The answer of a stop that came too late, with what still runs of its extent all the same: the receipt is quiet
     /// only if nothing does.
     pub fn of_ended(request: StopRequest, still_running: Vec<ReceiptItem>) -> Self {
-        Self::of_rest(request, StopOutcome::AlreadyEnded, still_running)
+        Self::of_rest(request, StopOutcome::AlreadyEnded, still_running.into())
     }
 
-    fn of_rest(request: StopRequest, outcome: StopOutcome, items: Vec<ReceiptItem>) -> Self {
+    fn of_rest(request: StopRequest, outcome: StopOutcome, items: Arc<[ReceiptItem]>) -> Self {
         let findings = StopFindings {
             items,
             ..StopFindings::default()
@@ -173,7 +173,7 @@ impl Receipt {
             ..Self::of_stop(
                 request,
                 StopFindings {
-                    items,
+                    items: items.into(),
                     ..StopFindings::default()
                 },
             )

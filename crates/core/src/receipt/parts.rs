@@ -15,7 +15,7 @@ impl Receipt {
     /// another part has it in its extent.
     pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
-        let items = items_of(&parts);
+        let items: Arc<[ReceiptItem]> = items_of(&parts).into();
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
         let ended = || {
             let mut outcomes = parts.iter().map(|part| part.outcome);

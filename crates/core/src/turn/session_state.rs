@@ -92,16 +92,31 @@ impl SessionState {
     /// The first record that could not stand where it would be.
     pub fn check<'a>(
         &self,
-        records: impl IntoIterator<Item = &'a SessionRecord>,
+        records: impl IntoIterator<Item = &'a SessionRecord, IntoIter: Clone>,
     ) -> Result<(), IllegalRecord> {
-        let records: Vec<_> = records.into_iter().collect();
-        let may_rewrite = records.iter().any(|record| {
+        let mut records = records.into_iter();
+        if self.open.is_some()
+            && records
+                .clone()
+                .all(|record| TurnEvent::of(record).is_some())
+        {
+            // Most appends: events of the turn that is open look at nothing but that turn.
+            let mut open = self.open.clone();
+            return records.try_for_each(|record| {
+                let Some((turn, event)) = TurnEvent::of(record) else {
+                    return Ok(());
+                };
+                open = open.take().filter(|open| open.ending().is_none());
+                apply_to_turn(open.as_mut(), turn, event, record).map(|_| ())
+            });
+        }
+        let may_rewrite = records.clone().any(|record| {
             matches!(
                 record,
                 SessionRecord::Compacted { .. } | SessionRecord::TurnUndone { .. }
             )
         });
-        let is_of_background = records.iter().any(|record| {
+        let is_of_background = records.clone().any(|record| {
             matches!(
                 record,
                 SessionRecord::BackgroundStarted { .. }
@@ -127,9 +142,7 @@ impl SessionState {
             },
             ..Self::default()
         };
-        records
-            .into_iter()
-            .try_for_each(|record| probe.apply(record))
+        records.try_for_each(|record| probe.apply(record))
     }
 
     fn apply_event(
@@ -138,22 +151,34 @@ impl SessionState {
         event: TurnEvent<'_>,
         record: &SessionRecord,
     ) -> Result<(), IllegalRecord> {
-        let ending = match record {
+        let open = apply_to_turn(self.open.as_mut(), turn, event, record)?;
+        if let TurnEvent::CallFinished {
+            usage: Some(usage), ..
+        } = event
+        {
+            self.metered += usage;
+        }
+        if let Some(summary) = self.turns.last_mut() {
+            summary.steps = open.steps();
+            summary.metered = open.metered();
+            if summary.unknown_calls.len() != open.unknown_calls().len() {
+                summary.unknown_calls = open.unknown_calls().to_vec();
+            }
+        }
+        match record {
             SessionRecord::TurnCommitted {
                 at,
                 messages,
                 usage,
                 ..
             } => {
-                check_messages(turn, messages)?;
-                let reason = StopReason::Completed;
                 let ending = TurnEnding {
                     at: *at,
-                    reason,
+                    reason: StopReason::Completed,
                     cause: None,
                     receipt: None,
                 };
-                Some((ending, messages, *usage))
+                self.end_turn(turn, ending, messages, *usage);
             }
             SessionRecord::TurnStopped {
                 at,
@@ -164,53 +189,39 @@ impl SessionState {
                 usage,
                 ..
             } => {
-                check_messages(turn, kept)?;
-                let (cause, receipt) = (Some(cause.clone()), receipt.clone());
-                Some((
-                    TurnEnding {
-                        at: *at,
-                        reason: *reason,
-                        cause,
-                        receipt,
-                    },
-                    kept,
-                    *usage,
-                ))
+                let ending = TurnEnding {
+                    at: *at,
+                    reason: *reason,
+                    cause: Some(cause.clone()),
+                    receipt: receipt.clone(),
+                };
+                self.end_turn(turn, ending, kept, *usage);
             }
-            _ => None,
-        };
-        let (Some(open), Some(summary)) = (&mut self.open, self.turns.last_mut()) else {
-            return Err(IllegalRecord::TurnNotOpen(turn));
-        };
-        if open.number() != turn {
-            return Err(IllegalRecord::TurnNotOpen(turn));
-        }
-        open.apply(event)
-            .map_err(|source| IllegalRecord::Turn { turn, source })?;
-        if let TurnEvent::CallFinished {
-            usage: Some(usage), ..
-        } = event
-        {
-            self.metered += usage;
-        }
-        summary.steps = open.steps();
-        summary.metered = open.metered();
-        if summary.unknown_calls.len() != open.unknown_calls().len() {
-            summary.unknown_calls = open.unknown_calls().to_vec();
-        }
-        if let Some((ending, messages, usage)) = ending {
-            summary.ending = Some(ending);
-            self.open = None;
-            let telling = std::mem::take(&mut self.telling);
-            if !messages.is_empty() {
-                let before = std::mem::take(&mut self.conversation);
-                self.conversation = before.with_turn(turn, messages.iter().cloned(), usage);
-                for work in &mut self.background {
-                    work.told |= telling.contains(&work.id);
-                }
-            }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// The open turn has ended, and adds these messages to the conversation.
+    fn end_turn(
+        &mut self,
+        turn: TurnNumber,
+        ending: TurnEnding,
+        messages: &[Arc<Message>],
+        usage: Usage,
+    ) {
+        if let Some(summary) = self.turns.last_mut() {
+            summary.ending = Some(ending);
+        }
+        self.open = None;
+        let telling = std::mem::take(&mut self.telling);
+        if !messages.is_empty() {
+            let before = std::mem::take(&mut self.conversation);
+            self.conversation = before.with_turn(turn, messages.iter().cloned(), usage);
+            for work in &mut self.background {
+                work.told |= telling.contains(&work.id);
+            }
+        }
     }
 
     fn apply_other(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
@@ -347,6 +358,25 @@ impl SessionState {
     pub fn next_turn(&self) -> TurnNumber {
         TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)
     }
+}
+
+/// What of a record can be refused: its messages, and its event in the turn that is open.
+fn apply_to_turn<'a>(
+    open: Option<&'a mut TurnState>,
+    turn: TurnNumber,
+    event: TurnEvent<'_>,
+    record: &SessionRecord,
+) -> Result<&'a mut TurnState, IllegalRecord> {
+    match record {
+        SessionRecord::TurnCommitted { messages, .. }
+        | SessionRecord::TurnStopped { kept: messages, .. } => check_messages(turn, messages)?,
+        _ => {}
+    }
+    let open = open.filter(|open| open.number() == turn);
+    let open = open.ok_or(IllegalRecord::TurnNotOpen(turn))?;
+    open.apply(event)
+        .map_err(|source| IllegalRecord::Turn { turn, source })?;
+    Ok(open)
 }
 
 fn check_messages(turn: TurnNumber, messages: &[Arc<Message>]) -> Result<(), IllegalRecord> {

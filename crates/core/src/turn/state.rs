@@ -14,8 +14,6 @@
 //! 3. A turn commits only on a model's answer to all that was said, and ends only when none of its calls is open.
 //! 4. After its ending it takes nothing: what comes late is refused here.
 
-use std::collections::HashSet;
-
 use crate::ids::{CallId, TurnNumber};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::stop_reason::StopReason;
@@ -137,7 +135,8 @@ pub struct TurnState {
     ending: Option<Ending>,
     steps: u32,
     metered: Usage,
-    started: HashSet<CallId>,
+    /// Sorted.
+    started: Vec<CallId>,
     open: Vec<StartedCall>,
     unknown: Vec<StartedCall>,
 }
@@ -151,7 +150,7 @@ impl TurnState {
             ending: None,
             steps: 0,
             metered: Usage::default(),
-            started: HashSet::new(),
+            started: Vec::new(),
             open: Vec::new(),
             unknown: Vec::new(),
         }
@@ -209,9 +208,10 @@ impl TurnState {
                 Position::Idle | Position::Asking => return Err(IllegalEvent::NoAnswer),
             },
         };
-        if !self.started.insert(call.id.clone()) {
+        let Err(place) = self.started.binary_search(&call.id) else {
             return Err(IllegalEvent::CallStartedTwice(call.id.clone()));
-        }
+        };
+        self.started.insert(place, call.id.clone());
         self.open.push(call.clone());
         self.position = position;
         self.steps += u32::from(position == Position::Asking);
@@ -282,7 +282,7 @@ impl TurnState {
 
     /// Whether a call of this id was ever started in this turn.
     pub fn has_started(&self, id: &CallId) -> bool {
-        self.started.contains(id)
+        self.started.binary_search(id).is_ok()
     }
 
     /// How it ended, if it has.

@@ -23,7 +23,7 @@ fn request(at_ms: i64) -> StopRequest {
 
 fn receipt(at_ms: i64, items: &[ReceiptItem]) -> Arc<Receipt> {
     let findings = StopFindings {
-        items: items.to_vec(),
+        items: items.into(),
         elapsed: Duration::from_millis(10),
     };
     Arc::new(Receipt::of_stop(request(at_ms), findings))

@@ -210,7 +210,7 @@ fn receipt(why: Why) -> Receipt {
     };
     let state = ItemState::StillRunning { why };
     let findings = StopFindings {
-        items: vec![ReceiptItem::new(ItemKind::Thread, "t", "t", state)],
+        items: [ReceiptItem::new(ItemKind::Thread, "t", "t", state)].into(),
         ..StopFindings::default()
     };
     Receipt::of_stop(request, findings)

@@ -97,7 +97,7 @@ impl Node {
             state.ended.extend(unit.not_begun());
         }
         let live = state.gate.accept_stop(cause);
-        stop.count().more(live);
+        stop.count().more(usize::from(live > 0));
         if state.ended.is_empty() {
             // Seldom more than one, or many: a vector that grows has room for four at first.
             state.ended.reserve_exact(live);
@@ -145,7 +145,7 @@ impl Node {
         }
         state.engine = Engine::Done;
         state.gate.finish();
-        state.one_less();
+        state.ended_one();
         let waiting = std::mem::take(&mut state.late_stops);
         drop(state);
         for stop in waiting {

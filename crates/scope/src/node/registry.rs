@@ -56,8 +56,11 @@ pub(crate) struct Forcible {
 }
 
 impl NodeState {
-    /// A piece of work that the running stops count has ended.
-    pub(super) fn one_less(&self) {
+    /// A piece of work, or the engine, has ended. The running stops count nodes: this one is done when nothing is left.
+    pub(super) fn ended_one(&self) {
+        if self.gate.live() > 0 {
+            return;
+        }
         for stop in self.stops.iter().filter(|stop| !stop.is_done()) {
             stop.count().one_less();
         }
@@ -179,14 +182,14 @@ impl Node {
             details,
             was_thread: matches!(force, Force::Thread),
         });
-        state.one_less();
+        state.ended_one();
     }
 
     /// Moves a piece of work to another node: from now on it belongs there, and stops of this one do not cover it.
     pub(crate) fn release_work(&self, key: WorkKey) {
         let mut state = self.state.lock();
         let released = state.take(key);
-        state.one_less();
+        state.ended_one();
         drop(state);
         drop(released);
     }

@@ -1,9 +1,10 @@
-//! The countdown of one stop: how much of what it covers still runs, and the signal that nothing does.
+//! The countdown of one stop: in how many nodes something still runs, and the signal that nothing does.
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the live work of the nodes that the walk has reached, plus one while the walk goes on, so that it is zero
-/// only when everything that the stop covers has ended. Once zero it stays zero.
+/// Counts the nodes that the walk has reached and in which something runs, plus one while the walk goes on, so that it is
+/// zero only when everything that the stop covers has ended. Once zero it stays zero: a node that has become empty behind
+/// its barrier stays so. How much runs in a node is counted there, under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,
@@ -18,12 +19,12 @@ impl Countdown {
         }
     }
 
-    /// The walk has reached a node with this much work.
-    pub(crate) fn more(&self, work: usize) {
-        self.remaining.fetch_add(work, Ordering::Relaxed);
+    /// There are so many more nodes, or engines, to wait for.
+    pub(crate) fn more(&self, nodes: usize) {
+        self.remaining.fetch_add(nodes, Ordering::Relaxed);
     }
 
-    /// A piece of work that was counted has ended, or the walk has.
+    /// All that runs in a node that was counted has ended, or the walk has.
     pub(crate) fn one_less(&self) {
         // Release: what the work did happens before the receipt of whoever sees zero, which acquires.
         if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -55,14 +55,9 @@ impl Turn<'_> {
             self.deny(&call, reason)?;
             return Ok(None);
         }
-        let event = HookEvent::ToolStart { call: call.clone() };
-        let denied = match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await
+        if !self.parts().hooks.is_empty()
+            && let Some(reason) = Box::pin(self.denied_by_hook(&call)).await?
         {
-            Told::Continue => None,
-            Told::Denied(reason) => Some(reason),
-            Told::Stopped => Some(self.stopped_before_its_start()?),
-        };
-        if let Some(reason) = denied {
             self.deny(&call, reason)?;
             return Ok(None);
         }
@@ -71,6 +66,16 @@ impl Turn<'_> {
             tool,
             invocation,
         }))
+    }
+
+    /// `Some(reason)`: a hook said no, or the call was stopped meanwhile.
+    async fn denied_by_hook(&self, call: &ToolCall) -> Result<Option<String>, Interrupt> {
+        let event = HookEvent::ToolStart { call: call.clone() };
+        match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
+            Told::Continue => Ok(None),
+            Told::Denied(reason) => Ok(Some(reason)),
+            Told::Stopped => self.stopped_before_its_start().map(Some),
+        }
     }
 
     /// The tool and the arguments, or what the model is told is wrong with them.
@@ -151,7 +156,7 @@ impl Turn<'_> {
             call_id: question.call_id.clone(),
             text: question.text.clone(),
         });
-        let Some(answer) = self.ask(question.clone()).await else {
+        let Some(answer) = Box::pin(self.ask(question.clone())).await else {
             return self.stopped_before_its_start().map(Some);
         };
         self.cx.events.send(|| AgentEvent::PermissionAnswered {

@@ -75,24 +75,24 @@ impl Turn<'_> {
                 .spec()
                 .timeout
                 .or(self.parts().settings.deadlines.tool);
-            match ended::start(admitted, limit, &self.work) {
-                Some(call) => running.push(call),
-                None => return self.stopped_among(running, None, Interrupt::Stopped).await,
-            }
+            let Some(call) = ended::start(admitted, limit, &self.work) else {
+                let ending = self.stopped_among(running, None, Interrupt::Stopped);
+                return Box::pin(ending).await;
+            };
+            running.push(call);
         }
         loop {
             let ended = tokio::select! {
                 biased;
                 interrupt = self.interrupted() => {
-                    return self.stopped_among(running, None, interrupt).await;
+                    return Box::pin(self.stopped_among(running, None, interrupt)).await;
                 }
                 ended = running.next() => ended,
             };
             let Some(ended) = ended else { return Ok(()) };
             if matches!(ended.end, End::Overtaken(_)) {
-                return self
-                    .stopped_among(running, Some(ended), Interrupt::Stopped)
-                    .await;
+                let ending = self.stopped_among(running, Some(ended), Interrupt::Stopped);
+                return Box::pin(ending).await;
             }
             self.heard();
             self.finish(ended).await?;
@@ -100,7 +100,7 @@ impl Turn<'_> {
                 && let Err(interrupt) = self.flush().await
             {
                 // The siblings may take long: what has ended is known even after a crash.
-                return self.stopped_among(running, None, interrupt).await;
+                return Box::pin(self.stopped_among(running, None, interrupt)).await;
             }
         }
     }
@@ -154,7 +154,8 @@ impl Turn<'_> {
         ended.scope.close();
         let leftover = match &ended.end {
             End::Cut(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
-            _ => ended::end_leftovers(&ended.scope).await,
+            _ if ended.scope.is_quiet() => None,
+            _ => Box::pin(ended::end_leftovers(&ended.scope)).await,
         };
         self.leftovers.extend(leftover);
         let event = self.take_result(ended)?;

@@ -40,7 +40,7 @@ impl Turn<'_> {
                         hint: None,
                     }),
                 };
-                return self.end(interrupt).await;
+                return Box::pin(self.end(interrupt)).await;
             }
         };
         // From here on no stop changes how the turn ends.
@@ -87,7 +87,7 @@ impl Turn<'_> {
                     let stopped = commit.fail(error.message.clone(), (cx.parts.now)());
                     // The store has just failed: whether this is written is for the next start to find.
                     let ending = before.into_iter().chain(stopped.records).collect();
-                    let _second_failure = write(history, ending, &scope).await;
+                    let _second_failure = Box::pin(write(history, ending, &scope)).await;
                     stopped.base
                 } else {
                     let of_a_call = outcome.receipt.as_deref().cloned();
@@ -103,7 +103,9 @@ impl Turn<'_> {
         self.work.close();
         scope.close();
         drop(self.engine);
-        tell_end(cx, history, &mut outcome).await;
+        if !cx.parts.hooks.is_empty() {
+            Box::pin(tell_end(cx, history, &mut outcome)).await;
+        }
         outcome
     }
 

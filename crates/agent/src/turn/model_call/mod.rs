@@ -97,7 +97,7 @@ impl Turn<'_> {
                 delay_ms: delay.as_millis() as u64,
                 error: error.message.clone(),
             });
-            if let Err(interrupt) = self.back_off(delay).await {
+            if let Err(interrupt) = Box::pin(self.back_off(delay)).await {
                 self.cx.controls.meter_model(spent);
                 let record = self.draft.abandon_model(CallOutcome::Stopped, spent)?;
                 self.pending.push(record);
@@ -155,11 +155,12 @@ impl Turn<'_> {
         let ended = {
             let mut receiving =
                 std::pin::pin!(receive(&*model, request, limits, &mut partial, shown));
+            let mut interrupted = std::pin::pin!(self.interrupted());
             loop {
                 let progressed = tokio::select! {
                     biased;
                     // First: what arrives after a stop is not taken.
-                    interrupt = self.interrupted() => break Err(interrupt),
+                    interrupt = &mut interrupted => break Err(interrupt),
                     progressed = receiving.next() => progressed,
                 };
                 self.heard();
@@ -201,7 +202,7 @@ impl Turn<'_> {
                 registration.acknowledge(partial.checkpoint);
                 let late = Usage::estimate_tokens(partial.bytes_after_stop);
                 registration.details_mut().tokens_received_after_stop = Some(late);
-                verify_closed(registration, &probe, partial.checkpoint).await;
+                Box::pin(verify_closed(registration, &probe, partial.checkpoint)).await;
                 let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
                 Attempt::Interrupted(interrupt, usage)
             }

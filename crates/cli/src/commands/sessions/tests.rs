@@ -150,12 +150,13 @@ fn cancelled(turn: u32) -> SessionRecord {
         after_ms: std::time::Duration::from_millis(11).into(),
     };
     let findings = StopFindings {
-        items: vec![ReceiptItem::new(
+        items: [ReceiptItem::new(
             ItemKind::ToolCall,
             "call_1",
             "shell",
             state,
-        )],
+        )]
+        .into(),
         elapsed: std::time::Duration::from_millis(14),
     };
     SessionRecord::TurnStopped {

@@ -151,7 +151,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
 
 fn receipt(items: Vec<ReceiptItem>) -> Receipt {
     let findings = StopFindings {
-        items,
+        items: items.into(),
         elapsed: Duration::from_micros(14_200),
     };
     Receipt::of_stop(request(), findings).with_usage(Usage {

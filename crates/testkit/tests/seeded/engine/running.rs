@@ -127,7 +127,7 @@ fn called_stopped(mut item: ReceiptItem) -> ReceiptItem {
 
 fn made_up(request: StopRequest, items: Vec<ReceiptItem>) -> Arc<Receipt> {
     let findings = StopFindings {
-        items,
+        items: items.into(),
         ..StopFindings::default()
     };
     Arc::new(Receipt::of_stop(request, findings))
