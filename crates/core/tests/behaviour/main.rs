@@ -11,6 +11,7 @@ mod crash;
 mod driver;
 mod fold;
 mod loops;
+mod named_tests;
 mod overflow;
 mod property;
 mod receipts;
