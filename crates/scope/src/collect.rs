@@ -89,13 +89,15 @@ struct Part {
 
 impl Part {
     fn ended(ended: &EndedWork, after: Duration) -> Self {
+        let details = ended.details.as_deref();
         Self {
             state: ended.state(after),
             is_process: ended.spec.kind == ItemKind::Process,
-            containment: ended.details.containment,
+            containment: details.and_then(|details| details.containment),
             processes: Vec::new(),
-            tokens_received_after_stop: ended.details.tokens_received_after_stop,
-            note: ended.details.note.clone(),
+            tokens_received_after_stop: details
+                .and_then(|details| details.tokens_received_after_stop),
+            note: details.and_then(|details| details.note.clone()),
         }
     }
 

@@ -14,9 +14,19 @@ pub(crate) struct StopSignal {
 impl StopSignal {
     /// Gives the signal. A second time changes nothing.
     pub(crate) fn give(&self) {
-        if !self.given.swap(true, Ordering::AcqRel) {
-            self.waiting.notify_waiters();
+        if self.set() {
+            self.wake();
         }
+    }
+
+    /// Gives the signal without waking those who wait: [`StopSignal::wake`] has to follow. Returns whether it is new.
+    pub(crate) fn set(&self) -> bool {
+        !self.given.swap(true, Ordering::AcqRel)
+    }
+
+    /// Wakes those who wait for a signal that has been set.
+    pub(crate) fn wake(&self) {
+        self.waiting.notify_waiters();
     }
 
     pub(crate) fn is_given(&self) -> bool {

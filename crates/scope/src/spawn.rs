@@ -245,6 +245,8 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
+        // Boxed: a task is moved whole when it is made, when it ends and when its output is taken.
+        let engine = Box::pin(engine);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
         let task = self.env().options.control.spawn(engine);
         WorkHandle {

@@ -158,7 +158,7 @@ pub(crate) struct EndedWork {
     pub(crate) spec: WorkSpec,
     pub(crate) ending: Ending,
     pub(crate) at: Instant,
-    pub(crate) details: Details,
+    pub(crate) details: Option<Box<Details>>,
     pub(crate) was_thread: bool,
 }
 
@@ -223,7 +223,8 @@ pub struct Registration {
     node: Arc<Node>,
     key: WorkKey,
     answered: bool,
-    details: Details,
+    /// Most work has none: a task is as large as what it may carry.
+    details: Option<Box<Details>>,
 }
 
 impl std::fmt::Debug for Registration {
@@ -240,7 +241,7 @@ impl Registration {
             node,
             key,
             answered: false,
-            details: Details::default(),
+            details: None,
         }
     }
 
@@ -254,7 +255,7 @@ impl Registration {
 
     /// What the receipt says beside the state.
     pub fn details_mut(&mut self) -> &mut Details {
-        &mut self.details
+        self.details.get_or_insert_default()
     }
 
     /// Says that the work heard the stop, at this checkpoint. It still has to end.
@@ -297,7 +298,7 @@ impl Registration {
     /// Says how the work ended. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.
     pub fn finish(mut self, ending: Ending) {
         self.answered = true;
-        let details = std::mem::take(&mut self.details);
+        let details = self.details.take();
         self.node.end_work(self.key, ending, details);
     }
 }
@@ -310,8 +311,7 @@ impl Drop for Registration {
             } else {
                 Ending::Dropped
             };
-            self.node
-                .end_work(self.key, ending, std::mem::take(&mut self.details));
+            self.node.end_work(self.key, ending, self.details.take());
         }
     }
 }

@@ -273,6 +273,7 @@ impl StoppedTurn {
         state
             .apply(TurnEvent::Stopped(reason))
             .expect("no call is open, and a stop's reason is never `completed`");
+        records.reserve_exact(1);
         records.push(SessionRecord::TurnStopped {
             turn,
             at,

@@ -160,7 +160,7 @@ impl Node {
         Some(cause)
     }
 
-    pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Details) {
+    pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
         // Dropped after the lock: what a remote's closure holds may be the last handle of a scope below.
         let force;
         let mut state = self.state.lock();

@@ -10,7 +10,7 @@ use allstop_core::receipt::{Evidence, How, ItemKind};
 use tokio::time::Instant;
 
 use super::Node;
-use crate::work::{Details, EndedWork, Ending, WorkSpec};
+use crate::work::{EndedWork, Ending, WorkSpec};
 
 /// What a scope is that is one item of a receipt.
 pub(crate) struct Unit {
@@ -51,7 +51,7 @@ impl Unit {
                 evidence: Evidence::observed_at(BEFORE_ITS_START),
             },
             at: Instant::now(),
-            details: Details::default(),
+            details: None,
             was_thread: false,
         })
     }

@@ -7,7 +7,7 @@ use allstop_core::Cause;
 use allstop_core::receipt::StopRequest;
 use tokio::time::Instant;
 
-use super::ladder::{self, Asks};
+use super::ladder::{self, Asks, Signals};
 use super::progress::Rungs;
 use super::{Stop, StopInProgress, StopOrder};
 use crate::node::{Accepted, Node, Reached, Role};
@@ -32,11 +32,9 @@ pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
     match covered {
         Ok(asks) => {
             // Causes are set on every node before any signal is given, so that whoever hears it can ask why.
-            for node in shared.nodes().iter() {
-                node.stopped.give();
-            }
+            let signals = Signals::set(shared.nodes());
             asks.send();
-            ladder::begin(env, &shared, order.bystanders);
+            ladder::begin(env, &shared, order.bystanders, signals);
             Stop { shared }
         }
         Err(NotCovered::Join(running)) => {
@@ -91,13 +89,12 @@ pub(super) fn walk(
     reached: &mut Reached,
 ) {
     nodes.push(Arc::clone(target));
-    while !reached.below.is_empty() {
-        for node in std::mem::take(&mut reached.below) {
-            // A child keeps the cause of its own earlier stop; a wider one only counts it too.
-            let accepted = node.accept(shared, cause, Role::Below, reached);
-            if !matches!(accepted, Accepted::CoveredBefore) {
-                nodes.push(node);
-            }
+    // The latest first: what belongs together is listed, and then woken, together.
+    while let Some(node) = reached.below.pop() {
+        // A child keeps the cause of its own earlier stop; a wider one only counts it too.
+        let accepted = node.accept(shared, cause, Role::Below, reached);
+        if !matches!(accepted, Accepted::CoveredBefore) {
+            nodes.push(node);
         }
     }
 }
@@ -114,6 +111,6 @@ fn already_ended(target: &Arc<Node>, mut request: StopRequest, rungs: Rungs) -> 
         node.watch_engine(&shared);
         nodes.extend(node.children());
     }
-    ladder::begin(&target.env, &shared, Vec::new());
+    ladder::begin(&target.env, &shared, Vec::new(), Signals::default());
     Stop { shared }
 }

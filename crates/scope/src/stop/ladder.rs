@@ -9,7 +9,7 @@ use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
 use crate::node::{FuturesOf, Node, Reached};
 use crate::process::ProcessHandle;
 use crate::scope::Scope;
-use crate::sync::{AbortHandle, CancellationToken, sleep, sleep_until};
+use crate::sync::{AbortHandle, CancellationToken, WOKEN_AT_ONCE_NODES_MAX, sleep, sleep_until};
 
 /// The ask beyond the signals of the nodes: the tokens of foreign code, and the processes and remotes to be told.
 pub(super) struct Asks(Reached);
@@ -29,22 +29,66 @@ impl Asks {
     }
 }
 
+/// The signals of a stop's nodes. All are given; those who wait for them are woken, at the latest when this is dropped.
+#[derive(Default)]
+pub(super) struct Signals {
+    unwoken: Arc<Vec<Arc<Node>>>,
+}
+
+impl Signals {
+    /// Gives the signals of all nodes, before anybody is woken.
+    pub(super) fn set(nodes: Arc<Vec<Arc<Node>>>) -> Self {
+        for node in nodes.iter() {
+            node.stopped.set();
+        }
+        let mut signals = Self { unwoken: nodes };
+        if signals.unwoken.len() <= WOKEN_AT_ONCE_NODES_MAX {
+            signals.wake();
+        }
+        signals
+    }
+
+    fn wake(&mut self) {
+        for node in std::mem::take(&mut self.unwoken).iter() {
+            node.stopped.wake();
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
 /// Begins to climb, once the walk is over.
-pub(super) fn begin(env: &ScopeEnv, shared: &Arc<StopInProgress>, bystanders: Vec<Scope>) {
+pub(super) fn begin(
+    env: &ScopeEnv,
+    shared: &Arc<StopInProgress>,
+    bystanders: Vec<Scope>,
+    signals: Signals,
+) {
     // The walk is over: what remains is what runs.
     shared.count().one_less();
     if shared.count().is_quiet() {
         // Nothing ran: the answer needs no task.
+        drop(signals);
         account(shared, &bystanders);
     } else {
         let shared = Arc::clone(shared);
-        spawn_driver(env, climb(Unanswered { shared, bystanders }));
+        let stop = Unanswered {
+            signals,
+            shared,
+            bystanders,
+        };
+        spawn_driver(env, climb(stop));
     }
 }
 
 /// A stop on its ladder. If the runtime goes away before it is climbed, the answer is what is known by then: whoever
 /// waits elsewhere has one, and the nodes, which hold their stops, are let go.
 struct Unanswered {
+    signals: Signals,
     shared: Arc<StopInProgress>,
     bystanders: Vec<Scope>,
 }
@@ -58,7 +102,8 @@ impl Drop for Unanswered {
 }
 
 /// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`](crate::FORCE_MAX).
-async fn climb(stop: Unanswered) {
+async fn climb(mut stop: Unanswered) {
+    stop.signals.wake();
     let shared = &stop.shared;
     let rungs = shared.rungs();
     let asked_in_time = tokio::select! {

@@ -81,6 +81,41 @@ fn a_stop_that_comes_when_its_runtime_is_gone_is_answered_at_once() {
 }
 
 #[test]
+fn a_wide_stop_wakes_work_elsewhere_also_without_its_ladder() {
+    const PARTS: usize = 500;
+    let (control, work) = (runtime(), runtime());
+    let options = control.block_on(async { RootOptions::current() });
+    let options = RootOptions {
+        work: work.handle().clone(),
+        ..options
+    };
+    let root = Scope::root("test", options);
+    for _ in 0..PARTS {
+        let part = root.child("part", ScopeOptions::default());
+        let part = part.expect("nothing is stopped yet");
+        let waits = part.spawn(future("waits"), |cx| async move {
+            drop(cx.stopped_at("idle").await);
+        });
+        drop(waits.expect("nothing is stopped yet"));
+    }
+    // The runtime comes back to its main future now and then, and not when all else has been polled.
+    let run_all = || {
+        work.block_on(async {
+            for _ in 0..PARTS {
+                tokio::task::yield_now().await;
+            }
+        });
+    };
+    run_all();
+    assert_eq!(root.running().len(), PARTS);
+    drop(control);
+    let stop = root.stop(by_user());
+    assert!(stop.try_receipt().is_some(), "nobody climbs its ladder");
+    run_all();
+    assert_eq!(root.running().len(), 0);
+}
+
+#[test]
 fn nothing_of_a_tree_stays_when_its_runtime_goes_away_in_the_middle_of_a_stop() {
     let runtime = runtime();
     let (root, stop, clock) = stop_under_way(&runtime, |_| ());

@@ -28,6 +28,33 @@ async fn nothing_starts_behind_the_barrier() {
     assert!(stop.await.items().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wide_stop_is_seen_at_once_and_wakes_all_who_wait() {
+    const PARTS: usize = 500;
+    let scope = root();
+    let part = |_| scope.child("part", ScopeOptions::default()).unwrap();
+    let parts: Vec<_> = (0..PARTS).map(part).collect();
+    for part in &parts {
+        let waits = part.spawn(future("waits"), |cx| async move {
+            drop(cx.stopped_at("idle").await);
+        });
+        drop(waits.unwrap());
+    }
+    for _ in 0..PARTS {
+        begun().await;
+    }
+    let stop = scope.stop(by_user());
+    assert!(parts.iter().all(allstop_scope::Scope::is_stopped));
+    let receipt = stop.await;
+    let heard = receipt.items().iter().filter(|item| {
+        let ItemState::Stopped { how, .. } = item.state else {
+            return false;
+        };
+        how == How::Acknowledged
+    });
+    assert_eq!(heard.count(), PARTS);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_starts_while_a_stop_is_accepted_is_in_its_receipt_or_refused() {
     for _ in 0..100 {

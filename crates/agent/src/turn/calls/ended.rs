@@ -102,7 +102,7 @@ async fn ended(
         Err(WorkLost::Panicked) => End::Panicked,
         joined if turn.is_stopped() => End::Overtaken(joined.ok()),
         Ok(output) if scope.is_stopped() => {
-            let receipt = account(scope, turn).await;
+            let receipt = Box::pin(account(scope, turn)).await;
             if receipt.items().iter().all(ended_by_itself) {
                 // It never heard, and was done before the force: that is a result like any other.
                 End::Returned(output)
@@ -111,7 +111,9 @@ async fn ended(
             }
         }
         Ok(output) => End::Returned(output),
-        Err(WorkLost::Dropped | WorkLost::NoThread) => End::Cut(account(scope, turn).await, None),
+        Err(WorkLost::Dropped | WorkLost::NoThread) => {
+            End::Cut(Box::pin(account(scope, turn)).await, None)
+        }
     }
 }
 
@@ -140,7 +142,8 @@ async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
         return std::future::pending().await;
     }
     match scope.account(Extent::Call, Vec::new()) {
-        Some(account) => account.receipt().await,
+        // Boxed: few calls are stopped alone, and each that runs would have room for it.
+        Some(account) => Box::pin(async move { account.receipt().await }).await,
         // A token fires only after a stop was accepted.
         None => std::future::pending().await,
     }

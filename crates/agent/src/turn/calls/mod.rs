@@ -117,7 +117,8 @@ impl Turn<'_> {
         let Some(account) = self.begin_account(cause) else {
             return Err(interrupt);
         };
-        let mut late: Vec<Ended> = overtaken.into_iter().collect();
+        let mut late = Vec::with_capacity(running.len() + usize::from(overtaken.is_some()));
+        late.extend(overtaken);
         let receipt = loop {
             tokio::select! {
                 biased;

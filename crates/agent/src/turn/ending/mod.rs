@@ -216,7 +216,11 @@ async fn write_stopped(
     mut records: Vec<SessionRecord>,
     mut stopped: StoppedTurn,
 ) -> TurnOutcome {
-    records.append(&mut stopped.records);
+    if records.is_empty() {
+        records = std::mem::take(&mut stopped.records);
+    } else {
+        records.append(&mut stopped.records);
+    }
     let written = if stopped.cause.kind == CauseKind::LeaseLost {
         // The stream is somebody else's: the successor writes what is missing.
         Ok(())

@@ -15,6 +15,9 @@ pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
 pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};
 
+/// So that models of one scope wake at once, and those of several by the ladder.
+pub(crate) const WOKEN_AT_ONCE_NODES_MAX: usize = 1;
+
 /// A lock with the interface of `parking_lot`.
 #[derive(Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

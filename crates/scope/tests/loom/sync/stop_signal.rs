@@ -23,8 +23,16 @@ impl StopSignal {
     }
 
     pub(crate) fn give(&self) {
+        self.set();
+        self.wake();
+    }
+
+    pub(crate) fn set(&self) -> bool {
+        !std::mem::replace(&mut self.state().given, true)
+    }
+
+    pub(crate) fn wake(&self) {
         let mut state = self.state();
-        state.given = true;
         let waiting = std::mem::take(&mut state.waiting);
         // Waking is a step that loom sees: the other threads must find the signal unlocked.
         drop(state);
