@@ -40,9 +40,9 @@ impl Toolbox {
         *self = Self::new(std::mem::take(&mut self.own), Some(source));
     }
 
-    /// Adds a tool.
+    /// Adds a tool whose schema is known to be valid.
     pub(crate) fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
-        self.own.register(tool)?;
+        self.own.register_known(tool)?;
         *self.last.get_mut() = None;
         Ok(())
     }

@@ -117,7 +117,7 @@ pub(super) fn agent(
     let mut tools = ToolRegistry::new();
     let builtin = builtin_tools(&workspace, shell, &host);
     for tool in builtin {
-        tools.register(tool).map_err(bug)?;
+        tools.register_known(tool).map_err(bug)?;
     }
     let mut builder = Agent::builder(Arc::clone(&parts.model))
         .tools(tools)

@@ -66,6 +66,25 @@ fn a_second_tool_of_a_name_a_bad_name_and_a_bad_schema_are_refused() {
 }
 
 #[test]
+fn a_schema_that_is_known_is_compiled_with_the_first_call() {
+    let mut registry = ToolRegistry::new();
+    let needs_n = json!({"type": "object", "required": ["n"]});
+    registry.register_known(Named::tool("a", needs_n)).unwrap();
+    assert!(matches!(
+        registry.register_known(Named::tool("a", json!({}))),
+        Err(RegistryError::Duplicate { .. })
+    ));
+    let wrong = json!({"type": "no such type"});
+    registry.register_known(Named::tool("b", wrong)).unwrap();
+    let check = |tool, arguments| registry.find(tool).unwrap().check_arguments(&arguments);
+    assert!(check("a", json!({"n": 1})).is_ok());
+    let missing = check("a", json!({})).unwrap_err();
+    assert!(missing.message.contains("`n`"), "{}", missing.message);
+    let invalid = check("b", json!({})).unwrap_err();
+    assert!(invalid.message.contains("schema"), "{}", invalid.message);
+}
+
+#[test]
 fn an_unknown_tool_is_answered_with_those_that_there_are() {
     let mut registry = ToolRegistry::new();
     registry.register(Named::tool("read", json!({}))).unwrap();
