@@ -19,10 +19,13 @@ pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Arc<[R
         let unit = OnceCell::new();
         let unit = || unit.get_or_init(|| node.unit_above()).as_ref();
         node.list(|listed| match listed {
-            Listed::Ended(ended) => {
-                // A wider stop that came later does not list what ended under the narrower one before it.
-                if let Some(after) = ended.at.checked_duration_since(accepted_at) {
-                    collector.add(unit(), ended.seq, &ended.spec, Part::ended(ended, after));
+            Listed::Ended(all) => {
+                collector.expect(unit(), all.len());
+                for ended in all {
+                    // A wider stop that came later does not list what ended under the narrower one before it.
+                    if let Some(after) = ended.at.checked_duration_since(accepted_at) {
+                        collector.add(unit(), ended.seq, &ended.spec, Part::ended(ended, after));
+                    }
                 }
             }
             Listed::Running(entry) => {
@@ -159,6 +162,13 @@ impl Collector {
         Self {
             flat: Vec::new(),
             parts: Vec::with_capacity(nodes),
+        }
+    }
+
+    /// So much work of one node follows.
+    fn expect(&mut self, unit: Option<&Arc<Unit>>, work: usize) {
+        if unit.is_none() {
+            self.flat.reserve(work);
         }
     }
 

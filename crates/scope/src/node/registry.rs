@@ -28,10 +28,10 @@ pub(crate) struct Meanwhile {
     pub(crate) forced: bool,
 }
 
-/// One piece of work, as a node lists it.
+/// Work, as a node lists it.
 pub(crate) enum Listed<'a> {
-    /// It ended under a stop.
-    Ended(&'a EndedWork),
+    /// All that ended under a stop, if anything did.
+    Ended(&'a [EndedWork]),
     /// It runs.
     Running(&'a WorkEntry),
     /// It has been asked for and has not begun.
@@ -209,8 +209,8 @@ impl Node {
     /// Lists what ended here under a stop and what runs, in one step: work that ends meanwhile is in one of the two.
     pub(crate) fn list(&self, mut visit: impl FnMut(Listed<'_>)) {
         let state = self.state.lock();
-        for ended in &state.ended {
-            visit(Listed::Ended(ended));
+        if !state.ended.is_empty() {
+            visit(Listed::Ended(&state.ended));
         }
         for (_, entry) in &state.work {
             visit(Listed::Running(entry));
