@@ -19,6 +19,8 @@ pub struct Background {
     /// Of what the log does not know everything yet, and whether it knows of the start. By itself: the registry
     /// forgets ended work.
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, Known)>>,
+    /// Records that were taken and not written.
+    unwritten: Mutex<Vec<SessionRecord>>,
 }
 
 /// What the log knows of work that has not ended there.
@@ -34,6 +36,7 @@ impl Background {
         Arc::new(Self {
             registry: BackgroundRegistry::starting_at(scope, first),
             unrecorded: Mutex::default(),
+            unwritten: Mutex::default(),
         })
     }
 
@@ -44,7 +47,7 @@ impl Background {
 
     /// What has happened since the last call, as records. `turn` is the one that runs.
     pub fn take_records(&self, turn: TurnNumber) -> Vec<SessionRecord> {
-        let mut records = Vec::new();
+        let mut records = std::mem::take(&mut *self.unwritten.lock());
         self.unrecorded.lock().retain_mut(|(work, known)| {
             if *known == Known::Nothing {
                 *known = Known::Start;
@@ -62,6 +65,17 @@ impl Background {
             goes_on
         });
         records
+    }
+
+    /// Takes back, of these records that were not written, those of background work: they come with the next ones.
+    pub fn give_back(&self, unwritten: Vec<SessionRecord>) {
+        let of_background = unwritten.into_iter().filter(|record| {
+            matches!(
+                record,
+                SessionRecord::BackgroundStarted { .. } | SessionRecord::BackgroundEnded { .. }
+            )
+        });
+        self.unwritten.lock().extend(of_background);
     }
 
     /// The work that runs.
@@ -171,6 +185,9 @@ mod tests {
         drop(stop.await);
         let last = background.take_records(TurnNumber(2));
         assert_eq!(words(&last), ["bg_1 stopped"]);
+        background.give_back(last);
+        let again = background.take_records(TurnNumber(2));
+        assert_eq!(words(&again), ["bg_1 stopped"], "the store had refused it");
         assert_eq!(background.take_records(TurnNumber(2)), []);
     }
 }

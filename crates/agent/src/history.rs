@@ -87,6 +87,14 @@ impl History {
         }
     }
 
+    /// The records of the last append, if it is known that they are not written.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<SessionRecord> {
+        match self {
+            Self::Logged(session) => session.take_unwritten(),
+            Self::Bare { .. } => Vec::new(),
+        }
+    }
+
     /// The turn has its ending, and `next` is what the conversation is now.
     pub(crate) fn publish(&mut self, next: Arc<Conversation>) {
         if let Self::Bare {

@@ -1,4 +1,5 @@
-//! A log whose appends fail on demand.
+//! A log whose appends fail or wait on demand, and that has points: before an append, when it is durable and not yet
+//! answered, and after the answer.
 
 use std::sync::Arc;
 
@@ -8,25 +9,53 @@ use allstop_log::{
     StreamLock, StreamName, Version,
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+
+use crate::explore::{APPEND, INSIDE, Moment, Watch};
 
 /// Fault of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFault {
     /// The store is full: nothing is written, and it says so.
     Refuse,
-    /// Nothing is written, and no answer ever comes.
-    Stall,
+    /// The store stalls: nothing is written or answered before [`FaultyLog::release`], and nothing ever without.
+    Hold,
     /// The append is written, and the answer is lost.
     LoseAnswer,
 }
 
-/// A log that fails those appends that hold a record of a named type.
+/// A log that fails chosen appends.
 #[derive(Debug)]
 pub struct FaultyLog {
     inner: Arc<dyn Log>,
-    fault: Mutex<Option<(&'static str, LogFault)>>,
+    armed: Mutex<Option<ArmedFault>>,
+    held: Mutex<Vec<HeldAppend>>,
     reached: Notify,
+    watch: Option<Watch>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ArmedFault {
+    /// Only appends that hold a record of this type.
+    record_type: Option<&'static str>,
+    fault: LogFault,
+    once: bool,
+}
+
+/// An append, as it was asked for.
+#[derive(Debug)]
+struct Append {
+    stream: StreamName,
+    expected: Version,
+    id: AppendId,
+    records: Vec<RecordBytes>,
+}
+
+/// An append that the store has taken and not written. Whoever asked may be gone: it is written all the same.
+#[derive(Debug)]
+struct HeldAppend {
+    append: Append,
+    answer: oneshot::Sender<Result<Version, AppendError>>,
 }
 
 impl FaultyLog {
@@ -34,22 +63,58 @@ impl FaultyLog {
     pub fn new(inner: Arc<dyn Log>) -> Self {
         Self {
             inner,
-            fault: Mutex::default(),
+            armed: Mutex::default(),
+            held: Mutex::default(),
             reached: Notify::new(),
+            watch: None,
+        }
+    }
+
+    /// The same, with points at each append.
+    pub(crate) fn watched(inner: Arc<dyn Log>, watch: Watch) -> Self {
+        Self {
+            watch: Some(watch),
+            ..Self::new(inner)
         }
     }
 
     /// Fails each append that holds a record of this type (`turn_committed`), until [`FaultyLog::heal`].
     pub fn fail_at(&self, record_type: &'static str, fault: LogFault) {
-        *self.fault.lock() = Some((record_type, fault));
+        self.arm(ArmedFault {
+            record_type: Some(record_type),
+            fault,
+            once: false,
+        });
     }
 
-    /// Takes the fault out.
+    /// Fails each append from the next one on.
+    pub fn fail_all(&self, fault: LogFault) {
+        self.arm(ArmedFault {
+            record_type: None,
+            fault,
+            once: false,
+        });
+    }
+
+    /// Fails the next append alone.
+    pub fn fail_once(&self, fault: LogFault) {
+        self.arm(ArmedFault {
+            record_type: None,
+            fault,
+            once: true,
+        });
+    }
+
+    fn arm(&self, fault: ArmedFault) {
+        *self.armed.lock() = Some(fault);
+    }
+
+    /// Takes the fault out. What is held stays so.
     pub fn heal(&self) {
-        *self.fault.lock() = None;
+        *self.armed.lock() = None;
     }
 
-    /// Waits for the next append that fails.
+    /// Waits for the next append that fails, or is held.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -57,14 +122,115 @@ impl FaultyLog {
         self.reached.notified().await;
     }
 
+    /// The records of each append that is held.
+    pub fn held(&self) -> Vec<Vec<RecordBytes>> {
+        let held = self.held.lock();
+        held.iter()
+            .map(|held| held.append.records.clone())
+            .collect()
+    }
+
+    /// Takes the fault out, writes what is held, in order, and answers whoever still waits for it.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: what is not written when it is dropped never is.
+    pub async fn release(&self) {
+        self.heal();
+        let held = std::mem::take(&mut *self.held.lock());
+        for HeldAppend { append, answer } in held {
+            let written = append.on(&*self.inner).await;
+            self.note_durable(&written);
+            // Nobody may be waiting any more.
+            let _unread = answer.send(written);
+        }
+    }
+
+    /// Takes the fault out, and drops what is held: it is never written, and whoever still waits is not told so.
+    pub(crate) fn forget(&self) {
+        self.heal();
+        for HeldAppend { answer, .. } in std::mem::take(&mut *self.held.lock()) {
+            // Nobody may be waiting any more.
+            let _unread = answer.send(Err(AppendError::Indeterminate));
+        }
+    }
+
     fn fault_of(&self, records: &[RecordBytes]) -> Option<LogFault> {
-        let (record_type, fault) = (*self.fault.lock())?;
-        let field = format!(r#""type":"{record_type}""#);
-        let mut texts = records.iter().map(|bytes| String::from_utf8_lossy(bytes));
-        let fault = texts.any(|text| text.contains(&field)).then_some(fault)?;
-        self.reached.notify_one();
+        let mut armed = self.armed.lock();
+        let ArmedFault {
+            record_type,
+            fault,
+            once,
+        } = (*armed)?;
+        if let Some(record_type) = record_type {
+            let field = format!(r#""type":"{record_type}""#);
+            let mut texts = records.iter().map(|bytes| String::from_utf8_lossy(bytes));
+            texts.any(|text| text.contains(&field)).then_some(())?;
+        }
+        if once {
+            *armed = None;
+        }
         Some(fault)
     }
+
+    /// What becomes of an append with this fault.
+    fn fail(&self, fault: LogFault, append: Append) -> LogFuture<Result<Version, AppendError>> {
+        let answer = match fault {
+            LogFault::Refuse => {
+                let full = LogError::new(LogErrorKind::Full, "the test's store");
+                LogFuture::ready(Err(full.into()))
+            }
+            LogFault::Hold => {
+                let (answer, answered) = oneshot::channel();
+                self.held.lock().push(HeldAppend { append, answer });
+                LogFuture::waiting(async move {
+                    match answered.await {
+                        Ok(answer) => answer,
+                        Err(_) => std::future::pending().await,
+                    }
+                })
+            }
+            LogFault::LoseAnswer => {
+                let append = append.on(&*self.inner);
+                LogFuture::waiting(async move {
+                    drop(append.await);
+                    Err(AppendError::Indeterminate)
+                })
+            }
+        };
+        self.reached.notify_one();
+        answer
+    }
+
+    fn note_durable(&self, written: &Result<Version, AppendError>) {
+        if let (Some(watch), Ok(version)) = (&self.watch, written) {
+            watch.world.note_durable(version.0);
+        }
+    }
+}
+
+impl Append {
+    fn on(self, log: &dyn Log) -> LogFuture<Result<Version, AppendError>> {
+        log.append(&self.stream, self.expected, self.id, self.records)
+    }
+}
+
+/// An append that works, with its points.
+async fn watched(
+    watch: Watch,
+    of: Arc<str>,
+    inner: Arc<dyn Log>,
+    append: Append,
+) -> Result<Version, AppendError> {
+    // Dropped here it never happens, dropped below it has: a log promises only that it is one of the two.
+    tokio::time::sleep(INSIDE).await;
+    let answer = append.on(&*inner).await;
+    if let Ok(version) = &answer {
+        watch.world.note_durable(version.0);
+    }
+    watch.points.reach(Moment::Inside, APPEND, Arc::clone(&of));
+    tokio::time::sleep(INSIDE).await;
+    watch.points.reach(Moment::After, APPEND, of);
+    answer
 }
 
 impl Log for FaultyLog {
@@ -75,20 +241,24 @@ impl Log for FaultyLog {
         id: AppendId,
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>> {
-        match self.fault_of(&records) {
-            None => self.inner.append(stream, expected, id, records),
-            Some(LogFault::Refuse) => {
-                let full = LogError::new(LogErrorKind::Full, "the test's store");
-                LogFuture::ready(Err(full.into()))
+        let of: Option<Arc<str>> = self.watch.as_ref().map(|_| names(&records).into());
+        if let (Some(watch), Some(of)) = (&self.watch, &of) {
+            watch.points.reach(Moment::Before, APPEND, Arc::clone(of));
+        }
+        // After the point: a fault that is chosen there is one of this append.
+        let fault = self.fault_of(&records);
+        let append = Append {
+            stream: stream.clone(),
+            expected,
+            id,
+            records,
+        };
+        match (fault, &self.watch, of) {
+            (Some(fault), ..) => self.fail(fault, append),
+            (None, Some(watch), Some(of)) => {
+                LogFuture::waiting(watched(watch.clone(), of, Arc::clone(&self.inner), append))
             }
-            Some(LogFault::Stall) => LogFuture::waiting(std::future::pending()),
-            Some(LogFault::LoseAnswer) => {
-                let append = self.inner.append(stream, expected, id, records);
-                LogFuture::waiting(async move {
-                    drop(append.await);
-                    Err(AppendError::Indeterminate)
-                })
-            }
+            _ => append.on(&*self.inner),
         }
     }
 
@@ -128,4 +298,17 @@ impl Log for FaultyLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.inner.delete(lock)
     }
+}
+
+/// The types of the records. Each names its own near its beginning; reading all of it takes longer than the run.
+fn names(records: &[RecordBytes]) -> String {
+    let names: Vec<&str> = records
+        .iter()
+        .map(|bytes| {
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            let (_, rest) = text.split_once(r#""type":""#).unwrap_or_default();
+            rest.split('"').next().unwrap_or_default()
+        })
+        .collect();
+    names.join("+")
 }

@@ -16,6 +16,7 @@ use allstop_core::turn::{
 use allstop_core::{
     CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp,
 };
+use allstop_log::SessionError;
 use allstop_scope::{
     Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, instant_after,
 };
@@ -255,7 +256,8 @@ impl Turn<'_> {
         (self.cx.parts.now)()
     }
 
-    /// Appends what is pending. A stop is heard while the store works; the append is then settled with the ending.
+    /// Appends what is pending. A stop is heard while the store works; the append is then settled with the ending. What
+    /// is not written is pending again: it has happened, and the ending tells it.
     async fn flush(&mut self) -> Result<(), Interrupt> {
         if let Some(background) = self.cx.background {
             self.pending
@@ -269,16 +271,18 @@ impl Turn<'_> {
             return Ok(());
         }
         let records = std::mem::take(&mut self.pending);
-        tokio::select! {
+        let appended = tokio::select! {
             biased;
-            appended = self.history.append(records) => {
-                appended.map_err(|error| Interrupt::Failed(error.into()))
-            }
-            () = self.scope.stopped() => {
-                self.engine.acknowledge();
-                Err(Interrupt::Stopped)
-            }
+            appended = self.history.append(records) => appended,
+            () = self.scope.stopped() => Err(SessionError::Indeterminate),
+        };
+        let Err(error) = appended else { return Ok(()) };
+        self.pending = self.history.take_unwritten();
+        if self.scope.is_stopped() {
+            self.engine.acknowledge();
+            return Err(Interrupt::Stopped);
         }
+        Err(Interrupt::Failed(error.into()))
     }
 
     fn hook_cx(&self, scope: &Scope) -> HookCx {

@@ -10,7 +10,7 @@ use allstop_core::{Cause, CauseKind, SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Pause, Reply, ScriptedModel};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
-use allstop_testkit::{FaultyLog, LogFault};
+use allstop_testkit::{FaultyLog, LogFault, ToolFn};
 
 use crate::{agent, ended, root, settings};
 
@@ -75,6 +75,53 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
     assert_eq!(added.len(), 2, "nothing of the lost turn: {added:?}");
 }
 
+/// The next start would end the turn as after a crash; so does the next message.
+#[tokio::test(start_paused = true)]
+async fn next_message_works_where_no_ending_could_be_written() {
+    for refused in ["turn_committed", "call_finished"] {
+        let (log, history) = faulty().await;
+        log.fail_at(refused, LogFault::Refuse);
+        let (scope, model) = (root(), model(vec![Reply::text("lost")]));
+        let request = RunRequest::new(history, "go");
+        let agent = agent(&model).build();
+        let run = agent.start(&scope, request, EventSink::none());
+        log.reached().await;
+        log.fail_all(LogFault::Refuse);
+        let mut outcome = run.finish().await.expect("the engine");
+        let turn = outcome.turns.pop().expect("a turn");
+        assert_eq!(turn.error.expect("why").kind, TurnErrorKind::Store);
+        let next = next_message_works(&log, &scope, outcome.history).await;
+        assert_eq!(next.conversation.messages.len(), 2, "nothing of the lost");
+    }
+}
+
+/// What a step has cost was received: a store that refuses it once is told again, with the turn's ending.
+#[tokio::test(start_paused = true)]
+async fn records_that_the_store_refused_come_with_the_ending() {
+    let (log, history) = faulty().await;
+    let model = model(vec![
+        Reply::text("I look.")
+            .call("look", serde_json::json!({}))
+            .usage(10, 5),
+    ]);
+    let faulty = Arc::clone(&log);
+    let look = ToolFn::new("look", move |_| {
+        faulty.fail_once(LogFault::Refuse);
+        async { "seen".to_owned() }
+    });
+    let agent = agent(&model).tools(crate::tools(vec![look])).build();
+    let scope = root();
+    // This also compares the usage with the log's.
+    let (turn, history) = crate::run(agent, &scope, history, "go").await;
+    assert_eq!(turn.error.expect("why").kind, TurnErrorKind::Store);
+    assert_eq!(turn.usage.output_tokens, 5);
+    let History::Logged(session) = &history else {
+        panic!("it has a log")
+    };
+    assert!(session.state().open_turn().is_none(), "it has its ending");
+    next_message_works(&log, &scope, history).await;
+}
+
 /// A turn whose commit is being written, and is not answered.
 async fn committing(fault: LogFault) -> (Arc<FaultyLog>, Scope, Run) {
     let (log, history) = faulty().await;
@@ -101,7 +148,7 @@ fn check_ending_unknown(turn: &TurnOutcome) {
 
 #[tokio::test(start_paused = true)]
 async fn stop_during_an_unconfirmed_commit_is_never_cancelled() {
-    let (log, scope, run) = committing(LogFault::Stall).await;
+    let (log, scope, run) = committing(LogFault::Hold).await;
     let controls = Arc::clone(run.controls());
     assert_eq!(controls.decision_state(), Some(DecisionState::Committing));
     let _stop = run.stop(user());
@@ -182,11 +229,11 @@ async fn keep_claims_only_what_the_store_confirmed() {
     use ConversationEffect::{Unchanged, Unknown};
     for (policy, fault, effect) in [
         (StopPolicy::Keep, LogFault::Refuse, Unchanged),
-        (StopPolicy::Keep, LogFault::Stall, Unknown),
+        (StopPolicy::Keep, LogFault::Hold, Unknown),
         (StopPolicy::Keep, LogFault::LoseAnswer, Unknown),
         // Whether its ending is written or not, nothing of it is in the conversation.
         (StopPolicy::Rollback, LogFault::Refuse, Unchanged),
-        (StopPolicy::Rollback, LogFault::Stall, Unchanged),
+        (StopPolicy::Rollback, LogFault::Hold, Unchanged),
     ] {
         assert_eq!(
             stopped_with(policy, fault).await,

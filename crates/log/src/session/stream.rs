@@ -41,6 +41,8 @@ pub struct SessionStream {
     ids: AppendIds,
     scratch: Vec<u8>,
     unsettled: Option<Unsettled>,
+    /// Of the last append, what the store has refused or has not been asked for.
+    unwritten: Vec<SessionRecord>,
     recovered: Vec<SessionRecord>,
     observer: Option<RecordObserver>,
 }
@@ -136,22 +138,31 @@ impl SessionStream {
             ids: AppendIds::new(),
             scratch: Vec::with_capacity(SCRATCH_BYTES),
             unsettled: None,
+            unwritten: Vec::new(),
             recovered: Vec::new(),
             observer: None,
         })
     }
 
     /// Appends records as one, all or nothing, and applies them to the state when they are durable. None at all only
-    /// settles what was asked for before.
+    /// settles what was asked for before. Where they begin with a turn, and the store has refused the ending of the one
+    /// before, that is ended first, as after a crash.
     ///
     /// **Cancel safety**: a dropped append may have happened. The state then does not show it until the next append,
-    /// or [`SessionStream::settle`], has finished it; it is never lost halfway and never written twice.
+    /// or [`SessionStream::settle`], has finished it; it is never lost halfway and never written twice. Where it was
+    /// dropped while an earlier one was settled, it has not happened, and [`SessionStream::take_unwritten`] has it.
     ///
     /// # Errors
     /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] when another writer has appended;
     /// [`SessionError::Indeterminate`]; or a failure of the store.
     pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
+        self.unwritten = records;
         self.settle().await?;
+        let mut records = std::mem::take(&mut self.unwritten);
+        if let Some(SessionRecord::TurnStarted { at, .. }) = records.first() {
+            let ending = self.state.recovery_records(*at);
+            records.splice(..0, ending);
+        }
         if records.is_empty() {
             return Ok(());
         }
@@ -195,12 +206,24 @@ impl SessionStream {
                     return Err(SessionError::Fenced { actual });
                 }
                 Err(AppendError::Log(error)) => {
-                    self.unsettled = None;
+                    let refused = self.unsettled.take();
+                    self.unwritten = refused.map(|refused| refused.records).unwrap_or_default();
                     return Err(error.into());
                 }
             }
         }
         Err(SessionError::Indeterminate)
+    }
+
+    /// Whether the store has answered all that it was asked for.
+    pub fn is_settled(&self) -> bool {
+        self.unsettled.is_none()
+    }
+
+    /// The records of the last append, if it is known that they are not written: the store has refused them, or was not
+    /// asked. What they tell has happened all the same.
+    pub fn take_unwritten(&mut self) -> Vec<SessionRecord> {
+        std::mem::take(&mut self.unwritten)
     }
 
     fn publish(&mut self, version: Version) -> Result<(), SessionError> {

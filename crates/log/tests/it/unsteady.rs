@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use allstop_core::record::SessionRecord;
 use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
     RecordBytes, SessionError, SessionStream, StreamLock, StreamName, Version,
@@ -162,4 +163,41 @@ async fn a_full_store_after_a_lost_answer_does_not_mean_that_nothing_was_written
     // It was, and the session goes on behind it instead of taking itself for another writer.
     session.append(vec![model_call_started(1)]).await.unwrap();
     assert_eq!(stored(&*log, "s").await.len(), 3);
+}
+
+/// What the store has refused has happened all the same: whoever appended it has it back.
+#[tokio::test]
+async fn records_that_are_not_written_are_given_back() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    *log.faults.lock() = vec![Fault::Full];
+    let full = session.append(vec![turn_started(1)]).await;
+    assert!(matches!(full, Err(SessionError::Log(_))));
+    assert_eq!(session.take_unwritten(), [turn_started(1)]);
+
+    *log.faults.lock() = vec![Fault::NotWrittenAndNeverAnswers; 2];
+    for records in [vec![turn_started(1)], vec![model_call_started(1)]] {
+        let mut append = Box::pin(session.append(records));
+        assert!(matches!(futures::poll!(&mut append), Poll::Pending));
+    }
+    assert!(!session.is_settled(), "the first one may be written yet");
+    assert_eq!(session.take_unwritten(), [model_call_started(1)]);
+    session.append(vec![model_call_started(1)]).await.unwrap();
+    assert!(session.take_unwritten().is_empty());
+    assert_eq!(stored(&*log, "s").await.len(), 3);
+}
+
+#[tokio::test]
+async fn turn_without_its_ending_is_ended_before_the_next() {
+    let log = Arc::new(Unsteady::default());
+    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+        .await
+        .unwrap();
+    session.append(vec![turn_started(1)]).await.unwrap();
+    run_turn(&mut session, 2).await;
+    let ended = |record: &SessionRecord| matches!(record, SessionRecord::TurnStopped { .. });
+    assert!(ended(&stored(&*log, "s").await[2]));
+    assert_eq!(session.state().conversation().turns, 1);
 }

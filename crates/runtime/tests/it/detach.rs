@@ -6,89 +6,29 @@ use std::sync::Arc;
 use allstop_agent::{
     Agent, SubAgentBackground, SubAgentLimits, SubAgents, TurnError, TurnErrorKind,
 };
-use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::SessionRecord;
 use allstop_log::session::decode;
-use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
-    StreamLock, StreamName, Version,
-};
+use allstop_log::{MemoryLog, RecordBytes};
 use allstop_model::ScriptedModel;
 use allstop_scope::Scope;
 use allstop_scope::process::{ContainmentChoice, Signal, signal};
 use allstop_session::{
     AgentRequest, AgentSource, DetachError, SessionAgent, SessionOptions, Sessions, StopTarget,
 };
+use allstop_testkit::{FaultyLog, LogFault};
 use allstop_tools::{
     BackgroundHost, OutputFolder, ShellConfig, ToolRegistry, Workspace, builtin_tools,
 };
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 
 use crate::{Place, sleepers, token, user, wait_until, within};
 
-/// A log that keeps which pieces of work each append names as detached.
-#[derive(Debug)]
-struct WatchedLog {
-    inner: MemoryLog,
-    detached: Arc<Mutex<Vec<Vec<String>>>>,
-}
-
-impl Log for WatchedLog {
-    fn append(
-        &self,
-        stream: &StreamName,
-        expected: Version,
-        id: AppendId,
-        records: Vec<RecordBytes>,
-    ) -> LogFuture<Result<Version, AppendError>> {
-        let detached = |bytes: &RecordBytes| match decode(bytes).expect("readable") {
-            Some(SessionRecord::BackgroundDetached { id }) => Some(id.to_string()),
-            _ => None,
-        };
-        let named: Vec<_> = records.iter().filter_map(detached).collect();
-        if !named.is_empty() {
-            self.detached.lock().push(named);
-        }
-        self.inner.append(stream, expected, id, records)
-    }
-
-    fn read(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.read(stream, from, limit)
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.tail(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.inner.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.inner.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.inner.delete(lock)
+/// The work that a record names as detached.
+fn detached_id(bytes: &RecordBytes) -> String {
+    match decode(bytes).expect("readable") {
+        Some(SessionRecord::BackgroundDetached { id }) => id.to_string(),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -155,11 +95,7 @@ async fn all_that_can_be_is_detached_with_one_append_and_a_stop_covers_the_rest(
         .replace("FIRST", &first)
         .replace("SECOND", &second)
         .replace("THIRD", &third);
-    let detached = Arc::new(Mutex::new(Vec::new()));
-    let log = WatchedLog {
-        inner: MemoryLog::new(),
-        detached: Arc::clone(&detached),
-    };
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let scopes = place.options("", None).scopes;
     let containment = scopes.containment.clone();
     let root = Scope::root("test", scopes);
@@ -169,7 +105,12 @@ async fn all_that_can_be_is_detached_with_one_append_and_a_stop_covers_the_rest(
         containment,
     };
     let options = SessionOptions::default();
-    let sessions = Sessions::new(Arc::new(log), root.clone(), Arc::new(source), options);
+    let sessions = Sessions::new(
+        Arc::clone(&log) as _,
+        root.clone(),
+        Arc::new(source),
+        options,
+    );
     let session = sessions.create(None, "/tmp").await.expect("a session");
     let outcome = within(session.send("go").unwrap().outcome()).await;
     assert_eq!(&*outcome.output, "started", "{outcome:?}");
@@ -179,7 +120,16 @@ async fn all_that_can_be_is_detached_with_one_append_and_a_stop_covers_the_rest(
     let agent = works.iter().find(|work| work.process().is_none());
     let agent = &agent.expect("the sub-agent").id;
 
-    let answers = within(session.detach_background()).await.unwrap();
+    log.fail_at("background_detached", LogFault::Hold);
+    let detaching = async {
+        log.reached().await;
+        let held = log.held();
+        log.release().await;
+        held
+    };
+    let both = futures::future::join(session.detach_background(), detaching);
+    let (answers, appended) = within(both).await;
+    let answers = answers.unwrap();
     assert_eq!(answers.len(), 3, "each is named: {answers:?}");
     let (refused, kept): (Vec<_>, Vec<_>) =
         answers.iter().partition(|answer| answer.refused.is_some());
@@ -194,10 +144,10 @@ async fn all_that_can_be_is_detached_with_one_append_and_a_stop_covers_the_rest(
     assert_eq!(why, "a sub-agent runs in this process");
     let mut named: Vec<_> = kept.iter().map(|kept| kept.work.id.to_string()).collect();
     named.sort();
-    let mut appended = detached.lock().clone();
     assert_eq!(appended.len(), 1, "one append for all: {appended:?}");
-    appended[0].sort();
-    assert_eq!(appended[0], named);
+    let mut detached: Vec<_> = appended[0].iter().map(detached_id).collect();
+    detached.sort();
+    assert_eq!(detached, named);
     assert!(
         kept.iter()
             .all(|kept| kept.work.detached && kept.work.alive)

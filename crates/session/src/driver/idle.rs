@@ -6,6 +6,7 @@ use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
 
 use super::SessionDriver;
+use super::open::Open;
 use crate::events::SessionEventKind;
 use crate::shared::Shared;
 use crate::wait::is_attached;
@@ -40,7 +41,15 @@ impl SessionDriver {
             // The model may have to be told.
             return;
         }
-        let may_sleep = running.is_empty() && self.opening.is_none();
+        // What the store has not answered may be written yet, and would take whoever opens the session for another.
+        let is_settled = |open: &Open| {
+            open.stream
+                .as_ref()
+                .is_none_or(|stream| stream.is_settled())
+        };
+        let may_sleep = running.is_empty()
+            && self.opening.is_none()
+            && self.open.as_ref().is_none_or(is_settled);
         let sleep_after = self.shared.host.options.sleep_after;
         let sleepy = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // What a stop did not wait for: it has the lock, which nobody may miss while the session sleeps.
@@ -84,7 +93,7 @@ impl SessionDriver {
     }
 
     /// Writes what has become of background work since the last call, that of earlier processes included. Returns whether
-    /// there was any.
+    /// any of it was written.
     pub(super) async fn record_background(&mut self) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -101,18 +110,23 @@ impl SessionDriver {
             return false;
         }
         // A store that hangs must not hold up the next message, nor the end.
-        match timeout(RECORD_WRITE_MAX, stream.append(records)).await {
+        let appended = timeout(RECORD_WRITE_MAX, stream.append(records)).await;
+        let is_recorded = matches!(appended, Ok(Ok(())));
+        match appended {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the end of background work is not recorded"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the end of background work is not recorded yet");
+            }
             Err(_) => {
                 tracing::warn!("the store has not answered: background work may not be recorded");
             }
         }
+        open.background.give_back(stream.take_unwritten());
         if has_left_ended {
             self.shared.tell_background();
         }
         self.publish();
-        true
+        is_recorded
     }
 
     /// Looks for work that runs without this process, so that what is said of it next is true. A `/proc` that hangs must

@@ -3,109 +3,28 @@
 use std::sync::Arc;
 
 use allstop_agent::{Hook, HookCx, HookEvent, HookVerdict, TurnErrorKind};
-use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, StopOutcome};
 use allstop_core::{CauseKind, StopReason, TurnNumber, Usage};
-use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
-    StreamLock, StreamName, Version,
-};
+use allstop_log::MemoryLog;
 use allstop_model::{ModelError, ModelErrorKind, Pause, Reply};
 use allstop_scope::WorkSpec;
 use allstop_session::{FollowUp, SessionOptions, StopTarget};
-use allstop_testkit::ToolFn;
+use allstop_testkit::{FaultyLog, LogFault, ToolFn};
 use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::support::{agent, fixture, fixture_in, in_order, text_delta, tools, user};
 
-/// A log in which the append of a record of this type waits for a permit.
-#[derive(Debug)]
-struct HeldRecords {
-    inner: Arc<MemoryLog>,
-    held: &'static str,
-    /// A permit for each append that waits.
-    waits: Arc<Semaphore>,
-    go_on: Arc<Semaphore>,
-}
-
-impl Log for HeldRecords {
-    fn append(
-        &self,
-        stream: &StreamName,
-        expected: Version,
-        id: AppendId,
-        records: Vec<RecordBytes>,
-    ) -> LogFuture<Result<Version, AppendError>> {
-        let is_held = |bytes: &RecordBytes| {
-            let text = String::from_utf8_lossy(bytes);
-            text.contains(&format!(r#""type":"{}""#, self.held))
-        };
-        if !records.iter().any(is_held) {
-            return self.inner.append(stream, expected, id, records);
-        }
-        let (inner, stream) = (Arc::clone(&self.inner), stream.clone());
-        let (waits, go_on) = (Arc::clone(&self.waits), Arc::clone(&self.go_on));
-        LogFuture::waiting(async move {
-            waits.add_permits(1);
-            go_on.acquire().await.expect("never closed").forget();
-            inner.append(&stream, expected, id, records).await
-        })
-    }
-
-    fn read(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.read(stream, from, limit)
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.tail(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.inner.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.inner.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.inner.delete(lock)
-    }
-}
-
 /// A turn whose decision fell for the commit is never called stopped, whatever the store does.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
-    let (waits, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let log = HeldRecords {
-        inner: Arc::new(MemoryLog::new()),
-        held: "turn_committed",
-        waits: Arc::clone(&waits),
-        go_on: Arc::clone(&go_on),
-    };
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    log.fail_at("turn_committed", LogFault::Hold);
     let agent = agent(&in_order(vec![Reply::text("done").usage(10, 5)])).build();
-    let fixture = fixture_in(Arc::new(log), agent, SessionOptions::default()).await;
+    let fixture = fixture_in(Arc::clone(&log) as _, agent, SessionOptions::default()).await;
     let sent = fixture.session.send("go").unwrap();
-    waits.acquire().await.expect("never closed").forget();
+    log.reached().await;
 
     let stopping = fixture.session.stop(&StopTarget::Turn, user());
     let now = fixture.session.outcome_now(&sent, Some(&stopping));
@@ -124,7 +43,7 @@ async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
     assert!(!states.any(stopped), "{account:?}");
     assert!(sent.try_outcome().is_none());
 
-    go_on.add_permits(1);
+    log.release().await;
     let outcome = sent.outcome().await;
     assert_eq!(outcome.stop_reason, StopReason::Completed, "{outcome:?}");
     assert_eq!(&*outcome.output, "done");
@@ -139,18 +58,13 @@ async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
 /// What has failed is said, though the turn's ending is not written yet.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_has_failed_says_so_while_the_store_hangs() {
-    let (waits, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let log = HeldRecords {
-        inner: Arc::new(MemoryLog::new()),
-        held: "turn_stopped",
-        waits: Arc::clone(&waits),
-        go_on: Arc::clone(&go_on),
-    };
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    log.fail_at("turn_stopped", LogFault::Hold);
     let error = ModelError::new(ModelErrorKind::Unauthorized, "no key");
     let agent = agent(&in_order(vec![Reply::error(error)])).build();
-    let fixture = fixture_in(Arc::new(log), agent, SessionOptions::default()).await;
+    let fixture = fixture_in(Arc::clone(&log) as _, agent, SessionOptions::default()).await;
     let sent = fixture.session.send("go").unwrap();
-    waits.acquire().await.expect("never closed").forget();
+    log.reached().await;
 
     let stopping = fixture.session.stop(&StopTarget::Turn, user());
     let now = fixture.session.outcome_now(&sent, Some(&stopping));
@@ -158,7 +72,7 @@ async fn a_turn_that_has_failed_says_so_while_the_store_hangs() {
     assert_eq!(now.cause.as_ref().unwrap().kind, CauseKind::Failure);
     let error = now.error.as_ref().expect("what failed");
     assert_eq!(error.kind, TurnErrorKind::Unauthorized, "{error}");
-    go_on.add_permits(1);
+    log.release().await;
     let outcome = sent.outcome().await;
     assert_eq!(outcome.error, now.error, "{outcome:?}");
     fixture.close().await;

@@ -43,5 +43,5 @@ async fn stopped_with(fault: LogFault) -> ConversationEffect {
 async fn receipt_of_a_stop_claims_what_the_store_confirmed() {
     use ConversationEffect::{Unchanged, Unknown};
     assert_eq!(stopped_with(LogFault::Refuse).await, Unchanged);
-    assert_eq!(stopped_with(LogFault::Stall).await, Unknown);
+    assert_eq!(stopped_with(LogFault::Hold).await, Unknown);
 }

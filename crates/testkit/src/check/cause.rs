@@ -26,11 +26,23 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
         return Ok(());
     };
     receipts_say_why(aftermath, undisturbed)?;
+    // What the scenario ends with by itself may have been first.
+    let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
+    for turn in aftermath.turns.iter().flatten() {
+        if let Some(receipt) = &turn.receipt
+            && let Some(cause) = &turn.cause
+            && receipt.cause().kind != cause.kind
+            && Some(cause.kind) != own
+        {
+            let said = receipt.cause();
+            return Err(format!(
+                "the turn ended with {cause}, its receipt says {said}"
+            ));
+        }
+    }
     let Some((cause, reason)) = stopped(&aftermath.records) else {
         return Ok(());
     };
-    // What the scenario ends with by itself may have been first.
-    let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
     if stop.cause.kind == CauseKind::LeaseLost && Some(cause.kind) != own {
         return Err(format!("a lost lease wrote an ending, with cause {cause}"));
     }
@@ -48,18 +60,6 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
             "the cause {cause} gave the reason {}",
             reason.as_str()
         ));
-    }
-    for turn in aftermath.turns.iter().flatten() {
-        if let Some(receipt) = &turn.receipt
-            && let Some(cause) = &turn.cause
-            && receipt.cause().kind != cause.kind
-            && Some(cause.kind) != own
-        {
-            let said = receipt.cause();
-            return Err(format!(
-                "the turn ended with {cause}, its receipt says {said}"
-            ));
-        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use allstop_core::CauseKind;
 use allstop_core::record::SessionRecord as R;
 
 use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, Moment, Point};
+use crate::explore::{Aftermath, Point};
 
 pub(super) const AFTER_STOP: Checker = Checker {
     name: "commit_after_stop",
@@ -22,11 +22,9 @@ pub(super) const LOST_STOP: Checker = Checker {
 
 /// The moments in which commits were handed to the log. The decision falls just before, and no point lies between.
 fn commits(points: &[Point]) -> impl Iterator<Item = &Point> {
-    points.iter().filter(|point| {
-        point.what == "log_append"
-            && point.moment == Moment::Before
-            && point.of.contains("turn_committed")
-    })
+    points
+        .iter()
+        .filter(|point| point.is_append() && point.of.contains("turn_committed"))
 }
 
 fn no_commit_after_a_stop(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {

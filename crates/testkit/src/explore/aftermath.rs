@@ -11,6 +11,7 @@ use allstop_core::{Cause, CauseKind, Extent, Message, Receipt, StopReason, Usage
 
 use super::point::Point;
 use super::session::SessionAftermath;
+use super::store::StoreFault;
 use super::world::{Lived, Order, World};
 use crate::check::Violation;
 
@@ -64,6 +65,8 @@ pub struct Aftermath {
     pub asked: Vec<Asked>,
     /// When the caller went away, if it did.
     pub caller_gone: Option<Gone>,
+    /// How its store failed, if it did.
+    pub store_fault: Option<StoreFault>,
     /// The deadline that was set from outside.
     pub deadline: Option<Duration>,
     /// Each turn's outcome, where somebody was there to get it.
@@ -124,6 +127,11 @@ pub struct Disturbance {
 }
 
 impl Aftermath {
+    /// Whether the store has answered everything that it was asked, so that the session knows its log.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.store_fault.is_none_or(|fault| !fault.stalls())
+    }
+
     /// Whether a stop of more than a call was told that everything had ended before it.
     pub fn nothing_to_do(&self) -> bool {
         // Only of the first: a second one finds nothing because the first one did its work.

@@ -13,6 +13,7 @@ use super::point::Point;
 use super::replay::{self, CaseName, VARIABLE};
 use super::report::{Failure, Report};
 use super::scenario::Scenario;
+use super::store::StoreFault;
 use super::way::{CAUSES, Way};
 use crate::check::{self, Undisturbed};
 
@@ -156,11 +157,26 @@ impl<'a> Exploration<'a> {
     /// The ways that are tried at a point.
     fn ways(&self, point: &Point, undisturbed: &Undisturbed) -> Vec<Way> {
         if let Some(way) = self.only {
-            return vec![way];
+            let is_store_fault = matches!(way, Way::Store(_));
+            return if is_store_fault && !point.is_append() {
+                Vec::new()
+            } else {
+                vec![way]
+            };
         }
-        if undisturbed.session.is_some() {
-            return of_session(point, self.dense);
+        let mut ways = if undisturbed.session.is_some() {
+            of_session(point, self.dense)
+        } else {
+            self.of_run(point, undisturbed)
+        };
+        if point.is_append() {
+            ways.extend(StoreFault::ALL.map(Way::Store));
         }
+        ways
+    }
+
+    /// The ways that are tried at a point of a run, but for faults of the store.
+    fn of_run(&self, point: &Point, undisturbed: &Undisturbed) -> Vec<Way> {
         let common = [
             Way::Drop,
             Way::Stop(Extent::Process, CauseKind::Shutdown),

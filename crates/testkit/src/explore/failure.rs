@@ -146,6 +146,7 @@ fn in_words(way: Way) -> String {
         Way::Force(after) => {
             format!("a user stops the turn, and does not wait for the grace {after} points later")
         }
+        Way::Store(fault) => fault.in_words().to_owned(),
         Way::Send(policy) => format!("a message is sent that is to {policy}"),
         Way::Close => "the session is closed".to_owned(),
         Way::Undo => "the last turn is to be taken back".to_owned(),

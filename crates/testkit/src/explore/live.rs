@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::aftermath::{Answered, Asked, Gone};
 use super::point::{Point, Points};
 use super::stage::Stage;
+use super::store::FailingStore;
 use super::subject::Running;
 use super::way::Way;
 use super::world::{Order, World};
@@ -39,6 +40,7 @@ pub(crate) struct Live {
     root: Scope,
     session: Scope,
     background: Scope,
+    store: Arc<FailingStore>,
     run: Mutex<Option<Box<dyn Running>>>,
     asked: Mutex<Vec<(Asked, Waiting)>>,
     caller_gone: Mutex<Option<Gone>>,
@@ -46,6 +48,7 @@ pub(crate) struct Live {
     /// How many things were to be done, and how many were.
     planned: AtomicUsize,
     done: AtomicUsize,
+    impossible: AtomicBool,
 }
 
 impl Live {
@@ -56,12 +59,14 @@ impl Live {
             root: stage.root().clone(),
             session: stage.session_scope().clone(),
             background: stage.background().scope(),
+            store: Arc::clone(stage.store()),
             run: Mutex::default(),
             asked: Mutex::default(),
             caller_gone: Mutex::default(),
             over: AtomicBool::new(false),
             planned: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
+            impossible: AtomicBool::new(false),
         })
     }
 
@@ -81,6 +86,10 @@ impl Live {
             Way::Send(_) | Way::Close | Way::Undo => {
                 self.planned.fetch_add(1, Ordering::Relaxed);
             }
+            Way::Store(fault) => self.at(points, point.number, move |live| {
+                live.store.fail(fault);
+                !fault.has_stop() || live.ask(StopOrder::new(Extent::Turn, user))
+            }),
             Way::Again(_) | Way::Wider(_) | Way::Force(_) => {
                 let first = StopOrder::new(Extent::Turn, user.clone());
                 let second = match way {
@@ -109,8 +118,15 @@ impl Live {
         points.at(number, move || {
             if act(&live) {
                 live.done.fetch_add(1, Ordering::Relaxed);
+            } else {
+                live.impossible.store(true, Ordering::Relaxed);
             }
         });
+    }
+
+    /// Whether something could not be done: the rest of the run is of no use.
+    pub(crate) fn is_impossible(&self) -> bool {
+        self.impossible.load(Ordering::Relaxed)
     }
 
     /// Whether everything that was planned could be done.

@@ -21,6 +21,9 @@ pub enum Moment {
 /// What every point between two polls of tasks is called.
 pub const POLL: &str = "poll";
 
+/// What a point at an append to the log is called.
+pub(crate) const APPEND: &str = "log_append";
+
 /// What a point is called at which something is shown live.
 pub(crate) const EVENT: &str = "event";
 
@@ -46,6 +49,11 @@ impl Point {
     /// Whether something of its own happens there, and not only a word of what happens elsewhere.
     pub(crate) fn is_apart(&self) -> bool {
         !matches!(self.what, POLL | EVENT | RECORD)
+    }
+
+    /// Whether an append is about to be handed to the store.
+    pub(crate) fn is_append(&self) -> bool {
+        self.what == APPEND && self.moment == Moment::Before
     }
 
     /// Whether it has a meaning of its own, and is not only a poll.

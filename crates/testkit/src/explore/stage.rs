@@ -12,12 +12,13 @@ use allstop_tools::{OutputFolder, Prompter, ShellConfig, ShellTool, Tool, ToolRe
 
 use super::own::OwnChecks;
 use super::parts::{
-    Watch, WatchedGuardrail, WatchedHook, WatchedLog, WatchedModel, WatchedPrompter, WatchedTool,
+    Watch, WatchedGuardrail, WatchedHook, WatchedModel, WatchedPrompter, WatchedTool,
 };
 use super::point::{Moment, Points, RECORD};
 use super::processes::Processes;
 use super::scenario::Setup;
 use super::session::{SessionPlay, Talk};
+use super::store::FailingStore;
 use super::world::World;
 use crate::SimulatedSystem;
 use crate::check::{FailureClass, Invariant};
@@ -33,6 +34,7 @@ pub struct Stage {
     session: Scope,
     background: Arc<Background>,
     processes: Arc<Processes>,
+    store: Arc<FailingStore>,
     own: OwnChecks,
 }
 
@@ -53,6 +55,7 @@ impl Stage {
             root,
             session,
             background: Background::new(below, 1),
+            store: Arc::default(),
             own: OwnChecks::default(),
         }
     }
@@ -220,9 +223,13 @@ impl Stage {
         &self.processes
     }
 
+    /// The store of the run: with points, and with the faults of the case.
     pub(crate) fn log(&self, inner: Arc<dyn Log>) -> Arc<dyn Log> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedLog { inner, watch })
+        self.store.over(inner, &self.watch)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<FailingStore> {
+        &self.store
     }
 }
 

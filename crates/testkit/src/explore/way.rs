@@ -6,6 +6,8 @@ use std::str::FromStr;
 use allstop_core::{CauseKind, Extent};
 use allstop_session::FollowUp;
 
+use super::store::StoreFault;
+
 /// A way to stop a run at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -21,6 +23,8 @@ pub enum Way {
     Wider(u32),
     /// A user's stop of the turn, and so many points later one that does not wait for the grace.
     Force(u32),
+    /// The store fails, from the append at this point on.
+    Store(StoreFault),
     /// A further message under this policy. Of sessions only, as the next two.
     Send(FollowUp),
     /// The session is closed.
@@ -78,6 +82,7 @@ impl fmt::Display for Way {
             Self::Again(after) => write!(f, "again+{after}"),
             Self::Wider(after) => write!(f, "wider+{after}"),
             Self::Force(after) => write!(f, "force+{after}"),
+            Self::Store(fault) => write!(f, "store:{fault}"),
             Self::Send(policy) => write!(f, "send:{policy}"),
             Self::Close => f.write_str("close"),
             Self::Undo => f.write_str("undo"),
@@ -89,7 +94,7 @@ impl fmt::Display for Way {
 /// Not the name of a way to stop.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{0:?} is no way to stop: write turn:user, call:user, process:shutdown, drop, deadline, again+1, wider+1, force+1, send:interrupt, close, undo or kill"
+    "{0:?} is no way to stop: write turn:user, call:user, process:shutdown, drop, deadline, again+1, wider+1, force+1, store:refuses, send:interrupt, close, undo or kill"
 )]
 pub struct UnknownWay(String);
 
@@ -108,6 +113,10 @@ impl FromStr for Way {
             let cause = CAUSES.into_iter().find(|known| known.as_str() == cause)?;
             Some(Self::Stop(extent, cause))
         };
+        let store = || {
+            let fault = text.strip_prefix("store:")?;
+            fault.parse().ok().map(Self::Store)
+        };
         let send = || {
             let policy = text.strip_prefix("send:")?;
             policy.parse().ok().map(Self::Send)
@@ -121,6 +130,7 @@ impl FromStr for Way {
             _ => second("again", Self::Again)
                 .or_else(|| second("wider", Self::Wider))
                 .or_else(|| second("force", Self::Force))
+                .or_else(store)
                 .or_else(send)
                 .or_else(stop)
                 .ok_or_else(unknown),
@@ -139,8 +149,9 @@ mod tests {
             .flat_map(|extent| CAUSES.map(|cause| Way::Stop(extent, cause)));
         let others = [Way::Drop, Way::Deadline, Way::Close, Way::Undo, Way::Kill];
         let sends = FollowUp::ALL.map(Way::Send);
+        let faults = StoreFault::ALL.map(Way::Store);
         let second = [Way::Again(1), Way::Wider(7), Way::Force(30)];
-        for way in stops.chain(others).chain(sends).chain(second) {
+        for way in stops.chain(others).chain(sends).chain(faults).chain(second) {
             assert_eq!(way.to_string().parse::<Way>().unwrap(), way);
         }
         assert!("turn:nobody".parse::<Way>().is_err());

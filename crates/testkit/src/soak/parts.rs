@@ -18,8 +18,8 @@ use tokio::time::sleep;
 
 use super::State;
 use super::model::SoakModel;
-use crate::explore::{Points, Watch, WatchedLog, World};
-use crate::{Behaviour, SimulatedSystem, ToolFn};
+use crate::explore::{Points, Watch, World};
+use crate::{Behaviour, FaultyLog, SimulatedSystem, ToolFn};
 
 /// The sessions of a life.
 pub(super) fn sessions(state: &mut State, root: &Scope) -> Sessions {
@@ -50,13 +50,11 @@ pub(super) fn sessions(state: &mut State, root: &Scope) -> Sessions {
         ..SessionOptions::default()
     };
     // Slow, so that a crash can fall into an append.
-    let log = WatchedLog {
-        inner: Arc::clone(&state.log) as _,
-        watch: Watch {
-            points: Points::new(),
-            world: World::default(),
-        },
+    let watch = Watch {
+        points: Points::new(),
+        world: World::default(),
     };
+    let log = FaultyLog::watched(Arc::clone(&state.log) as _, watch);
     let outputs = tempfile::tempdir().expect("a temporary folder");
     let source = Arc::new(Source { system, outputs });
     Sessions::new(Arc::new(log), root.clone(), source, options)

@@ -2,7 +2,7 @@
 
 use allstop_core::{CauseKind, Extent};
 use allstop_testkit::check::FailureClass;
-use allstop_testkit::explore::Way;
+use allstop_testkit::explore::{StoreFault, Way};
 
 use crate::scenario::Setting;
 
@@ -75,6 +75,10 @@ pub(crate) enum Bug {
     ObservedByFlag,
     /// A call that was stopped is said to have run out of its time.
     StoppedIsTimedOut,
+    /// A commit is published although the store has refused it.
+    PublishedUnwritten,
+    /// An ending that may be written yet is said to have changed nothing.
+    UnknownIsUnchanged,
 }
 
 /// How a bug has to show.
@@ -163,6 +167,18 @@ impl Bug {
                 Setting::Tools,
                 Way::Stop(Extent::Call, CauseKind::User),
             ),
+            Self::PublishedUnwritten => (
+                F::FalseReceipt,
+                "confirmed",
+                Setting::Answer,
+                Way::Store(StoreFault::RefusesOnce),
+            ),
+            Self::UnknownIsUnchanged => (
+                F::FalseReceipt,
+                "confirmed",
+                Setting::Kept,
+                Way::Store(StoreFault::EndsLate),
+            ),
             Self::CauseOverwritten => (F::LostCause, "cause", Setting::Answer, Way::Wider(1)),
         };
         Expected {
@@ -175,7 +191,7 @@ impl Bug {
 }
 
 /// Every bug, by the class of failures that it belongs to.
-pub(crate) const BUGS: [Bug; 33] = [
+pub(crate) const BUGS: [Bug; 35] = [
     Bug::MissingResult,
     Bug::HalfCallAnswered,
     Bug::BillAtTheEnd,
@@ -209,4 +225,6 @@ pub(crate) const BUGS: [Bug; 33] = [
     Bug::ObservedByFlag,
     Bug::StoppedIsTimedOut,
     Bug::CauseOverwritten,
+    Bug::PublishedUnwritten,
+    Bug::UnknownIsUnchanged,
 ];

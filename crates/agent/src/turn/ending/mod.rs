@@ -99,6 +99,7 @@ impl Turn<'_> {
                 outcome.error = Some(error);
             }
         }
+        give_back_unwritten(cx, history);
         cx.controls.end_turn();
         self.work.close();
         scope.close();
@@ -141,6 +142,7 @@ impl Turn<'_> {
             records.extend(background.take_records(stopped.state.number()));
         }
         let mut ended = write_stopped(history, &scope, records, stopped).await;
+        give_back_unwritten(cx, history);
         ended.denials = self.denials;
         ended.error = error.or(ended.error);
         scope.close();
@@ -244,6 +246,13 @@ async fn write_stopped(
         is_ending_known: written.as_ref().err().is_none_or(NotWritten::is_known),
         error: written.err().map(TurnError::from),
         conversation: stopped.conversation,
+    }
+}
+
+/// Background work goes on, although the store has not noted it: that is done with whatever is written next.
+fn give_back_unwritten(cx: TurnCx<'_>, history: &mut History) {
+    if let Some(background) = cx.background {
+        background.give_back(history.take_unwritten());
     }
 }
 

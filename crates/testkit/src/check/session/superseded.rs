@@ -5,7 +5,7 @@ use allstop_core::{CauseKind, Message, TurnNumber};
 use allstop_session::{Admission, FollowUp};
 
 use super::{Checker, FailureClass, Invariant, Undisturbed, taken};
-use crate::explore::{Aftermath, Moment, SentMessage, SessionAftermath};
+use crate::explore::{Aftermath, SentMessage, SessionAftermath};
 
 pub(super) const CHECKER: Checker = Checker {
     name: "superseded",
@@ -34,11 +34,10 @@ pub(super) fn was_committed(aftermath: &Aftermath, turn: TurnNumber, before: u32
         _ => None,
     });
     let place = commits.into_iter().position(|committed| committed == turn);
-    let handed = aftermath.points.iter().filter(|point| {
-        point.what == "log_append"
-            && point.moment == Moment::Before
-            && point.of.contains("turn_committed")
-    });
+    let handed = aftermath
+        .points
+        .iter()
+        .filter(|point| point.is_append() && point.of.contains("turn_committed"));
     let point = place.and_then(|place| handed.into_iter().nth(place));
     point.is_some_and(|point| point.number <= before)
 }

@@ -25,6 +25,7 @@ use super::point::{Moment, Point};
 use super::scenario::{Played, Scenario, Setup};
 use super::session;
 use super::stage::Stage;
+use super::store::StoreFault;
 use super::subject::{Play, Subject};
 use super::way::Way;
 
@@ -44,12 +45,22 @@ pub(crate) struct Case<'a> {
     pub(crate) told: Option<Arc<Notebook>>,
 }
 
+impl Case<'_> {
+    fn store_fault(&self) -> Option<StoreFault> {
+        match self.stop {
+            Some((_, Way::Store(fault))) => Some(fault),
+            _ => None,
+        }
+    }
+}
+
 /// Plays a case. `None`: there was nothing at that point that could be stopped in that way.
 pub(crate) fn play(case: &Case<'_>) -> Option<Aftermath> {
     let before = ChildProcesses::now();
     let mut played = clockwork::run(|tick| Box::pin(run(case, tick)));
     let left = before.end_newer();
     if let Some(aftermath) = &mut played {
+        aftermath.store_fault = case.store_fault();
         aftermath.processes_left = left;
     }
     played
@@ -100,6 +111,10 @@ async fn run_once(
     let in_time = deadline.is_none_or(|deadline| ended.over_at >= deadline);
     let applied = live.applied() && in_time;
     stage.points().close();
+    if !applied {
+        return None;
+    }
+    stage.store().heal();
     let (mut aftermath, history) =
         look(case, &stage, &live, subject.settings().clone(), ended).await;
     (aftermath.deadline, aftermath.next_must) = (deadline, next_must);
@@ -122,7 +137,7 @@ async fn run_once(
     stage
         .processes()
         .name_background(&stage.background().works(), &mut aftermath.lived);
-    applied.then_some(aftermath)
+    Some(aftermath)
 }
 
 /// What can be seen when the run is over, and what the session goes on with.
@@ -149,6 +164,7 @@ async fn look(
         settings,
         asked: live.asked(),
         caller_gone: live.caller_gone(),
+        store_fault: None,
         deadline: None,
         turns,
         over: ended.over,

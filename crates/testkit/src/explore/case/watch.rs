@@ -45,6 +45,9 @@ pub(super) async fn until_over(
             polls += 1;
             stage.points().reach(Moment::Inside, POLL, "");
         }
+        if live.is_impossible() {
+            return Poll::Ready(true);
+        }
         live.poll_answers(cx, stage);
         if ended.is_none() {
             let over = match live.poll_outcome(cx) {
@@ -60,7 +63,8 @@ pub(super) async fn until_over(
             }
         }
         live.poll_answers(cx, stage);
-        if ended.is_some() && live.all_answered() {
+        let recovered = stage.store().poll_recovered(cx);
+        if ended.is_some() && live.all_answered() && recovered {
             return Poll::Ready(false);
         }
         if polls > POLLS_MAX {

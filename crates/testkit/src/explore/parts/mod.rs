@@ -5,14 +5,12 @@
 
 mod guardrail;
 mod hook;
-mod log;
 mod model;
 mod prompter;
 mod tool;
 
 pub(crate) use guardrail::WatchedGuardrail;
 pub(crate) use hook::WatchedHook;
-pub(crate) use log::WatchedLog;
 pub(crate) use model::WatchedModel;
 pub(crate) use prompter::WatchedPrompter;
 pub(crate) use tool::WatchedTool;
@@ -24,7 +22,7 @@ use super::point::{Moment, Points};
 use super::world::World;
 
 /// How long a part waits where it has nothing else to wait for.
-const INSIDE: Duration = Duration::from_millis(1);
+pub(crate) const INSIDE: Duration = Duration::from_millis(1);
 
 /// Where a part notes what it does.
 #[derive(Debug, Clone)]

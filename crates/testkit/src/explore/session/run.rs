@@ -42,10 +42,9 @@ pub(crate) async fn run(
         Sessions::new(Arc::clone(&log), root, source, play.options.clone())
     };
     // Refused only where all was stopped before.
-    let session = sessions(stage.root().clone())
-        .resume(session_id())
-        .await
-        .ok();
+    let opening = sessions(stage.root().clone());
+    let session = stage.store().beside(opening.resume(session_id()));
+    let session = session.await.ok();
     let script = session.as_ref().map(|session| {
         live.started(session);
         (play.script)(Talk {
@@ -55,8 +54,12 @@ pub(crate) async fn run(
     });
     let hung = until_over(&live, &stage, script, &tick).await;
     let (over, over_at) = (stage.world().now(), stage.points().elapsed());
-    let applied = live.applied();
     stage.points().close();
+    if !live.applied() {
+        live.let_go();
+        return None;
+    }
+    stage.store().heal();
     if !hung {
         settle().await;
     }
@@ -91,7 +94,7 @@ pub(crate) async fn run(
     stage
         .processes()
         .name_background(&works, &mut aftermath.lived);
-    applied.then_some(aftermath)
+    Some(aftermath)
 }
 
 /// More messages than any scenario sends.
@@ -135,12 +138,16 @@ async fn until_over(
             polls += 1;
             stage.points().reach(Moment::Inside, POLL, "");
         }
+        if live.is_impossible() {
+            return Poll::Ready(true);
+        }
         live.look(cx);
         if let Some(user) = &mut script
             && user.as_mut().poll(cx).is_ready()
         {
             script = None;
         }
+        let recovered = stage.store().poll_recovered(cx);
         live.look(cx);
         if !over && script.is_none() && live.all_answered() {
             over = true;
@@ -148,7 +155,7 @@ async fn until_over(
             stage.points().reach(Moment::After, "run", "");
             live.look(cx);
         }
-        if over && live.all_answered() {
+        if over && live.all_answered() && recovered {
             return Poll::Ready(false);
         }
         if polls > POLLS_MAX {
@@ -168,6 +175,7 @@ async fn look(stage: &Stage, log: &dyn Log, live: &SessionLive) -> Aftermath {
         settings: Settings::default(),
         asked: live.stops(),
         caller_gone: None,
+        store_fault: None,
         deadline: None,
         turns: None,
         over: 0,

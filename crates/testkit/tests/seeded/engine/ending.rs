@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use allstop_agent::{AgentEvent, TurnOutcome};
+use allstop_agent::{AgentEvent, TurnError, TurnErrorKind, TurnOutcome};
 use allstop_core::receipt::{ConversationEffect, Receipt};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::StopPolicy;
@@ -12,7 +12,7 @@ use allstop_scope::{Account, StopOrder};
 use allstop_tools::BackgroundHost as _;
 
 use super::Cx;
-use super::journal::Journal;
+use super::journal::{Journal, Unwritten};
 use super::turn::{Interrupt, Turn, now};
 use crate::bug::Bug;
 
@@ -115,11 +115,31 @@ impl Turn<'_> {
         }
         // The stream of whoever has lost its lease is somebody else's.
         let nobody_reads_it = self.has(Bug::NoEnding) && cause.kind == CauseKind::Disconnect;
-        if cause.kind != CauseKind::LeaseLost && !nobody_reads_it {
-            self.flush().await;
-        }
+        let written = if cause.kind != CauseKind::LeaseLost && !nobody_reads_it {
+            self.write_ending().await
+        } else {
+            Ok(())
+        };
         self.scope.close();
-        self.outcome(reason, Some(cause), "".into(), receipt)
+        // What is not written changes nothing, does it?
+        let may_be = written == Err(Unwritten::MayBe) && !self.has(Bug::UnknownIsUnchanged);
+        let receipt = match (receipt, written) {
+            (Some(receipt), Err(_)) => {
+                let effect = if may_be && receipt.conversation() != ConversationEffect::Unchanged {
+                    ConversationEffect::Unknown
+                } else {
+                    ConversationEffect::Unchanged
+                };
+                Some(Arc::new(Receipt::clone(&receipt).with_conversation(effect)))
+            }
+            (receipt, _) => receipt,
+        };
+        let outcome = self.outcome(reason, Some(cause), "".into(), receipt);
+        match written {
+            Ok(()) => outcome,
+            Err(_) if may_be => not_written(outcome, Unwritten::MayBe),
+            Err(_) => not_written(outcome, Unwritten::Refused),
+        }
     }
 
     /// The first cause.
@@ -208,6 +228,7 @@ pub(super) async fn refused(
         None => None,
     };
     let reason = reason_of(&cause);
+    let mut written = Ok(());
     if cause.kind != CauseKind::LeaseLost {
         let ending = SessionRecord::TurnStopped {
             turn: number,
@@ -218,9 +239,9 @@ pub(super) async fn refused(
             kept: Vec::new(),
             usage: Usage::default(),
         };
-        journal.append(vec![started, ending]).await;
+        written = journal.append(vec![started, ending]).await;
     }
-    TurnOutcome {
+    let outcome = TurnOutcome {
         turn: number,
         stop_reason: reason,
         cause: Some(cause),
@@ -233,6 +254,23 @@ pub(super) async fn refused(
         conversation: Arc::clone(journal.conversation()),
         is_ending_known: true,
         finish: None,
+    };
+    match written {
+        Ok(()) => outcome,
+        Err(unwritten) => not_written(outcome, unwritten),
+    }
+}
+
+/// The outcome of a turn whose ending is not written, or not known to be.
+pub(super) fn not_written(outcome: TurnOutcome, unwritten: Unwritten) -> TurnOutcome {
+    TurnOutcome {
+        error: Some(TurnError {
+            kind: TurnErrorKind::Store,
+            message: "the ending is not written".to_owned(),
+            hint: None,
+        }),
+        is_ending_known: unwritten == Unwritten::Refused,
+        ..outcome
     }
 }
 

@@ -7,6 +7,15 @@ use allstop_core::turn::Conversation;
 use allstop_log::session::{encode, stream_of};
 use allstop_log::{AppendIds, RecordBytes, SessionError, SessionStream, Version};
 
+/// Why records are not known to be written.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Unwritten {
+    /// The store said so.
+    Refused,
+    /// The store has not answered.
+    MayBe,
+}
+
 pub(super) struct Journal {
     session: SessionStream,
     /// Where the log is, once something was written past the session.
@@ -33,19 +42,33 @@ impl Journal {
         &self.session
     }
 
+    /// Asks again for what the store has not answered.
+    pub(super) async fn settle(&mut self) {
+        // The next append asks once more.
+        drop(self.session.settle().await);
+    }
+
+    /// What the store has refused, or was not asked for.
+    pub(super) fn take_unwritten(&mut self) -> Vec<SessionRecord> {
+        self.session.take_unwritten()
+    }
+
     /// Writes records as one. What the session refuses is written all the same: that is how broken logs come about.
-    pub(super) async fn append(&mut self, records: Vec<SessionRecord>) {
+    pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), Unwritten> {
         if records.is_empty() {
-            return;
+            return Ok(());
         }
         if self.beside.is_none() {
             match self.session.append(records.clone()).await {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 Err(SessionError::Illegal(_)) => self.beside = Some(self.session.version()),
-                Err(error) => panic!("the log takes records: {error}"),
+                Err(SessionError::Indeterminate) => return Err(Unwritten::MayBe),
+                Err(_) => return Err(Unwritten::Refused),
             }
         }
-        let Some(version) = self.beside else { return };
+        let Some(version) = self.beside else {
+            return Ok(());
+        };
         let encoded = records.iter().map(|record| {
             let mut bytes = Vec::new();
             encode(record, &mut bytes);
@@ -58,6 +81,7 @@ impl Journal {
             .append(&stream, version, id, encoded.collect())
             .await;
         self.beside = Some(appended.expect("nobody else writes here"));
+        Ok(())
     }
 
     /// The session, to go on with; whoever wrote past it has none any more.

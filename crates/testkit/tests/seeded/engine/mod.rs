@@ -124,6 +124,7 @@ async fn drive(
     if cx.has(Bug::BusyForEver) && cx.parts.busy.swap(true, Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
+    journal.settle().await;
     for input in prompts {
         let outcome = turn::run(&cx, &mut journal, input).await;
         let completed = outcome.stop_reason == StopReason::Completed;

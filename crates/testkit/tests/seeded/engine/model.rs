@@ -41,7 +41,7 @@ impl Turn<'_> {
             reserved_tokens: TOKENS_RESERVED,
         };
         self.note_start(&id, name, kind);
-        self.flush().await;
+        self.flush().await?;
         let mut partial = Partial::default();
         let received = self.receive(&id, &mut partial).await;
         let (outcome, usage) = match &received {

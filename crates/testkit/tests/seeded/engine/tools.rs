@@ -45,7 +45,7 @@ impl Turn<'_> {
             self.note_start(&call.id, &call.name, kind);
         }
         if !self.has(Bug::StartNotDurable) {
-            self.flush().await;
+            self.flush().await?;
         }
         let mut running = Running::new();
         for (place, call) in calls.iter().enumerate() {

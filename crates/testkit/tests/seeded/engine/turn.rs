@@ -1,6 +1,7 @@
 //! One turn: a model call, its tools side by side, the next step; then the commit, or the ending by a stop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_agent::{AgentEvent, TurnOutcome};
 use allstop_core::decision::Decision;
@@ -12,9 +13,12 @@ use allstop_core::{
 };
 use allstop_scope::{Account, EngineGuard, Scope, ScopeOptions};
 
-use super::journal::Journal;
+use super::journal::{Journal, Unwritten};
 use super::{Cx, ending};
 use crate::bug::Bug;
+
+/// How long the store may take for the ending of a stopped turn.
+const ENDING_MAX: Duration = Duration::from_millis(500);
 
 /// When everything happens: nothing here depends on it.
 pub(super) fn now() -> Timestamp {
@@ -207,10 +211,34 @@ impl Turn<'_> {
         });
     }
 
-    /// Makes what is pending durable.
-    pub(super) async fn flush(&mut self) {
+    /// Makes what is pending durable. A stop is heard meanwhile.
+    pub(super) async fn flush(&mut self) -> Result<(), Interrupt> {
         let records = std::mem::take(&mut self.pending);
-        self.journal.append(records).await;
+        let written = tokio::select! {
+            biased;
+            written = self.journal.append(records) => written,
+            () = self.scope.stopped() => Err(Unwritten::MayBe),
+        };
+        if written.is_ok() {
+            return Ok(());
+        }
+        self.pending = self.journal.take_unwritten();
+        self.check_stop()?;
+        Err(Interrupt::Own(Cause::new(CauseKind::Failure)))
+    }
+
+    /// Makes what is pending durable, with the ending. Once the turn is stopped the store has not much time.
+    pub(super) async fn write_ending(&mut self) -> Result<(), Unwritten> {
+        let records = std::mem::take(&mut self.pending);
+        let patience = async {
+            self.scope.stopped().await;
+            tokio::time::sleep(ENDING_MAX).await;
+        };
+        tokio::select! {
+            biased;
+            written = self.journal.append(records) => written,
+            () = patience => Err(Unwritten::MayBe),
+        }
     }
 
     /// Commits the turn, unless a stop is first.
@@ -218,7 +246,7 @@ impl Turn<'_> {
         let decided = if self.has(Bug::CommitBesideStop) {
             // Looked, then waited, then leapt.
             let stopped = self.scope.is_stopped();
-            self.flush().await;
+            let _looked_before = self.flush().await;
             !stopped
         } else {
             self.decision.commit().is_ok()
@@ -232,8 +260,15 @@ impl Turn<'_> {
             messages: std::mem::take(&mut self.messages),
             usage: self.answered,
         });
-        self.flush().await;
+        let written = self.write_ending().await;
         self.scope.close();
-        self.outcome(StopReason::Completed, None, output, None)
+        match written {
+            Err(unwritten) if !self.has(Bug::PublishedUnwritten) => {
+                let cause = Some(Cause::new(CauseKind::Failure));
+                let outcome = self.outcome(StopReason::Error, cause, "".into(), None);
+                ending::not_written(outcome, unwritten)
+            }
+            _ => self.outcome(StopReason::Completed, None, output, None),
+        }
     }
 }

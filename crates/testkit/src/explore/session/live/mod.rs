@@ -5,7 +5,7 @@ mod look;
 mod messages;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Context;
 
 use allstop_core::{Cause, CauseKind, Extent};
@@ -18,6 +18,7 @@ use super::aftermath::{SentMessage, Undone};
 use crate::explore::kill::Notebook;
 use crate::explore::point::{Point, Points};
 use crate::explore::stage::Stage;
+use crate::explore::store::FailingStore;
 use crate::explore::way::Way;
 use crate::explore::world::World;
 
@@ -39,12 +40,14 @@ pub(crate) struct SessionLive {
     world: World,
     points: Points,
     root: Scope,
+    store: Arc<FailingStore>,
     messages: Arc<AtomicU64>,
     told: Option<Arc<Notebook>>,
     events: Mutex<Option<Subscription>>,
     state: Mutex<State>,
     planned: AtomicUsize,
     done: AtomicUsize,
+    impossible: AtomicBool,
 }
 
 impl SessionLive {
@@ -53,12 +56,14 @@ impl SessionLive {
             world: stage.world().clone(),
             points: stage.points().clone(),
             root: stage.root().clone(),
+            store: Arc::clone(stage.store()),
             messages: Arc::clone(&play.messages),
             told,
             events: Mutex::default(),
             state: Mutex::default(),
             planned: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
+            impossible: AtomicBool::new(false),
         })
     }
 
@@ -79,6 +84,8 @@ impl SessionLive {
                 live.drain(&mut Context::from_waker(std::task::Waker::noop()));
                 if act(&live) {
                     live.done.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    live.impossible.store(true, Ordering::Relaxed);
                 }
             });
         };
@@ -87,6 +94,13 @@ impl SessionLive {
             Way::Stop(extent, cause) => {
                 at(0, Box::new(move |live| live.ask(extent, Cause::new(cause))));
             }
+            Way::Store(fault) => at(
+                0,
+                Box::new(move |live| {
+                    live.store.fail(fault);
+                    !fault.has_stop() || live.ask(Extent::Turn, user)
+                }),
+            ),
             Way::Send(policy) => at(0, Box::new(move |live| live.follow_up(policy))),
             Way::Drop => at(0, Box::new(Self::waiters_go_away)),
             Way::Close => at(0, Box::new(Self::close)),
@@ -109,6 +123,11 @@ impl SessionLive {
             }
             Way::Kill => at(0, Box::new(|_| crate::explore::kill::this_process())),
         }
+    }
+
+    /// Whether something could not be done: the rest of the run is of no use.
+    pub(super) fn is_impossible(&self) -> bool {
+        self.impossible.load(Ordering::Relaxed)
     }
 
     /// Whether everything that was planned could be done.

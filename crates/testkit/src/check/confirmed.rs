@@ -1,0 +1,201 @@
+//! An outcome, a receipt and a published conversation claim only what the log has confirmed.
+
+use std::sync::Arc;
+
+use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::receipt::ConversationEffect;
+use allstop_core::record::SessionRecord as R;
+use allstop_core::turn::Conversation;
+use allstop_core::{Extent, MessageId, Receipt, StopReason, TurnNumber};
+
+use super::{Checker, FailureClass, Invariant, Undisturbed, conversation_of};
+use crate::explore::{Aftermath, NEXT_MESSAGE, Order};
+
+pub(super) const CHECKER: Checker = Checker {
+    name: "confirmed",
+    invariant: Invariant::NoClaimBeyondVerified,
+    class: FailureClass::FalseReceipt,
+    check,
+};
+
+/// What an outcome claims of its turn, and when.
+struct TurnClaim<'a> {
+    turn: TurnNumber,
+    message: Option<&'a MessageId>,
+    reason: StopReason,
+    error: Option<&'a TurnError>,
+    /// Whether the store is said to have answered.
+    is_ending_known: bool,
+    receipt: Option<&'a Receipt>,
+    at: Order,
+}
+
+fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+    for turn in aftermath.turns.iter().flatten() {
+        let claim = TurnClaim {
+            turn: turn.turn,
+            message: None,
+            reason: turn.stop_reason,
+            error: turn.error.as_ref(),
+            is_ending_known: turn.is_ending_known,
+            receipt: turn.receipt.as_deref(),
+            at: aftermath.over,
+        };
+        outcome_is_true(aftermath, &claim)
+            .and_then(|()| conversation_is_true(aftermath, &claim, &turn.conversation))
+            .map_err(|wrong| format!("turn {}: {wrong}", turn.turn))?;
+    }
+    let sent = aftermath.session.iter().flat_map(|session| &session.sent);
+    for (at, outcome) in sent.filter_map(|sent| sent.outcome.as_ref()) {
+        let Some(turn) = outcome.turn else { continue };
+        let claim = TurnClaim {
+            turn,
+            message: outcome.message.as_ref(),
+            reason: outcome.stop_reason,
+            error: outcome.error.as_ref(),
+            is_ending_known: outcome.is_ending_known,
+            receipt: outcome.receipt.as_deref(),
+            at: *at,
+        };
+        outcome_is_true(aftermath, &claim)
+            .and_then(|()| stops_are_true(aftermath, &claim))
+            .map_err(|wrong| format!("turn {turn}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+/// The ending of the turn that a claim is about. Where nothing of a turn was written, the next one has its number: it is
+/// told by its message.
+fn ending_of<'a>(records: &'a [R], claim: &TurnClaim<'_>) -> Option<&'a R> {
+    let start = start_of(records, claim)?;
+    let ends = |record: &&R| matches!(record, R::TurnCommitted { turn, .. } | R::TurnStopped { turn, .. } if *turn == claim.turn);
+    records.iter().skip(start).find(ends)
+}
+
+/// Where the turn begins.
+fn start_of(records: &[R], claim: &TurnClaim<'_>) -> Option<usize> {
+    records.iter().position(|record| match record {
+        R::TurnStarted {
+            turn,
+            input,
+            message,
+            ..
+        } => {
+            let is_its = claim.message.is_none() || message.as_ref() == claim.message;
+            *turn == claim.turn && &**input != NEXT_MESSAGE && is_its
+        }
+        R::MessageSteered { turn, message, .. } => {
+            *turn == claim.turn && Some(message) == claim.message
+        }
+        _ => false,
+    })
+}
+
+fn is_commit(ending: Option<&R>) -> bool {
+    matches!(ending, Some(R::TurnCommitted { .. }))
+}
+
+/// What an ending makes of the conversation, if it is not a commit.
+fn effect_of(ending: Option<&R>) -> ConversationEffect {
+    match ending {
+        Some(R::TurnStopped { kept, .. }) if !kept.is_empty() => {
+            ConversationEffect::KeptCompletedSteps
+        }
+        _ => ConversationEffect::Unchanged,
+    }
+}
+
+/// The records that the store had confirmed by then.
+fn confirmed(aftermath: &Aftermath, at: Order) -> &[R] {
+    let records = aftermath.records_after_next.as_slice();
+    let durable = aftermath.world.durable(at).max(aftermath.records_before);
+    records.get(..durable).unwrap_or(records)
+}
+
+fn outcome_is_true(aftermath: &Aftermath, claim: &TurnClaim<'_>) -> Result<(), String> {
+    let in_the_end = ending_of(&aftermath.records_after_next, claim);
+    if claim.reason == StopReason::Completed {
+        return if is_commit(ending_of(confirmed(aftermath, claim.at), claim)) {
+            Ok(())
+        } else {
+            Err(format!(
+                "completed, and the store had not confirmed that: {in_the_end:?}"
+            ))
+        };
+    }
+    let says_unknown = claim.reason == StopReason::Error
+        && claim.error.map(|error| error.kind) == Some(TurnErrorKind::Store)
+        && !claim.is_ending_known;
+    if is_commit(in_the_end) && !says_unknown {
+        let reason = claim.reason.as_str();
+        return Err(format!(
+            "it ended with {reason}, and the log has its commit"
+        ));
+    }
+    match claim.receipt.filter(|receipt| receipt.outcome().is_none()) {
+        Some(receipt) => effect_is_true(aftermath, claim, receipt.conversation(), claim.at),
+        None => Ok(()),
+    }
+}
+
+/// What a receipt says of the conversation is what the log says in the end, or that nobody knows yet.
+fn effect_is_true(
+    aftermath: &Aftermath,
+    claim: &TurnClaim<'_>,
+    said: ConversationEffect,
+    at: Order,
+) -> Result<(), String> {
+    let in_the_end = ending_of(&aftermath.records_after_next, claim);
+    let then = ending_of(confirmed(aftermath, at), claim);
+    match said {
+        ConversationEffect::Unknown if then.is_some() => Err(
+            "the receipt does not know the conversation, and its ending was confirmed".to_owned(),
+        ),
+        ConversationEffect::Unknown => Ok(()),
+        ConversationEffect::KeptCompletedSteps if then.is_none() => {
+            Err("the receipt says that steps are kept, and nothing was confirmed".to_owned())
+        }
+        said if is_commit(in_the_end) || said != effect_of(in_the_end) => Err(format!(
+            "the receipt says {said:?} of the conversation, the log {in_the_end:?}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A published conversation is the one before the turn, and after it where the store has confirmed the ending.
+fn conversation_is_true(
+    aftermath: &Aftermath,
+    claim: &TurnClaim<'_>,
+    published: &Arc<Conversation>,
+) -> Result<(), String> {
+    let records = aftermath.records_after_next.as_slice();
+    let before = start_of(records, claim).unwrap_or(aftermath.records.len());
+    let is_next = |record: &R| matches!(record, R::TurnStarted { turn, .. } if *turn > claim.turn);
+    let after = records.iter().position(is_next).unwrap_or(records.len());
+    let after = after.min(aftermath.records.len()).max(before);
+    let until = if claim.is_ending_known { after } else { before };
+    let (until, _) = records.split_at(until);
+    if published.messages == conversation_of(until) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} messages are published, and the log has {}",
+        published.messages.len(),
+        conversation_of(until).len()
+    ))
+}
+
+/// The receipts of a session's stops of a turn: each is about the one whose message got the same.
+fn stops_are_true(aftermath: &Aftermath, claim: &TurnClaim<'_>) -> Result<(), String> {
+    let Some(own) = claim.receipt else {
+        return Ok(());
+    };
+    for (asked, answer) in super::receipt::answers(aftermath) {
+        let receipt = &answer.receipt;
+        if asked.extent == Extent::Turn && receipt.stop_id() == own.stop_id() {
+            effect_is_true(aftermath, claim, receipt.conversation(), answer.order)
+                .map_err(|wrong| format!("its stop: {wrong}"))?;
+        }
+    }
+    Ok(())
+}
