@@ -103,6 +103,17 @@ async fn answer_that_was_cut_off_is_marked_and_the_model_is_told() {
 }
 
 #[tokio::test]
+async fn answer_that_was_filtered_whole_is_an_error() {
+    let server = OpenAiServer::start([Answer::stream().finish("content_filter")]);
+    let history = history_on(Arc::new(MemoryLog::new())).await;
+    let (turn, _) = run(agent_at(&server).build(), &root(), history, "go").await;
+    assert_eq!(turn.stop_reason, StopReason::Error);
+    let error = turn.error.expect("why").to_string();
+    assert!(error.contains("content filter"), "{error}");
+    assert!(turn.conversation.messages.is_empty());
+}
+
+#[tokio::test]
 async fn call_that_was_cut_off_is_an_error_result_and_does_not_run() {
     for finish in ["length", "content_filter"] {
         let half = Answer::stream().half_tool_call("call_1", "write", r#"{"text":"Once"#);

@@ -46,6 +46,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_call_has_its_own_environment,
         ),
         trial(
+            "keepers::variables_are_hidden_without_a_keeper_too",
+            variables_are_hidden_without_a_keeper_too,
+        ),
+        trial(
             "keepers::a_late_force_spares_the_next_call",
             a_late_force_spares_the_next_call,
         ),
@@ -166,6 +170,22 @@ async fn closing_ends_the_idle_ones() {
     let keeper = keeper_of(&late);
     over(late).await;
     wait_until("it has ended", SOON, || !is_alive(&keeper)).await;
+}
+
+async fn variables_are_hidden_without_a_keeper_too() {
+    let token = token();
+    let mut call = run(ProcessSpec {
+        env_hidden: vec!["PATH".into()],
+        program: "/bin/sh".into(),
+        containment: ContainmentChoice::GroupAndMarker,
+        ..shell(
+            "export -p | grep -c '^export PATH='",
+            &token,
+            Containment::Keeper,
+        )
+    });
+    assert_eq!(call.read_all().await, "0\n");
+    over(call).await;
 }
 
 async fn a_call_has_its_own_environment() {
