@@ -19,6 +19,12 @@ const EXIT_MAX: Duration = Duration::from_millis(150);
 /// How long after the grace a stop may take.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
 
+/// What is left for the force and its account where something still runs at the very end.
+const LAST_FORCE: Duration = Duration::from_millis(300);
+
+/// How long that is asked to end before.
+const LAST_ASK: Duration = Duration::from_millis(300);
+
 /// What output still gets when the moment of the exit has come.
 const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
@@ -55,8 +61,8 @@ pub(crate) enum Effect {
     Nothing,
     /// Stop, with this cause.
     Stop(Cause),
-    /// Force what is being stopped.
-    Force,
+    /// Force what is being stopped, because of this.
+    Force(Cause),
     /// Exit with what is known.
     Exit,
 }
@@ -118,7 +124,7 @@ impl Control {
         }
         if self.exit_at.is_some() {
             self.exit_by(now.checked_add(AT_ONCE));
-            return Effect::Force;
+            return Effect::Force(signal.cause());
         }
         self.signalled = Some((signal, now));
         self.stop(signal.cause(), now)
@@ -136,6 +142,14 @@ impl Control {
         if self.exit_at.is_none() {
             self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
         }
+    }
+
+    /// On a way out that nobody has hurried: when what still runs is asked to end, and when it is forced, so that there is
+    /// time to see it gone.
+    pub(crate) fn last_moments(&self) -> Option<(Instant, Instant)> {
+        let exit_at = self.exit_at?;
+        let force_at = exit_at.checked_sub(LAST_FORCE)?;
+        Some((force_at.checked_sub(LAST_ASK)?, force_at))
     }
 
     fn exit_by(&mut self, at: Option<Instant>) {
@@ -223,7 +237,8 @@ mod tests {
         assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
         assert_eq!(control.signal(Signal::Interrupt, now), Effect::Nothing);
         let later = now + ONE_SIGNAL;
-        assert_eq!(control.signal(Signal::Terminate, later), Effect::Force);
+        let forced = Effect::Force(Signal::Terminate.cause());
+        assert_eq!(control.signal(Signal::Terminate, later), forced);
         assert_eq!(control.next_moment(), Some(later + AT_ONCE));
         assert_eq!(control.on_clock(later), Effect::Nothing);
         assert_eq!(control.on_clock(later + AT_ONCE), Effect::Exit);
@@ -259,7 +274,7 @@ mod tests {
         assert_eq!(cause.to_string(), "deadline (run deadline of 1s)");
         assert_eq!(control.next_moment(), Some(at + GRACE + STOP_MAX));
         let signal = control.signal(Signal::Interrupt, at + Duration::from_millis(50));
-        assert_eq!(signal, Effect::Force);
+        assert!(matches!(signal, Effect::Force(_)), "{signal:?}");
         assert_eq!(control.exit_code(control.stop_reason()), 124);
     }
 
@@ -295,7 +310,8 @@ mod tests {
         assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
         assert_eq!(control.cause(), None);
         assert_eq!(control.output_wait(now), None);
-        assert_eq!(control.signal(Signal::Interrupt, now), Effect::Force);
+        let signal = control.signal(Signal::Interrupt, now);
+        assert!(matches!(signal, Effect::Force(_)), "{signal:?}");
         assert_eq!(control.next_moment(), Some(now + AT_ONCE));
     }
 }

@@ -1,12 +1,17 @@
 //! The way out of a session, the same for `run` and `chat`: background work is detached, the session is closed, the
 //! recording is saved and the store is closed. Each wait has what is left until the exit.
 
+use std::cell::OnceCell;
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
-use allstop_core::{Cause, CauseKind};
+use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_runtime::System;
-use allstop_session::{Detached, Session, StopTarget};
+use allstop_session::{Detached, Session, StopTarget, Stopping};
 
+use crate::control::Effect;
 use crate::supervise::Supervisor;
 
 /// Detaches all background work that runs. The answer for each piece, or why none was detached.
@@ -19,7 +24,7 @@ pub(crate) async fn detach_background(
         return Ok(Vec::new());
     }
     match supervisor
-        .wait_to_exit(session.detach_background(), || {})
+        .wait_to_exit(session.detach_background(), |_| {})
         .await
     {
         Some(Ok(answers)) => Ok(answers),
@@ -55,18 +60,31 @@ pub(crate) struct Closing<'a> {
     pub(crate) force: bool,
 }
 
+/// What came of closing.
+pub(crate) struct Closed {
+    /// Where a recording was saved, or why it was not.
+    pub(crate) recording: Option<Result<PathBuf, String>>,
+    /// Of what had to be stopped meanwhile, such as a hook.
+    pub(crate) receipt: Option<Arc<Receipt>>,
+}
+
 impl Closing<'_> {
-    /// Closes all of it, as far as the time allows. Says where a recording was saved, or why it was not.
+    /// Closes all of it, as far as the time allows, once `idle` has come: the session's owner has done what follows its
+    /// last turn. What still runs near the moment of the exit, or when a signal comes, is stopped.
     pub(crate) async fn close(
         &self,
         supervisor: &mut Supervisor,
-    ) -> Option<Result<PathBuf, String>> {
-        let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
-        let stopping = self.session.stop(&StopTarget::Session, cause);
-        if self.force {
-            stopping.force();
-        }
+        idle: impl Future<Output = ()>,
+    ) -> Closed {
         let close = async {
+            if !self.store_failed {
+                idle.await;
+            }
+            let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
+            let stopping = self.session.stop(&StopTarget::Session, cause);
+            if self.force {
+                stopping.force();
+            }
             if !self.store_failed {
                 self.session.close().await;
                 self.system.close().await;
@@ -74,17 +92,59 @@ impl Closing<'_> {
         };
         let mut recorded = None;
         let save = async { recorded = self.system.save_recording().await };
-        let both = async { tokio::join!(close, save) };
-        let closed = supervisor.wait_to_exit(both, || stopping.force()).await;
+        let stopped = OnceCell::new();
+        let stop = |cause| stopped.get_or_init(|| self.session.stop(&StopTarget::Process, cause));
+        supervisor.control.end(Instant::now());
+        let last_moments = supervisor.control.last_moments();
+        let cause = supervisor.control.cause().cloned();
+        let ladder = async {
+            let Some((ask_at, force_at)) = last_moments else {
+                return std::future::pending::<Infallible>().await;
+            };
+            tokio::time::sleep_until(ask_at.into()).await;
+            let stop = stop(cause.unwrap_or_else(the_process_ends));
+            tokio::time::sleep_until(force_at.into()).await;
+            stop.force();
+            std::future::pending().await
+        };
+        let close = async {
+            let closed = tokio::join!(close, save);
+            if let Some(stop) = stopped.get() {
+                stop.receipt().await;
+            }
+            closed
+        };
+        let both = async {
+            tokio::select! {
+                closed = close => closed,
+                never = ladder => match never {},
+            }
+        };
+        let hurry = |effect| {
+            if let Effect::Stop(cause) | Effect::Force(cause) = effect {
+                stop(cause).force();
+            }
+        };
+        let closed = supervisor.wait_to_exit(both, hurry).await;
+        let receipt = stopped.get().map(Stopping::account_now);
         let path = self.system.recording_path();
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
         };
-        match (recorded, closed) {
-            (Some(Ok(path)), _) => Some(Ok(path)),
-            (Some(Err(why)), _) => not_written(&format!(": {why}")).map(Err),
-            (None, None) => not_written("").map(Err),
-            (None, Some(_)) => None,
+        Closed {
+            receipt: receipt.filter(|receipt| !receipt.items().is_empty()),
+            recording: match (recorded, closed) {
+                (Some(Ok(path)), _) => Some(Ok(path)),
+                (Some(Err(why)), _) => not_written(&format!(": {why}")).map(Err),
+                (None, None) => not_written("").map(Err),
+                (None, Some(_)) => None,
+            },
         }
     }
+}
+
+fn the_process_ends() -> Cause {
+    Cause::new(CauseKind::Shutdown)
+        .detail("the process ends")
+        .by("cli")
 }

@@ -35,14 +35,15 @@ impl Supervisor {
         }
     }
 
-    /// Waits for something on the way out. A signal calls `force`. `None`: the moment of the exit has come.
+    /// Waits for something on the way out. A signal calls `hurry` with the stop or the force that it asks for. `None`: the
+    /// moment of the exit has come.
     ///
     /// # Cancel safety
     /// As that of `wait`.
     pub(crate) async fn wait_to_exit<T>(
         &mut self,
         wait: impl Future<Output = T>,
-        force: impl Fn(),
+        hurry: impl Fn(Effect),
     ) -> Option<T> {
         self.control.end(Instant::now());
         tokio::pin!(wait);
@@ -51,8 +52,8 @@ impl Supervisor {
                 biased;
                 effect = self.next() => match effect {
                     Effect::Exit => return None,
-                    Effect::Stop(_) | Effect::Force => force(),
                     Effect::Nothing => {}
+                    effect => hurry(effect),
                 },
                 waited = &mut wait => return Some(waited),
             }

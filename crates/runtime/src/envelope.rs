@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{ItemState, Why};
+use allstop_core::receipt::{ItemState, StopRequest, Why};
 use allstop_core::{FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
 use allstop_session::found::FoundWork;
@@ -89,10 +89,10 @@ impl Envelope {
         let Some(last) = turns.last() else {
             return Self::of_no_run(Some(session_id), StopReason::Completed, None);
         };
+        let receipt = receipt_of(turns, last);
         Self {
             turn: last.turn,
-            cancel_observed: last
-                .receipt
+            cancel_observed: receipt
                 .as_ref()
                 .is_some_and(|receipt| receipt.cancel_observed()),
             output: Arc::clone(&last.output),
@@ -105,7 +105,7 @@ impl Envelope {
                 .iter()
                 .flat_map(|turn| turn.denials.iter().cloned())
                 .collect(),
-            receipt: last.receipt.clone(),
+            receipt,
             ..Self::of_no_run(Some(session_id), last.stop_reason, last.error.clone())
         }
     }
@@ -149,6 +149,31 @@ impl Envelope {
         self.exit_code = exit_code;
         self
     }
+}
+
+/// What was stopped in the run: in its last turn, and in what followed the turns before that. It was requested when the
+/// last one's cause first was.
+fn receipt_of(turns: &[Arc<MessageOutcome>], last: &MessageOutcome) -> Option<Arc<Receipt>> {
+    let receipts = turns.iter().filter_map(|turn| turn.receipt.clone());
+    let receipts: Vec<_> = receipts.collect();
+    let newest = receipts.last()?;
+    if receipts.len() == 1 {
+        return Some(Arc::clone(newest));
+    }
+    let same = receipts
+        .iter()
+        .find(|receipt| receipt.cause() == newest.cause());
+    let request = StopRequest {
+        requested_at: same.unwrap_or(newest).request().requested_at,
+        ..newest.request().clone()
+    };
+    let whole = Receipt::of_parts(request, &receipts);
+    let effect = last.receipt.as_deref().map(Receipt::conversation);
+    let usage = turns
+        .iter()
+        .fold(Usage::default(), |sum, turn| sum + turn.usage);
+    let whole = whole.with_conversation(effect.unwrap_or_default());
+    Some(Arc::new(whole.with_usage(usage)))
 }
 
 fn leaves_something(receipt: &Receipt) -> bool {

@@ -108,10 +108,8 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     let status = status.borrow();
     let details = registration.details_mut();
     details.containment = Some(handle.containment());
-    let mut how = handle.strongest_signal();
+    let how = status.ended_by(handle.strongest_signal());
     if status.keeper_lost {
-        // Whoever sweeps uses no weaker signal.
-        how = how.and(Some(How::Sigkill));
         details.note = status.keeper_lost_note().map(Into::into);
         if status.empty == Some(Verified::ProcessGroupEmpty) {
             // The stronger level is no longer what the claim rests on.

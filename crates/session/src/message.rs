@@ -267,6 +267,10 @@ impl MessageState {
         let _ = self.turn.set(turn);
     }
 
+    pub(crate) fn has_begun(&self) -> bool {
+        self.turn.get().is_some()
+    }
+
     /// Whether the turn has an ending that the store has confirmed or refused.
     pub(crate) fn is_settled(&self) -> bool {
         self.outcome

@@ -136,6 +136,18 @@ impl Session {
         self.shared.look_for_left(&self.shared.host.scope).await
     }
 
+    /// Whether anything of the session runs beside its turn: background work, or a hook of the session itself.
+    pub fn works_beside_turn(&self) -> bool {
+        let hooks = self
+            .shared
+            .inner
+            .lock()
+            .awake
+            .as_ref()
+            .is_some_and(|awake| awake.hooks.is_some());
+        hooks || self.background().iter().any(|work| work.is_running())
+    }
+
     /// Waits until no attached background work runs, that of earlier turns included.
     ///
     /// # Cancel safety

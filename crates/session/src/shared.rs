@@ -68,6 +68,8 @@ pub(crate) struct Awake {
     pub(crate) background_scope: Scope,
     /// The former ones, while something runs there: a later stop joins theirs.
     pub(crate) being_stopped: Vec<Scope>,
+    /// Where hooks of the session are told, while they are: its turns wait for them.
+    pub(crate) hooks: Option<Scope>,
     /// Once the log is open.
     pub(crate) background: Option<Arc<Background>>,
     /// What the conversation is.
@@ -121,6 +123,7 @@ impl Shared {
             scope: scope.clone(),
             background_scope,
             being_stopped: Vec::new(),
+            hooks: None,
             background: None,
             conversation: None,
         };

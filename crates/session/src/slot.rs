@@ -59,7 +59,8 @@ impl Slot {
 
     /// Stops its turn, whether it runs or has not begun; and if it is committed already, the hooks that are told so.
     pub(crate) fn stop(&self, cause: Cause, background: Option<&Scope>) -> Stop {
-        let order = turn_order(cause, background);
+        let mut order = StopOrder::new(Extent::Turn, cause);
+        order.bystanders.extend(background.cloned());
         let stop = self.scope.stop(order.clone());
         if self.scope.is_stopped() {
             return stop;
@@ -71,13 +72,6 @@ impl Slot {
     pub(crate) fn supersede(&self, by: &MessageId, keep: StopPolicy, background: Option<&Scope>) {
         self.controls.supersede_with(keep);
         let cause = Cause::new(CauseKind::Superseded).detail(format!("by message {by}"));
-        // Hooks that are told of its commit are told: the newer message waits for them.
-        let _its_receipt_goes_to_the_outcome = self.scope.stop(turn_order(cause, background));
+        let _its_receipt_goes_to_the_outcome = self.stop(cause, background);
     }
-}
-
-fn turn_order(cause: Cause, background: Option<&Scope>) -> StopOrder {
-    let mut order = StopOrder::new(Extent::Turn, cause);
-    order.bystanders.extend(background.cloned());
-    order
 }

@@ -60,7 +60,8 @@ impl Shared {
         };
         let stop_turn = |slot: &Slot, bystander: Option<&Scope>| {
             let stop = slot.stop(cause.clone(), bystander);
-            Stopping::one(stop, Some(Arc::clone(&slot.state)))
+            let stop = Stopping::one(stop, Some(Arc::clone(&slot.state)));
+            self.with_hooks(slot, &awake, stop, target)
         };
         match target {
             StopTarget::Call(id) => match call_scope(&awake, running.iter().chain(&last), id) {
@@ -112,6 +113,26 @@ impl Shared {
                     .stop_left(id, &cause, &awake.scope)
                     .unwrap_or_else(|| nothing(StopOutcome::NotFound)),
             },
+        }
+    }
+
+    /// The stop of a turn, and of the session's hooks that it waits for before it can begin: else its ending would wait for
+    /// them, too.
+    fn with_hooks(
+        &self,
+        slot: &Slot,
+        awake: &Awake,
+        stop: Stopping,
+        target: &StopTarget,
+    ) -> Stopping {
+        match &awake.hooks {
+            Some(hooks) if !slot.state.has_begun() => {
+                let cause = stop.request().cause.clone();
+                let hooks = hooks.stop(StopOrder::new(target.extent(), cause.clone()));
+                let parts = vec![stop, Stopping::one(hooks, None)];
+                Stopping::parts(self.request(target, cause), parts)
+            }
+            _ => stop,
         }
     }
 

@@ -140,7 +140,9 @@ impl Desk {
         }
         match self.control.signal(signal, now) {
             control::Effect::Stop(cause) => self.leave(Some(cause)),
-            control::Effect::Nothing | control::Effect::Force | control::Effect::Exit => Vec::new(),
+            control::Effect::Nothing | control::Effect::Force(_) | control::Effect::Exit => {
+                Vec::new()
+            }
         }
     }
 

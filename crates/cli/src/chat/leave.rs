@@ -28,9 +28,11 @@ pub(super) async fn leave(
     // Nothing more is shown of a turn that runs: its account is in the receipt.
     chat.screen.end_turn(None);
     let cause = cause.unwrap_or_else(|| {
-        Cause::new(CauseKind::User)
-            .detail("the chat was left")
-            .by("cli")
+        let cause = match code {
+            0 => Cause::new(CauseKind::User).detail("the chat was left"),
+            _ => Cause::new(CauseKind::Parent).detail("the chat has ended"),
+        };
+        cause.by("cli")
     });
     if chat.keeps_background {
         if chat.session.is_busy() {
@@ -54,7 +56,11 @@ pub(super) async fn leave(
         store_failed: false,
         force: false,
     };
-    if let Some(said) = closing.close(&mut supervisor).await {
+    let closed = closing.close(&mut supervisor, std::future::ready(())).await;
+    if let Some(receipt) = &closed.receipt {
+        chat.screen.receipt(receipt);
+    }
+    if let Some(said) = closed.recording {
         chat.screen.note(&match said {
             Ok(path) => format!("recorded: allstop chat --model script:{}", path.display()),
             Err(why) => why,
@@ -71,7 +77,7 @@ pub(super) async fn leave(
 async fn stop(chat: &Chat<'_>, supervisor: &mut Supervisor, target: StopTarget, cause: &Cause) {
     let stopping = chat.session.stop(&target, cause.clone());
     let receipt = supervisor
-        .wait_to_exit(stopping.receipt(), || stopping.force())
+        .wait_to_exit(stopping.receipt(), |_| stopping.force())
         .await
         .unwrap_or_else(|| stopping.account_now());
     if !receipt.items().is_empty() {

@@ -59,7 +59,16 @@ async fn answer_all(
                 return Ok(1);
             }
         };
-        let outcome = wait(chat, supervisor, sent.outcome()).await?;
+        let outcome = match wait(chat, supervisor, sent.outcome()).await {
+            Ok(outcome) => outcome,
+            Err(cause) => {
+                // Committed already: only its hooks are not told yet.
+                let now = chat.session.outcome_now(&sent, None);
+                let answer = now.is_completed().then_some(&*now.output);
+                chat.screen.end_turn(answer);
+                return Err(cause);
+            }
+        };
         let answer = outcome.is_completed().then_some(&*outcome.output);
         chat.screen.end_turn(answer);
         chat.screen.outcome(&outcome);

@@ -89,7 +89,7 @@ async fn end_of(stop: &Stop, signals: &mut Signals, control: &mut Control) -> Ar
     loop {
         tokio::select! {
             biased;
-            signal = signals.next() => if control.signal(signal, Instant::now()) == Effect::Force {
+            signal = signals.next() => if let Effect::Force(_) = control.signal(signal, Instant::now()) {
                 stop.force();
             },
             receipt = &mut receipt => return receipt,

@@ -9,7 +9,7 @@ use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
 use allstop_runtime::{Envelope, LeftWork, System};
 use allstop_session::StopTarget;
 
-use super::turns::{RunOutcome, RunTurns};
+use super::turns::{RunOutcome, RunTurns, show};
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
@@ -27,11 +27,18 @@ impl RunTurns<'_, '_> {
             return envelope;
         }
         self.end_background(&mut envelope).await;
-        self.close(system, &envelope).await;
+        self.close(system, &mut envelope).await;
         envelope
     }
 
     async fn end_background(&mut self, envelope: &mut Envelope) {
+        if let (Some(stop), Some(receipt)) = (&self.stop, &envelope.receipt)
+            && stop.request().stop_id != *receipt.stop_id()
+            && stop.covers(receipt.stop_id())
+        {
+            // The turn's own receipt is of a part of the stop: that covers what it had to wait for, too.
+            envelope.receipt = Some(stop.account_now());
+        }
         let keeps = self.background.keep_background;
         if self.background.wait_background
             && !keeps
@@ -89,7 +96,7 @@ impl RunTurns<'_, '_> {
         };
         let receipt = self
             .supervisor
-            .wait_to_exit(stop.receipt(), || stop.force())
+            .wait_to_exit(stop.receipt(), |_| stop.force())
             .await;
         Some(receipt.unwrap_or_else(|| stop.account_now()))
     }
@@ -114,15 +121,8 @@ impl RunTurns<'_, '_> {
 
     /// Closes the session, saves the recording and closes the store, unless that has failed: then there is nothing to
     /// wait for.
-    async fn close(&mut self, system: &System, envelope: &Envelope) {
-        let store_failed = envelope
-            .error
-            .as_ref()
-            .is_some_and(|error| error.kind == TurnErrorKind::Store);
-        self.supervisor.control.end(std::time::Instant::now());
-        if !store_failed {
-            self.owner_idle().await;
-        }
+    async fn close(&mut self, system: &System, envelope: &mut Envelope) {
+        let error = envelope.error.as_ref();
         let is_quiet = envelope
             .receipt
             .as_ref()
@@ -130,11 +130,31 @@ impl RunTurns<'_, '_> {
         let closing = shutdown::Closing {
             session: self.session,
             system,
-            store_failed,
+            store_failed: error.is_some_and(|error| error.kind == TurnErrorKind::Store),
             // What a ladder has not ended need not be asked again.
             force: !is_quiet,
         };
-        if let Some(said) = closing.close(self.supervisor).await {
+        let (events, watcher) = (&mut self.events, &mut *self.show);
+        let mut is_idle = self.owner_idle;
+        let idle = async {
+            while !is_idle && let Some(event) = events.next().await {
+                is_idle = show(watcher, &event);
+            }
+        };
+        let closed = closing.close(self.supervisor, idle).await;
+        if let Some(late) = closed.receipt {
+            envelope.cancel_observed &= late.cancel_observed();
+            envelope.receipt = Some(match envelope.receipt.take() {
+                Some(first) if first.stop_id() != late.stop_id() => {
+                    let request = first.request().clone();
+                    let effect = first.conversation();
+                    let whole = Receipt::of_parts(request, &[first, late]);
+                    Arc::new(whole.with_conversation(effect).with_usage(envelope.usage))
+                }
+                _ => late,
+            });
+        }
+        if let Some(said) = closed.recording {
             match said {
                 Ok(path) => self.show.note(&format!(
                     "recorded: allstop run --model script:{} …",

@@ -141,23 +141,6 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// Waits until the owner has done what follows a turn: its hooks have been told.
-    pub(super) async fn owner_idle(&mut self) {
-        while !self.owner_idle {
-            tokio::select! {
-                biased;
-                effect = self.supervisor.next() => match effect {
-                    Effect::Stop(_) | Effect::Force | Effect::Exit => return,
-                    Effect::Nothing => {}
-                },
-                event = self.events.next() => match event {
-                    Some(event) => self.show(&event),
-                    None => return,
-                },
-            }
-        }
-    }
-
     /// Whether the stop under way covers the background work, too.
     pub(super) fn stops_all(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
@@ -168,19 +151,17 @@ impl RunTurns<'_, '_> {
     fn carry_out(&mut self, effect: Effect) -> bool {
         match effect {
             Effect::Stop(cause) => self.begin_stop(cause),
-            Effect::Force => self.stop.iter().for_each(Stopping::force),
+            Effect::Force(_) => self.stop.iter().for_each(Stopping::force),
             Effect::Nothing => {}
             Effect::Exit => return true,
         }
         false
     }
 
-    /// Begins the stop that a signal or a deadline asks for. Background work is stopped with the turn, unless it is to be
-    /// kept: one ladder for all of it, so that one grace bounds the exit.
+    /// Begins the stop that a signal or a deadline asks for. What runs beside the turn is stopped with it, unless background
+    /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
-        let works = self.session.background();
-        let has_work = works.iter().any(|work| work.is_running());
-        let target = if has_work && !self.background.keep_background {
+        let target = if self.session.works_beside_turn() && !self.background.keep_background {
             StopTarget::Process
         } else {
             StopTarget::Turn
@@ -189,23 +170,27 @@ impl RunTurns<'_, '_> {
     }
 
     fn show(&mut self, event: &SessionEvent) {
-        match &event.kind {
-            SessionEventKind::Live(event) => {
-                self.show.event(event);
-                // The turn's own deadline is a stop like that of a signal: the background work does not wait for its end.
-                if let AgentEvent::StopHeard { cause } = event
-                    && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
-                    && self.supervisor.control.cause().is_none()
-                {
-                    self.supervisor.control.stop(cause.clone(), Instant::now());
-                    self.begin_stop(cause.clone());
-                }
-            }
-            SessionEventKind::AssistantIdle { .. } => self.owner_idle = true,
-            SessionEventKind::Missed { count } => self.show.missed(*count),
-            _ => {}
+        self.owner_idle |= show(self.show, event);
+        // The turn's own deadline is a stop like that of a signal: the background work does not wait for its end.
+        if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
+            && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
+            && self.supervisor.control.cause().is_none()
+        {
+            self.supervisor.control.stop(cause.clone(), Instant::now());
+            self.begin_stop(cause.clone());
         }
     }
+}
+
+/// Shows an event. Returns whether the owner has done what follows a turn.
+pub(super) fn show(show: &mut Show<'_>, event: &SessionEvent) -> bool {
+    match &event.kind {
+        SessionEventKind::Live(event) => show.event(event),
+        SessionEventKind::AssistantIdle { .. } => return true,
+        SessionEventKind::Missed { count } => show.missed(*count),
+        _ => {}
+    }
+    false
 }
 
 fn not_sent(error: &SendError) -> TurnError {

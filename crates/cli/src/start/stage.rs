@@ -104,7 +104,7 @@ impl Stage<'_> {
         let stop = self.scope.stop(order);
         let receipt = self
             .supervisor
-            .wait_to_exit(stop.receipt(), || stop.force())
+            .wait_to_exit(stop.receipt(), |_| stop.force())
             .await
             .unwrap_or_else(|| stop.account_now());
         let reason = self.supervisor.control.stop_reason();

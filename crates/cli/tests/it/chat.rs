@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::support::terminal::Terminal;
 use crate::support::wait::within;
-use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, Signal};
+use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, Signal, eventually};
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
@@ -31,6 +31,10 @@ turns:
     replies:
       - calls: [{tool: shell, arguments: {command: "echo up; sleep 600", background: true}}]
       - {text: "It is up."}
+  - when: orphan
+    replies:
+      - calls: [{tool: shell, arguments: {command: "P=$PPID; sleep 0.3; kill -9 $P; sleep 600", background: true}}]
+      - {text: "It has no keeper."}
   - when: stubborn
     replies:
       - calls: [{tool: shell, arguments: {command: "trap '' TERM INT HUP; echo x > begun; while :; do sleep 1; done"}}]
@@ -281,6 +285,18 @@ fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
     );
 }
 
+/// Nobody saw how far it came.
+#[test]
+fn background_work_that_kills_its_keeper_has_an_unknown_end() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes");
+    person.says("orphan").sees("bg_1 has ended: unknown");
+    person.presses(CTRL_D);
+    let (ended, screen) = person.left();
+    assert_eq!(ended.code, 0, "{screen}");
+    place.assert_nothing_runs();
+}
+
 #[test]
 fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() {
     let place = Place::new();
@@ -525,6 +541,28 @@ compact_keeps_turns = 1
     for text in ["(it began by itself", "a summary stands in place"] {
         assert!(shown.stdout.contains(text), "{}", shown.stdout);
     }
+}
+
+/// It is committed: a stop of the hook that is told so takes it from nobody.
+#[test]
+fn without_a_terminal_an_answer_is_printed_though_its_hook_is_stopped() {
+    let place = Place::new();
+    let hook = format!("touch ready; exec {}", place.sleeper());
+    let config = format!("[[hooks]]\non = \"turn_end\"\ncommand = \"{hook}\"\n");
+    let config = place.file("allstop.toml", config);
+    let chat = place.allstop().args("chat --yes short --store");
+    let chat = chat.arg(place.store()).arg("--config").arg(config);
+    let chat = chat.arg("--model").arg(place.script(SCRIPT));
+    let running = chat.stdin(std::process::Stdio::piped()).start();
+    let ready = place.work().join("ready");
+    eventually("the hook", || ready.exists().then_some(()));
+    let ended = running.end_by(Signal::INT);
+    assert_eq!(ended.stdout, "A short answer.\n", "{ended:#?}");
+    assert!(
+        ended.stderr.contains("sleep"),
+        "the hook is named: {ended:#?}"
+    );
+    place.assert_nothing_runs();
 }
 
 #[test]

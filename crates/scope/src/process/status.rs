@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::Verified;
+use allstop_core::receipt::{How, Verified};
 use tokio::time::Instant;
 
 use super::spec::LaunchError;
@@ -46,6 +46,15 @@ pub struct ProcessStatus {
 }
 
 impl ProcessStatus {
+    /// The strongest signal that a stop has ended it with, where it was asked for `strongest`: a tree that has lost its
+    /// keeper is swept away with SIGKILL.
+    pub fn ended_by(&self, strongest: Option<How>) -> Option<How> {
+        match strongest {
+            Some(_) if self.keeper_lost => Some(How::Sigkill),
+            strongest => strongest,
+        }
+    }
+
     /// What receipts, models and people read of a tree whose keeper was killed.
     pub fn keeper_lost_note(&self) -> Option<&'static str> {
         self.keeper_lost.then_some(match self.empty {

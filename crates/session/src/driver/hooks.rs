@@ -9,6 +9,7 @@ use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use tokio::time::timeout;
 
 use super::SessionDriver;
+use crate::shared::Shared;
 
 impl SessionDriver {
     pub(super) async fn tell_start(&self, resumed: bool) {
@@ -54,6 +55,7 @@ impl SessionDriver {
             turn: self.shared.inner.lock().known.last_turn,
             scope: scope.clone(),
         };
+        self.shared.hooks_run_in(Some(scope.clone()));
         let limit = self.shared.host.options.hooks_max;
         if timeout(limit, agent.tell(&cx, event)).await.is_err() {
             let cause = Cause::new(CauseKind::Deadline).detail(format!("hooks limit of {limit:?}"));
@@ -65,5 +67,14 @@ impl SessionDriver {
             );
         }
         scope.close();
+        self.shared.hooks_run_in(None);
+    }
+}
+
+impl Shared {
+    fn hooks_run_in(&self, scope: Option<Scope>) {
+        if let Some(awake) = &mut self.inner.lock().awake {
+            awake.hooks = scope;
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Evidence, ItemState, Why};
+use allstop_core::receipt::{Evidence, How, ItemState, Why};
 use allstop_scope::Process;
 use allstop_scope::process::ExitInfo;
 
@@ -28,18 +28,23 @@ impl BackgroundEnd {
         if status.empty.is_none() && status.failed.is_none() {
             return None;
         }
-        let state = match (handle.strongest_signal(), status.empty) {
+        let state = match (status.ended_by(handle.strongest_signal()), status.empty) {
             (Some(how), Some(verified)) => ItemState::Stopped {
                 how,
                 evidence: Evidence::verified(verified),
                 after_ms: handle.stopped_after().unwrap_or_default().into(),
             },
+            // It did not end by itself, and nobody saw how far it came.
+            _ if status.keeper_lost => ItemState::Unknown {
+                how: How::Sigkill,
+                after_ms: None,
+            },
             _ => ItemState::Finished { after_ms: None },
         };
-        let by_itself = matches!(state, ItemState::Finished { .. });
+        let unstopped = !matches!(state, ItemState::Stopped { .. });
         let succeeded = status.exited.is_some_and(ExitInfo::is_success);
         Some(Self {
-            failed: by_itself && !succeeded,
+            failed: unstopped && !succeeded,
             state,
             exit_code: match status.exited {
                 Some(ExitInfo::Code(code)) => Some(code),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::Extent;
+use allstop_core::{Extent, Receipt};
 use allstop_scope::ScopeOptions;
 
 use super::{TurnCx, bystanders, joined};
@@ -38,9 +38,19 @@ pub(super) async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut Tu
             && let Some(account) = scope.account(Extent::Turn, bystanders(cx))
         {
             let of_the_hooks = account.receipt().await;
-            let own = outcome.receipt.take();
-            let parts: Vec<_> = own.into_iter().chain([of_the_hooks]).collect();
-            outcome.receipt = joined(&Arc::clone(run.label()), &parts);
+            outcome.receipt = match outcome.receipt.take() {
+                // A failure's own receipt, with nothing in it, would hide who has stopped the hooks.
+                Some(own) if own.items().is_empty() => {
+                    let conversation = own.conversation();
+                    Some(Arc::new(
+                        Receipt::clone(&of_the_hooks).with_conversation(conversation),
+                    ))
+                }
+                own => {
+                    let parts: Vec<_> = own.into_iter().chain([of_the_hooks]).collect();
+                    joined(run.label(), &parts)
+                }
+            };
         }
     }
     scope.close();

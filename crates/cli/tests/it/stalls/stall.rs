@@ -242,7 +242,10 @@ impl Stall {
             return Ok(());
         }
         let [kind, detail] = way.cause();
-        if receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail {
+        // A run that has completed may end by itself before the deadline, and what it stops then has that cause.
+        let by_itself = reason == "completed" && way == Way::Timeout;
+        if !by_itself && (receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail)
+        {
             return Err(format!("not the cause {kind} ({detail})"));
         }
         if receipt["quiet"] == true {

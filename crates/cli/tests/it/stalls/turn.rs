@@ -101,6 +101,35 @@ fn a_hook_of_a_call() {
     Stall::new(begin).item(PROCESS).check(&Way::ALL);
 }
 
+/// The first turn waits for it: a stop of the turn is one of the hook.
+#[test]
+fn a_hook_before_the_first_turn() {
+    let begin = |place: &Place, args: &str| {
+        command_of_config(place, args, "[[hooks]]\non = \"session_start\"")
+    };
+    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+}
+
+/// The first turn is committed, the second one ends at its entry: the receipt has what was stopped between them.
+#[test]
+fn a_hook_between_two_turns() {
+    let begin = |place: &Place, args: &str| {
+        let args = format!("{args} first");
+        command_of_config(place, &args, "[[hooks]]\non = \"turn_end\"")
+    };
+    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+}
+
+/// The session is closed already.
+#[test]
+fn a_hook_after_the_session() {
+    let begin = |place: &Place, args: &str| {
+        command_of_config(place, args, "[[hooks]]\non = \"session_end\"")
+    };
+    let stall = Stall::new(begin).ends(Ends::Committed).item(PROCESS);
+    stall.check(&Way::ALL);
+}
+
 /// The turn has its ending, and keeps it.
 #[test]
 fn a_hook_after_the_turn() {
