@@ -9,6 +9,7 @@ use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::process::{OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, StopOrder, WorkSpec};
 use parking_lot::Mutex;
+use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
 use super::config::McpOptions;
@@ -20,12 +21,16 @@ use crate::command::{RunningCommand, chain, exit_text, read_to_end};
 /// How long the exit of a server is waited for whose output has ended: what it printed last says why.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
+/// How long what it printed is read after its exit: only a process that it has left behind can hold that up.
+const READ_WAIT: Duration = Duration::from_millis(500);
+
 /// The process of a server.
 pub(super) struct ServerProcess {
     process: Process,
     scope: Scope,
     input: Input,
     printed: Arc<Mutex<Vec<u8>>>,
+    all_read: Arc<SetOnce<()>>,
 }
 
 impl ServerProcess {
@@ -53,16 +58,22 @@ impl ServerProcess {
             RunningCommand::start(scope, format!("mcp {name}"), spec)
                 .map_err(|error| chain(&error))?;
         let printed = Arc::default();
+        let all_read = Arc::<SetOnce<()>>::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
-        let into = Arc::clone(&printed);
+        let (into, whole) = (Arc::clone(&printed), Arc::clone(&all_read));
         // A stop came first: then the process is being ended, and its words do not matter.
-        drop(scope.spawn_control(reading, |_| read(reader, into)));
+        drop(scope.spawn_control(reading, async move |_| {
+            read(reader, into).await;
+            // It is read once.
+            drop(whole.set(()));
+        }));
         let input = pipes.input();
         let server = Self {
             process,
             scope: scope.clone(),
             input,
             printed,
+            all_read,
         };
         Ok((server, pipes))
     }
@@ -103,6 +114,8 @@ impl ServerProcess {
             Ok(exit) => exit_text(exit),
             Err(error) => return Some(chain(&error)),
         };
+        // The pipe may hold its last line still.
+        let _as_far_as_it_is_read = timeout(READ_WAIT, self.all_read.wait()).await;
         let printed = String::from_utf8_lossy(&self.printed.lock()).into_owned();
         let last = printed.lines().rev().find(|line| !line.trim().is_empty());
         Some(match last {
