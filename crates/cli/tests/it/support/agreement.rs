@@ -121,11 +121,12 @@ fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
         return Ok(());
     }
     if conversation == Some("unknown") {
-        // Whether the turn was stopped is known, and then only what is kept of it is not.
+        // That the turn has ended, and why, may be known, and only what is kept of it is not.
         let is_of_store = said == "error" && envelope["error"]["kind"] == "store";
-        let was_stopped =
-            said != "error" && said != "completed" && (logged.is_null() || logged == said);
-        return agree(is_of_store || was_stopped, "an unknown conversation");
+        // One that failed by itself says what failed.
+        let is_said = said != "error" || !envelope["error"].is_null();
+        let has_ended = is_said && said != "completed" && (logged.is_null() || logged == said);
+        return agree(is_of_store || has_ended, "an unknown conversation");
     }
     // The wait for background work was stopped after the commit: the answer is there.
     if logged == "completed" && said != "completed" {
