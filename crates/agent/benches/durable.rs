@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 const STEPS: u32 = 20;
 /// Appends of a step: before its call runs, and with the call's end before the next model call.
 const APPENDS_PER_STEP: u32 = 2;
-/// What a step's records take as JSON.
+/// Size of a step's records as JSON.
 const RECORD: [u8; 256] = [b'x'; 256];
 
 fn agent() -> Agent {

@@ -25,7 +25,7 @@ const ROUNDS: usize = 2_000;
 const DEAF_ROUNDS: usize = 300;
 const GRACE: Duration = Duration::from_millis(10);
 
-/// What a tool does when it runs.
+/// Behaviour of a tool when a stop comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hearing {
     /// It waits for the stop, and returns.

@@ -72,7 +72,7 @@ async fn bare() -> Duration {
     asked.elapsed()
 }
 
-/// How long one stop took, from the call to where it was.
+/// Times of one stop, from its call.
 struct StopTimes {
     /// The call has returned: nothing starts any more.
     accepted: Duration,

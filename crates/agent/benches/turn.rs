@@ -1,4 +1,4 @@
-//! What a turn of two steps and two calls costs, against a bare tokio loop that does the same.
+//! Cost of a turn of two steps and two calls, against a bare tokio loop that does the same.
 //!
 //! A sample holds all of a turn on both sides: the conversation (with its session, where there is a log) is made, the
 //! turn runs, and everything is dropped.

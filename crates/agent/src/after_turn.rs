@@ -1,5 +1,5 @@
-//! How a turn ends, known before its outcome is there: why it is ended while that is being written, and what it came to
-//! while its hooks are told. The turn can no longer be stopped then, so they are stopped apart from it.
+//! The ending of a turn before its outcome is there: the interrupt while it is being written, the outcome while the hooks
+//! are told. The turn can no longer be stopped then, so its hooks are stopped apart from it.
 
 use allstop_core::{Cause, StopReason};
 use allstop_scope::{Scope, Stop, StopOrder};
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use crate::error::TurnError;
 use crate::outcome::TurnOutcome;
 
-/// Why a turn is ended without a commit.
+/// Reason for which a turn is ended without a commit.
 #[derive(Debug, Clone)]
 pub struct TurnInterrupted {
     /// The cause.
     pub cause: Cause,
     /// The stop reason that its outcome will have.
     pub reason: StopReason,
-    /// What failed, where something has.
+    /// The failure, where there is one.
     pub error: Option<TurnError>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct AfterTurn(Mutex<Ended>);
 #[derive(Debug, Default)]
 struct Ended {
     interrupted: Option<TurnInterrupted>,
-    /// How the turn ended, while its hooks are told.
+    /// The outcome, while the hooks are told.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
     /// A stop came after the turn's commit: no hook starts behind it.
@@ -68,7 +68,9 @@ impl AfterTurn {
     pub(crate) fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
         let mut ended = self.0.lock();
         ended.is_stopped = true;
-        let running = ended.hooks.clone().filter(|scope| !scope.is_quiet());
+        // Between two hooks nothing runs there, and the next one must not start.
+        let is_open = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
+        let running = ended.hooks.clone().filter(is_open);
         drop(ended);
         running.map(|scope| scope.stop(order))
     }
@@ -91,5 +93,23 @@ mod tests {
         assert!(!after.may_begin_hooks(&scope));
         after.reset();
         assert!(after.may_begin_hooks(&scope), "another turn");
+    }
+
+    #[tokio::test]
+    async fn no_hook_starts_behind_a_stop_between_two_hooks() {
+        let after = AfterTurn::default();
+        let scope = Scope::root("hooks", RootOptions::current());
+        assert!(after.may_begin_hooks(&scope));
+        assert!(scope.is_quiet(), "the first has ended");
+        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        let stop = after.stop_hooks(order).expect("the second is to come");
+        assert!(scope.check().is_err(), "it does not start");
+        assert!(stop.receipt().await.quiet());
+        let closed = Scope::root("hooks", RootOptions::current());
+        closed.close();
+        after.reset();
+        assert!(after.may_begin_hooks(&closed));
+        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        assert!(after.stop_hooks(order).is_none(), "all have ended");
     }
 }

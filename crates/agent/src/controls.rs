@@ -107,12 +107,12 @@ impl RunControls {
         decision.as_ref().map(|decision| decision.state())
     }
 
-    /// Why the running turn, or the last one, is ended without a commit, while that is being written.
+    /// The interrupt that ends the running turn, or the last one, without a commit, while that is being written.
     pub fn interrupted_turn(&self) -> Option<TurnInterrupted> {
         self.after_turn.interrupted()
     }
 
-    /// How the running turn, or the last one, has ended, while its hooks are told: its outcome comes after them.
+    /// The outcome of the running turn, or of the last one, while its hooks are told.
     pub fn ended_turn(&self) -> Option<TurnOutcome> {
         self.after_turn.outcome()
     }

@@ -19,10 +19,10 @@ const EXIT_MAX: Duration = Duration::from_millis(150);
 /// How long after the grace a stop may take.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
 
-/// What is left for the force and its account where something still runs at the very end.
+/// Time for the force and its account where something still runs at the very end.
 const LAST_FORCE: Duration = Duration::from_millis(300);
 
-/// How long that is asked to end before.
+/// Time for which that is asked to end before.
 const LAST_ASK: Duration = Duration::from_millis(300);
 
 /// What output still gets when the moment of the exit has come.

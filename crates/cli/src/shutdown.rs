@@ -33,7 +33,7 @@ pub(crate) async fn detach_background(
     }
 }
 
-/// What became of one piece of background work that was to be detached, in one line.
+/// Answer of a detach for one piece of background work, in one line.
 pub(crate) fn detached_in_words(answer: &Detached) -> String {
     let (id, name) = (&answer.work.id, &answer.work.name);
     if let Some(why) = &answer.refused {
@@ -60,9 +60,9 @@ pub(crate) struct Closing<'a> {
     pub(crate) force: bool,
 }
 
-/// What came of closing.
+/// Result of closing.
 pub(crate) struct Closed {
-    /// Where a recording was saved, or why it was not.
+    /// The file of a saved recording, or the reason why there is none.
     pub(crate) recording: Option<Result<PathBuf, String>>,
     /// Of what had to be stopped meanwhile, such as a hook.
     pub(crate) receipt: Option<Arc<Receipt>>,
