@@ -99,11 +99,8 @@ impl FoundWork {
 
     /// The process whose end ends it, while it runs: its keeper, or else its main process.
     pub fn stop_pid(&self) -> Option<u32> {
-        let known = self.keeper.iter().chain(&self.process);
-        known
-            .into_iter()
-            .find(|known| is_alive(known))
-            .map(|known| known.pid)
+        let mut known = self.keeper.iter().chain(&self.process);
+        Some(known.find(|known| is_alive(known))?.pid)
     }
 }
 

@@ -12,7 +12,7 @@ use allstop_core::receipt::{
 use allstop_core::record::SessionRecord;
 use allstop_core::{Cause, Extent, Receipt};
 use allstop_scope::process::{FindError, find_again};
-use allstop_scope::{NotStarted, Scope, ScopeOptions, StopOrder, WorkSpec};
+use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkSpec};
 
 use crate::found::{self, FoundWork};
 use crate::shared::Shared;
@@ -102,15 +102,15 @@ impl Shared {
         let work = left.work.clone();
         // Taken up under the lock: of two stops at once the second joins the first.
         let scope = match take_up(&work, parent) {
-            Ok((scope, ended)) => {
+            Ok(Some((scope, ended))) => {
                 self.watch_end(id.clone(), &scope, ended);
                 scope
             }
-            Err(NotTakenUp::Gone) => {
+            Ok(None) => {
                 drop(inner);
                 return Some(self.nothing(&target, cause.clone(), StopOutcome::AlreadyEnded));
             }
-            Err(NotTakenUp::Cannot(why)) => {
+            Err(why) => {
                 drop(inner);
                 return Some(self.cannot_stop(&work, cause, &why));
             }
@@ -166,45 +166,27 @@ fn running_item(work: &FoundWork, why: Why) -> ReceiptItem {
     )
 }
 
-/// Why it was not put into a scope.
-enum NotTakenUp {
-    /// It has ended.
-    Gone,
-    /// It runs, and is left alone.
-    Cannot(String),
-}
-
-impl From<FindError> for NotTakenUp {
-    fn from(error: FindError) -> Self {
-        match error {
-            FindError::Gone => Self::Gone,
-            other => Self::Cannot(other.to_string()),
-        }
-    }
-}
-
-impl From<NotStarted> for NotTakenUp {
-    fn from(refused: NotStarted) -> Self {
-        Self::Cannot(refused.to_string())
-    }
-}
-
-/// Puts it into a scope, as one item of a receipt. With the scope comes how it will have ended.
+/// Puts it into a scope, as one item of a receipt. With the scope comes how it will have ended. `None`: it has ended
+/// already. `Err`: why it runs and is left alone.
 fn take_up(
     work: &FoundWork,
     parent: &Scope,
-) -> Result<(Scope, impl Future<Output = ItemState> + Send + use<>), NotTakenUp> {
-    let main = work.process.as_ref();
-    let main = main.ok_or_else(|| NotTakenUp::Cannot("the log names no process".to_owned()))?;
-    let found = find_again(main, work.keeper.as_ref(), work.marker.as_ref())?;
+) -> Result<Option<(Scope, impl Future<Output = ItemState> + Send + use<>)>, String> {
+    let main = work.process.as_ref().ok_or("the log names no process")?;
+    let found = match find_again(main, work.keeper.as_ref(), work.marker.as_ref()) {
+        Err(FindError::Gone) => return Ok(None),
+        found => found.map_err(|error| error.to_string())?,
+    };
     let unit = WorkSpec::new(ItemKind::Background, Arc::clone(&work.name)).id(work.id.as_str());
     let options = ScopeOptions {
         unit: Some(unit),
         ..ScopeOptions::default()
     };
-    let scope = parent.child(work.id.as_str(), options)?;
+    let scope = parent.child(work.id.as_str(), options);
+    let scope = scope.map_err(|refused| refused.to_string())?;
     let spec = WorkSpec::new(ItemKind::Process, Arc::clone(&work.name));
-    let process = scope.take_up_process(spec, found)?;
+    let process = scope.take_up_process(spec, found);
+    let process = process.map_err(|refused| refused.to_string())?;
     let ended = async move {
         let handle = process.handle();
         let verified = handle.wait_empty().await.ok();
@@ -220,5 +202,5 @@ fn take_up(
             },
         }
     };
-    Ok((scope, ended))
+    Ok(Some((scope, ended)))
 }

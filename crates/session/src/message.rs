@@ -254,10 +254,9 @@ pub(crate) struct MessageState {
 impl MessageState {
     pub(crate) fn new(decision: Arc<Decision>, controls: Arc<RunControls>) -> Self {
         Self {
-            outcome: SetOnce::new(),
-            turn: OnceLock::new(),
             decision,
             controls,
+            ..Self::default()
         }
     }
 

@@ -18,7 +18,7 @@ use crate::follow_up::FollowUp;
 use crate::found::FoundWork;
 use crate::message::{MessageOutcome, NewMessage, SendError, Sent};
 use crate::questions::Answered;
-use crate::shared::Shared;
+use crate::shared::{Inner, Shared};
 use crate::stopping::{StopTarget, Stopping};
 use crate::wait::Waited;
 
@@ -138,13 +138,8 @@ impl Session {
 
     /// Whether anything of the session runs beside its turn: background work, or a hook of the session itself.
     pub fn works_beside_turn(&self) -> bool {
-        let hooks = self
-            .shared
-            .inner
-            .lock()
-            .awake
-            .as_ref()
-            .is_some_and(|awake| awake.hooks.is_some());
+        let awake = self.shared.inner.lock().awake.clone();
+        let hooks = awake.is_some_and(|awake| awake.hooks.is_some());
         hooks || self.background().iter().any(|work| work.is_running())
     }
 
@@ -258,7 +253,8 @@ impl Session {
     /// Cancel safe: the owner does it, whoever waits.
     pub async fn undo(&self) -> Result<TurnNumber, UndoError> {
         let (tx, rx) = oneshot::channel();
-        if !self.shared.command_if_idle(Command::Undo(tx))? {
+        let is_idle = |inner: &Inner| inner.desk.is_idle();
+        if !self.shared.command_if(Command::Undo(tx), is_idle)? {
             return Err(UndoError::Busy);
         }
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))

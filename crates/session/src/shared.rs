@@ -201,12 +201,8 @@ impl Shared {
         self.command_if(command, |_| true).map(drop)
     }
 
-    /// The same, if no turn runs or waits. Returns whether it was asked.
-    pub(crate) fn command_if_idle(self: &Arc<Self>, command: Command) -> Result<bool, NotAdmitted> {
-        self.command_if(command, |inner| inner.desk.is_idle())
-    }
-
-    fn command_if(
+    /// The same, if it may be done as things are. Returns whether it was asked.
+    pub(crate) fn command_if(
         self: &Arc<Self>,
         command: Command,
         may: impl FnOnce(&Inner) -> bool,

@@ -120,7 +120,11 @@ impl Stopping {
             What::One(stop, turn) => {
                 let receipt = stop.receipt().await;
                 match turn {
-                    Some(turn) if receipt.outcome().is_none() => of_turn(&receipt, turn).await,
+                    Some(turn) if receipt.outcome().is_none() => {
+                        // Over or not: the receipt says what is known by then.
+                        let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
+                        Arc::new(turn.complete_now(&receipt))
+                    }
                     // Its commit is being written: nothing is to be stopped, and the ending is not confirmed yet.
                     Some(turn) if !turn.is_settled() => Arc::new(turn.complete_now(&receipt)),
                     _ => receipt,
@@ -156,11 +160,4 @@ impl Stopping {
             }
         }
     }
-}
-
-/// The same, with what the turn's ending says of the conversation and of what was used.
-async fn of_turn(receipt: &Receipt, turn: &MessageState) -> Arc<Receipt> {
-    // Over or not: what is known by then is what the receipt says.
-    let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
-    Arc::new(turn.complete_now(receipt))
 }

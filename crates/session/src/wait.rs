@@ -31,25 +31,15 @@ impl Shared {
     /// The background work that runs.
     pub(crate) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.background();
-        background
-            .map(|background| background.running())
-            .unwrap_or_default()
+        background.map_or_else(Vec::new, |background| background.running())
     }
 
     /// The background work that runs: what the session watches, and what was let go on purpose.
     pub(crate) fn background_items(&self) -> Vec<BackgroundItem> {
-        let watched = self.running_background();
-        let mut items: Vec<_> = watched
-            .iter()
-            .map(|work| BackgroundItem::of(work))
-            .collect();
-        items.extend(
-            self.left()
-                .iter()
-                .filter(|left| left.alive)
-                .map(BackgroundItem::left),
-        );
-        items
+        let (watched, left) = (self.running_background(), self.left());
+        let watched = watched.iter().map(|work| BackgroundItem::of(work));
+        let left = left.iter().filter(|left| left.alive);
+        watched.chain(left.map(BackgroundItem::left)).collect()
     }
 
     pub(crate) fn background(&self) -> Option<Arc<allstop_agent::Background>> {

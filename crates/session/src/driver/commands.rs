@@ -54,8 +54,8 @@ impl SessionDriver {
         // Nothing is handed to it: whoever wants to steer waits.
         drop(slot.controls.undelivered());
         self.shared.inner.lock().desk.run(Arc::clone(&slot));
-        let turns_kept = self.turns_kept();
-        let compacted = self.compact(&slot.scope, turns_kept).await;
+        let compaction = self.shared.host.options.compaction.unwrap_or_default();
+        let compacted = self.compact(&slot.scope, compaction.turns_kept).await;
         slot.scope.close();
         drop(self.shared.inner.lock().desk.end(|_| false));
         compacted
@@ -73,10 +73,5 @@ impl SessionDriver {
 
     pub(super) fn stream(&mut self) -> Option<&mut allstop_log::SessionStream> {
         Some(&mut **self.open.as_mut()?.stream.as_mut()?)
-    }
-
-    pub(super) fn turns_kept(&self) -> u32 {
-        let compaction = self.shared.host.options.compaction.unwrap_or_default();
-        compaction.turns_kept
     }
 }

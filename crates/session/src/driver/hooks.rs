@@ -1,8 +1,6 @@
 //! The hooks of the session itself: its start and end, and how its turns ended badly. They run beside the stopped
 //! scopes, for a bounded time.
 
-use std::sync::Arc;
-
 use allstop_agent::{HookCx, HookEvent, TurnOutcome};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
@@ -12,16 +10,6 @@ use super::SessionDriver;
 use crate::shared::Shared;
 
 impl SessionDriver {
-    pub(super) async fn tell_start(&self, resumed: bool) {
-        self.tell(&HookEvent::SessionStart { resumed }, &self.scope)
-            .await;
-    }
-
-    pub(super) async fn tell_end(&self) {
-        self.tell(&HookEvent::SessionEnd, &self.shared.host.scope)
-            .await;
-    }
-
     /// Tells of a turn that failed, or that was stopped.
     pub(super) async fn tell_ending(&self, turn: &TurnOutcome) {
         let event = match (turn.stop_reason, &turn.error) {
@@ -33,13 +21,14 @@ impl SessionDriver {
                 ),
             },
             _ => HookEvent::Stop {
-                receipt: turn.receipt.as_ref().map(Arc::clone),
+                receipt: turn.receipt.clone(),
             },
         };
         self.tell(&event, &self.scope).await;
     }
 
-    async fn tell(&self, event: &HookEvent, above: &Scope) {
+    /// Tells the hooks of the session, in a scope below `above`.
+    pub(super) async fn tell(&self, event: &HookEvent, above: &Scope) {
         let Some(open) = &self.open else { return };
         let agent = &open.session.agent;
         if !agent.is_heard(event) {

@@ -1,12 +1,12 @@
 //! Between two turns: background work that ends, `session_idle`, sleep, and the end.
 
+use allstop_agent::HookEvent;
 use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
 use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
 
 use super::SessionDriver;
-use super::open::Open;
 use crate::events::SessionEventKind;
 use crate::shared::Shared;
 use crate::wait::is_attached;
@@ -42,14 +42,8 @@ impl SessionDriver {
             return;
         }
         // What the store has not answered may be written yet, and would take whoever opens the session for another.
-        let is_settled = |open: &Open| {
-            open.stream
-                .as_ref()
-                .is_none_or(|stream| stream.is_settled())
-        };
-        let may_sleep = running.is_empty()
-            && self.opening.is_none()
-            && self.open.as_ref().is_none_or(is_settled);
+        let is_settled = self.stream().is_none_or(|stream| stream.is_settled());
+        let may_sleep = running.is_empty() && self.opening.is_none() && is_settled;
         let sleep_after = self.shared.host.options.sleep_after;
         let sleepy = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // What a stop did not wait for: it has the lock, which nobody may miss while the session sleeps.
@@ -78,9 +72,7 @@ impl SessionDriver {
     /// Appends records between two turns. While nothing is stopped the store may take its time.
     pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         let scope = self.scope.clone();
-        let Some(stream) = self.stream() else {
-            return Err(SessionError::Indeterminate);
-        };
+        let stream = self.stream().ok_or(SessionError::Indeterminate)?;
         let patience = async {
             scope.stopped().await;
             tokio::time::sleep(RECORD_WRITE_MAX).await;
@@ -110,17 +102,17 @@ impl SessionDriver {
             return false;
         }
         // A store that hangs must not hold up the next message, nor the end.
-        let appended = timeout(RECORD_WRITE_MAX, stream.append(records)).await;
-        let is_recorded = matches!(appended, Ok(Ok(())));
-        match appended {
-            Ok(Ok(())) => {}
+        let is_recorded = match timeout(RECORD_WRITE_MAX, stream.append(records)).await {
+            Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the end of background work is not recorded yet");
+                false
             }
             Err(_) => {
                 tracing::warn!("the store has not answered: background work may not be recorded");
+                false
             }
-        }
+        };
         open.background.give_back(stream.take_unwritten());
         if has_left_ended {
             self.shared.tell_background();
@@ -148,7 +140,8 @@ impl SessionDriver {
             let _it_is_the_stops = account.receipt().await;
         }
         self.record_background().await;
-        self.tell_end().await;
+        let above = self.shared.host.scope.clone();
+        self.tell(&HookEvent::SessionEnd, &above).await;
         self.open = None;
         let mut inner = self.shared.inner.lock();
         inner.awake = None;

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use allstop_agent::{Background, TurnError, TurnErrorKind};
+use allstop_agent::{Background, HookEvent, TurnError, TurnErrorKind};
 use allstop_core::turn::SessionState;
 use allstop_log::{RecordObserver, SessionError, SessionStream};
 use allstop_scope::{Scope, WorkHandle};
@@ -123,7 +123,8 @@ impl SessionDriver {
             session,
             stream: Some(stream),
         });
-        self.tell_start(resumed).await;
+        let event = HookEvent::SessionStart { resumed };
+        self.tell(&event, &self.scope).await;
         Ok(())
     }
 
@@ -157,12 +158,11 @@ impl SessionDriver {
 
 /// Hears of every record: subscribers get it, and its number is known to whoever subscribes next.
 fn observer(shared: &Arc<Shared>) -> RecordObserver {
-    let publish = shared.hub.recorder();
     // The owner holds the log, and with it this: no circle that outlives it.
     let shared = Arc::clone(shared);
     Arc::new(move |version, record| {
         shared.inner.lock().known.version = version;
-        publish(version, record);
+        shared.hub.record(version, record);
     })
 }
 

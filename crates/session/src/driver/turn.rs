@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_agent::{History, RunOutcome, RunRequest, TurnError, TurnErrorKind, TurnOutcome};
-use allstop_core::{Cause, CauseKind, Extent, MessageId, StopReason};
+use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{Scope, WorkLost};
 
 use super::{SessionDriver, WAKES_MAX};
@@ -19,18 +19,7 @@ impl SessionDriver {
         }
         self.told_idle = false;
         self.shared.hub.begin(slot.message().cloned());
-        let ready = match self.open(&slot.scope).await {
-            Ok(()) => self.settle(&slot.scope).await,
-            Err(error) => Err(error),
-        };
-        let outcome = match ready {
-            Ok(()) => {
-                self.compact_if_long(&slot).await;
-                self.run(&slot).await
-            }
-            Err(error) => Err(error),
-        };
-        match outcome {
+        match self.run(&slot).await {
             Ok(turn) => {
                 let outcome = MessageOutcome::of_turn(slot.message().cloned(), &turn);
                 if !slot.is_sent() && !outcome.is_completed() {
@@ -73,12 +62,13 @@ impl SessionDriver {
     }
 
     async fn run(&mut self, slot: &Arc<Slot>) -> Result<TurnOutcome, TurnError> {
-        let Some(open) = &mut self.open else {
-            return Err(bug("the session is not open"));
-        };
-        let Some(stream) = open.stream.take() else {
-            return Err(bug("the session's log is elsewhere"));
-        };
+        self.open(&slot.scope).await?;
+        self.settle(&slot.scope).await?;
+        self.compact_if_long(slot).await;
+        let open = self.open.as_mut();
+        let open = open.ok_or_else(|| bug("the session is not open"))?;
+        let stream = open.stream.take();
+        let stream = stream.ok_or_else(|| bug("the session's log is elsewhere"))?;
         slot.state.begin(stream.state().next_turn());
         let request = RunRequest {
             history: History::Logged(stream),
@@ -132,14 +122,11 @@ impl SessionDriver {
         drop(inner);
         self.stopped = outcome.stop_reason != StopReason::Completed;
         for steered in taken {
-            let of_this_one = |message: Option<MessageId>| MessageOutcome {
-                message,
-                ..outcome.clone()
-            };
             steered.scope.close();
-            steered
-                .state
-                .resolve(of_this_one(steered.message().cloned()));
+            steered.state.resolve(MessageOutcome {
+                message: steered.message().cloned(),
+                ..outcome.clone()
+            });
         }
         slot.state.resolve(outcome.clone());
     }

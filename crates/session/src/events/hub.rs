@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_agent::{AgentEvent, EventSink};
 use allstop_core::record::SessionRecord;
 use allstop_core::{MessageId, TurnNumber};
-use allstop_log::{RecordObserver, Version};
+use allstop_log::Version;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
@@ -114,7 +114,8 @@ impl Hub {
         drop(tx.send(event));
     }
 
-    fn record(&self, version: Version, record: &SessionRecord) {
+    /// Publishes a record that has become durable.
+    pub(crate) fn record(&self, version: Version, record: &SessionRecord) {
         if let SessionRecord::TurnStarted { turn, .. } = record {
             self.state.lock().turn = Some(*turn);
         }
@@ -122,12 +123,6 @@ impl Hub {
             version,
             record: Arc::new(record.clone()),
         });
-    }
-
-    /// Publishes every record that becomes durable.
-    pub(crate) fn recorder(self: &Arc<Self>) -> RecordObserver {
-        let hub = Arc::clone(self);
-        Arc::new(move |version, record| hub.record(version, record))
     }
 
     /// Where the events of a turn go. Nothing of the answer of a turn that was stopped is delivered any more.
