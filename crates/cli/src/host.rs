@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::KEEPER_COMMAND;
 use crate::args::StoreArgs;
-use crate::display::{Environment, Keep, Output, Role, Styled, styled};
+use crate::display::{Environment, Keep, Output};
 use crate::problem::Problem;
 use crate::signals::{InheritedSignals, Signals};
 
@@ -188,12 +188,7 @@ impl Host {
     pub(crate) fn tell(&self, problem: &Problem) {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
-        let mut text = Styled::default();
-        let message = Styled::text(&problem.message);
-        text.push_line(&styled![style.paint(Role::Bad, "error:"), " ", message]);
-        for line in problem.hint.iter().flat_map(|hint| hint.lines()) {
-            text.push_line(&styled![style.paint(Role::Dim, "hint:"), " ", line]);
-        }
+        let text = style.failure(&problem.message, problem.hint.as_deref());
         stderr.lines(text, Keep::Must);
     }
 }

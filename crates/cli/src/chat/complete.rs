@@ -56,14 +56,8 @@ fn arguments(before: &[&str], names: &Names) -> Vec<String> {
     match before {
         ["stop" | "preview"] => {
             let extents: Vec<String> = words(&["turn", "all", "session"]);
-            let Names {
-                background,
-                calls,
-                nested,
-            } = names;
-            [&extents, background, calls, nested]
-                .map(Vec::as_slice)
-                .concat()
+            let all = [&extents, &names.background, &names.calls, &names.nested];
+            all.map(Vec::as_slice).concat()
         }
         ["background" | "bg"] => words(&["output", "stop", "wait"]),
         ["background" | "bg", "output" | "stop" | "wait"] => names.background.clone(),

@@ -103,11 +103,7 @@ impl Editor {
                     return Pressed::TooLong;
                 }
             }
-            Key::NewLine => {
-                if buffer.insert('\n', 1, &mut Unheard).is_none() {
-                    return Pressed::TooLong;
-                }
-            }
+            Key::NewLine => return self.press(Key::Letter('\n')),
             Key::Enter => return Pressed::Submitted(self.replace("")),
             Key::EndOfInput if buffer.is_empty() => return Pressed::EndOfInput,
             Key::EndOfInput | Key::Delete => drop(buffer.delete(1, &mut Unheard)),
@@ -128,59 +124,35 @@ impl Editor {
                 let killed = self.killed.clone();
                 return self.press(Key::Paste(killed));
             }
-            Key::Up => {
-                return if self.line_up() {
-                    Pressed::Edited
-                } else {
-                    Pressed::Back
-                };
-            }
-            Key::Down => {
-                return if self.line_down() {
-                    Pressed::Edited
-                } else {
-                    Pressed::Forward
-                };
-            }
+            Key::Up => match self.line_above() {
+                Some(at) => self.buffer.set_pos(at),
+                None => return Pressed::Back,
+            },
+            Key::Down => match self.line_below() {
+                Some(at) => self.buffer.set_pos(at),
+                None => return Pressed::Forward,
+            },
             Key::Search => return Pressed::Search,
             Key::Redraw | Key::Cancel | Key::Complete => {}
         }
         Pressed::Edited
     }
 
-    /// Into the line above, at the same letter. False: there is none.
-    fn line_up(&mut self) -> bool {
-        let (text, at) = (self.text(), self.cursor());
-        let before = text.get(..at).unwrap_or_default();
-        let Some(start) = before.rfind('\n') else {
-            return false;
-        };
-        let letters = before.get(start + 1..).unwrap_or_default().chars().count();
-        let above = text.get(..start).unwrap_or_default();
-        let begin = above.rfind('\n').map_or(0, |at| at + 1);
-        let to = begin + bytes_of(above.get(begin..).unwrap_or_default(), letters);
-        self.buffer.set_pos(to);
-        true
+    /// The same letter in the line above, in bytes.
+    fn line_above(&self) -> Option<usize> {
+        let (before, _) = self.text().split_at(self.cursor());
+        let (above, line) = before.rsplit_once('\n')?;
+        let (_, shown) = above.rsplit_once('\n').unwrap_or(("", above));
+        Some(above.len() - shown.len() + bytes_of(shown, line.chars().count()))
     }
 
-    /// Into the line below.
-    fn line_down(&mut self) -> bool {
-        let (text, at) = (self.text(), self.cursor());
-        let (before, after) = (
-            text.get(..at).unwrap_or_default(),
-            text.get(at..).unwrap_or_default(),
-        );
-        let Some(end) = after.find('\n') else {
-            return false;
-        };
-        let start = before.rfind('\n').map_or(0, |at| at + 1);
-        let letters = before.get(start..).unwrap_or_default().chars().count();
-        let begin = at + end + 1;
-        let below = text.get(begin..).unwrap_or_default();
+    /// The same letter in the line below, in bytes.
+    fn line_below(&self) -> Option<usize> {
+        let (before, after) = self.text().split_at(self.cursor());
+        let (_, line) = before.rsplit_once('\n').unwrap_or(("", before));
+        let (rest, below) = after.split_once('\n')?;
         let below = below.lines().next().unwrap_or_default();
-        let to = begin + bytes_of(below, letters);
-        self.buffer.set_pos(to);
-        true
+        Some(before.len() + rest.len() + 1 + bytes_of(below, line.chars().count()))
     }
 }
 

@@ -71,14 +71,13 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
         _ => Asks::Prompter,
     };
     let opened = open(&args, asks, host, &mut supervisor, &screen).await;
-    let (opened, past) = match opened {
+    let ((system, open), past) = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => {
             return Ok(not_opened(&screen, &supervisor.control, &envelope));
         }
     };
-    let (system, open) = opened;
     greet(&screen, &open, args.session.is_some()).await;
     let chat = Chat {
         host,
@@ -150,7 +149,7 @@ async fn open(
     let with = args.with.clone();
     let store = args.store.clone();
     let (scopes, folder) = (host.scopes(), host.folder.clone());
-    let types = screen.is_typed_into();
+    let types = screen.types;
     let options = read(scopes.clone(), supervisor, move |_| {
         let answer = match (with.permissions.yes, with.permissions.deny) {
             (true, _) => Answer::AllowOnce,

@@ -78,16 +78,14 @@ impl Past {
         let past = Self {
             lines: read(Some(&file)),
             writer: Some(writer),
-            at: None,
-            draft: String::new(),
+            ..Self::in_memory()
         };
-        let lines = read(Some(&file));
-        let file = HistoryFile {
+        let written = HistoryFile {
+            lines: read(Some(&file)),
             path: file,
-            lines,
             waiting,
         };
-        (past, file)
+        (past, written)
     }
 
     /// What is typed from now on, kept nowhere else.

@@ -6,10 +6,10 @@ use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
-use super::screen::is_worth_showing;
 use super::{Chat, leave, recorded};
 use crate::Exit;
 use crate::control::Effect;
+use crate::display::{Watcher as _, is_worth_showing};
 use crate::supervise::Supervisor;
 
 /// The longest line: no model takes more.
@@ -64,13 +64,11 @@ async fn answer_all(
             Err(cause) => {
                 // Committed already: only its hooks are not told yet.
                 let now = chat.session.outcome_now(&sent, None);
-                let answer = now.is_completed().then_some(&*now.output);
-                chat.screen.end_turn(answer);
+                chat.screen.end_turn(Some(&now));
                 return Err(cause);
             }
         };
-        let answer = outcome.is_completed().then_some(&*outcome.output);
-        chat.screen.end_turn(answer);
+        chat.screen.end_turn(Some(&outcome));
         chat.screen.outcome(&outcome);
         if let Some(receipt) = outcome.receipt.as_deref().filter(|r| is_worth_showing(r)) {
             chat.screen.receipt(receipt);
@@ -113,12 +111,12 @@ fn show(chat: &mut Chat<'_>, event: &SessionEvent) {
             }
         }
         SessionEventKind::Live(live) => {
-            chat.screen.agent(live);
+            chat.screen.live.event(live);
             if let (AgentEvent::TurnEnded { .. }, None) = (live, &event.message) {
                 chat.screen.end_turn(None);
             }
         }
-        SessionEventKind::Missed { count } => chat.screen.missed(*count),
+        SessionEventKind::Missed { count } => chat.screen.live.missed(*count),
         _ => {}
     }
 }

@@ -1,23 +1,23 @@
 //! What a chat shows above the line that is typed into.
 
-use allstop_agent::AgentEvent;
 use allstop_core::{CauseKind, Receipt, StopReason};
 use allstop_session::MessageOutcome;
 
 use crate::display::{
-    Entry, Keep, Lane, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Style, Styled, Watcher as _,
-    plain, render_receipt, styled,
+    Entry, Keep, Lane, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Style, Styled, plain,
+    render_receipt, styled,
 };
 use crate::host::Host;
 
 /// What a chat shows.
 #[derive(Debug)]
 pub(super) struct Screen {
-    live: Live,
+    /// What the running turn does.
+    pub(super) live: Live,
     lane: Lane,
-    style: Style,
+    pub(super) style: Style,
     /// Somebody types below: the answers are theirs to read, and what they typed is shown above each.
-    types: bool,
+    pub(super) types: bool,
 }
 
 impl Screen {
@@ -36,16 +36,6 @@ impl Screen {
         }
     }
 
-    /// How to draw.
-    pub(super) fn style(&self) -> Style {
-        self.style
-    }
-
-    /// Whether somebody types below.
-    pub(super) fn is_typed_into(&self) -> bool {
-        self.types
-    }
-
     /// A line that only somebody who sits there has a use for.
     pub(super) fn hint(&self, text: &str) {
         if self.types {
@@ -60,27 +50,8 @@ impl Screen {
         }
     }
 
-    /// A message, above its answer.
-    pub(super) fn message(&self, text: &str) {
-        self.said(text, Role::Strong, "");
-    }
-
-    /// A message that goes into the running turn.
-    pub(super) fn steered(&self, text: &str) {
-        self.said(text, Role::Strong, "  (to the running turn)");
-    }
-
-    /// A message that no turn has begun for.
-    pub(super) fn unanswered(&self, text: &str) {
-        self.said(text, Role::Dim, "  (no turn began for it)");
-    }
-
-    /// A command that was typed.
-    pub(super) fn command(&self, text: &str) {
-        self.said(text.trim(), Role::Dim, "");
-    }
-
-    fn said(&self, text: &str, role: Role, about: &str) {
+    /// A message or a command that was typed, and what there is to say about it.
+    pub(super) fn typed(&self, text: &str, role: Role, about: &str) {
         if !self.types {
             return;
         }
@@ -97,13 +68,7 @@ impl Screen {
 
     /// What did not work.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
-        let mut lines = Styled::default();
-        let error = self.style.paint(Role::Bad, "error:");
-        lines.push_line(&styled![error, " ", Styled::text(text)]);
-        for hint in hint.iter().flat_map(|hint| hint.lines()) {
-            lines.push_line(&styled![self.style.paint(Role::Dim, "hint: "), hint]);
-        }
-        self.lines(lines);
+        self.lines(self.style.failure(text, hint));
     }
 
     /// A text of several lines, such as an output or the help.
@@ -129,19 +94,10 @@ impl Screen {
         self.lane.lines(lines, Keep::Must);
     }
 
-    /// What the running turn does.
-    pub(super) fn agent(&mut self, event: &AgentEvent) {
-        self.live.event(event);
-    }
-
-    /// So many events were missed.
-    pub(super) fn missed(&mut self, count: u64) {
-        self.live.missed(count);
-    }
-
-    /// Nothing more comes of a turn.
-    pub(super) fn end_turn(&mut self, answer: Option<&str>) {
-        self.live.end(answer);
+    /// Ends the view of a turn. `outcome`: the outcome of its message, if there is one, with the whole answer.
+    pub(super) fn end_turn(&mut self, outcome: Option<&MessageOutcome>) {
+        let completed = outcome.filter(|outcome| outcome.is_completed());
+        self.live.end(completed.map(|outcome| &*outcome.output));
     }
 
     /// What a message came to, but for its receipt.
@@ -172,9 +128,4 @@ impl Screen {
         self.lane
             .lines(render_receipt(receipt, self.style, width), Keep::Last);
     }
-}
-
-/// A failure's own receipt says nothing new where nothing ran beside it.
-pub(super) fn is_worth_showing(receipt: &Receipt) -> bool {
-    !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
 }

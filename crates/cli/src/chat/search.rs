@@ -60,16 +60,12 @@ impl Search {
                 self.query.pop();
                 self.look(past, None);
             }
+            // Where there is no older one, the last that was found stays.
+            Key::Search if self.index() == Some(0) => {}
             Key::Search => {
-                let older = self.index().map(|index| index.checked_sub(1));
-                // Where there is no older one, the last that was found stays.
-                if let Some(found) = match older {
-                    Some(None) => None,
-                    Some(Some(from)) => past.find(&self.query, Some(from)),
-                    None => past.find(&self.query, None),
-                } {
-                    self.found = Some(found);
-                }
+                let older = self.index().map(|index| index - 1);
+                let found = past.find(&self.query, older);
+                self.found = found.or_else(|| self.found.take());
             }
             Key::Cancel => return Searched::GivenUp,
             _ => return Searched::Over(self.found.take().map(|found| found.line)),

@@ -23,6 +23,7 @@ use super::keys::Keys;
 use super::past::Past;
 use super::{Chat, leave};
 use crate::Exit;
+use crate::display::Role;
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use crate::signals::Signals;
@@ -42,7 +43,7 @@ pub(super) async fn talk(
     let has_cursor = chat.host.terminal.has_cursor();
     let input = Input::open(tty, has_cursor).context("cannot use the terminal")?;
     let mut changes = Changes::install()?;
-    let desk = Desk::new(past, chat.screen.style(), control);
+    let desk = Desk::new(past, chat.screen.style, control);
     let mut talk = Talk {
         chat,
         signals,
@@ -184,10 +185,14 @@ impl Talk<'_> {
         let screen = &self.chat.screen;
         match effect {
             Effect::Send(number, text) => return Some(self.send(number, text)),
-            Effect::ShowMessage(text) => screen.message(&text),
-            Effect::ShowSteered(text) => screen.steered(&text),
-            Effect::ShowUnanswered(text) => screen.unanswered(&text),
-            Effect::ShowCommand(text) => screen.command(&text),
+            Effect::ShowMessage(text) => screen.typed(&text, Role::Strong, ""),
+            Effect::ShowSteered(text) => {
+                screen.typed(&text, Role::Strong, "  (to the running turn)");
+            }
+            Effect::ShowUnanswered(text) => {
+                screen.typed(&text, Role::Dim, "  (no turn began for it)");
+            }
+            Effect::ShowCommand(text) => screen.typed(text.trim(), Role::Dim, ""),
             Effect::Note(text) => screen.note(&text),
             Effect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
             Effect::Force => {

@@ -21,7 +21,7 @@ mod writer;
 
 pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{Live, LiveOptions};
-pub(crate) use receipt::{RECEIPT_WIDTH_DEFAULT, render_receipt};
+pub(crate) use receipt::{RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_receipt};
 pub(crate) use style::{Environment, Role, Style, Symbol};
 pub(crate) use styled::{Styled, styled};
 pub(crate) use table::Table;

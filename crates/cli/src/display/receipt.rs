@@ -4,8 +4,8 @@
 
 mod row;
 
-use allstop_core::Receipt;
 use allstop_core::receipt::{ConversationEffect, ItemState, ReceiptItem, StopOutcome, Why};
+use allstop_core::{CauseKind, Receipt};
 
 use self::row::{Columns, Row};
 use super::style::{Role, Style, Symbol};
@@ -14,6 +14,11 @@ use super::words;
 
 /// Columns of a receipt that is written where there is no terminal to ask.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
+
+/// Whether a receipt says anything new: a failure's own says nothing where nothing ran beside it.
+pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
+    !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
+}
 
 /// Draws a receipt in so many columns. It ends with an end of line.
 pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> Styled {

@@ -149,6 +149,17 @@ impl Style {
         text.within(&style.to_string(), &format!("{style:#}"))
     }
 
+    /// What failed, and what helps.
+    pub(crate) fn failure(self, message: &str, hint: Option<&str>) -> Styled {
+        let mut lines = Styled::default();
+        let error = self.paint(Role::Bad, "error:");
+        lines.push_line(&styled![error, " ", Styled::text(message)]);
+        for hint in hint.iter().flat_map(|hint| hint.lines()) {
+            lines.push_line(&styled![self.paint(Role::Dim, "hint:"), " ", hint]);
+        }
+        lines
+    }
+
     /// The sign, without a colour: one column wide.
     pub(crate) fn symbol(self, symbol: Symbol) -> &'static str {
         match symbol {

@@ -154,14 +154,13 @@ impl RunTurns<'_, '_> {
                 _ => late,
             });
         }
-        if let Some(said) = closed.recording {
-            match said {
-                Ok(path) => self.show.note(&format!(
-                    "recorded: allstop run --model script:{} …",
-                    path.display()
-                )),
-                Err(why) => self.show.warn(&why),
-            }
+        match closed.recording {
+            Some(Ok(path)) => self.show.note(&format!(
+                "recorded: allstop run --model script:{} …",
+                path.display()
+            )),
+            Some(Err(why)) => self.show.warn(&why),
+            None => {}
         }
     }
 }

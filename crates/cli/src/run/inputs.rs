@@ -1,16 +1,16 @@
 //! What a run reads before anything runs: the configuration with the flags over it, and the prompts.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::WrittenDuration;
 use allstop_runtime::config::OnStop;
 use allstop_runtime::{Config, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
 use allstop_tools::Prompter;
 
-use crate::args::{LimitArgs, OnStopArg, RunArgs};
+use crate::args::{OnStopArg, RunArgs};
 use crate::host::Host;
 use crate::problem::Problem;
 use crate::start::options::{Given, config_with_model, system};
@@ -93,30 +93,20 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
 /// The configuration, with the flags over it.
 fn config(args: &RunArgs) -> Result<Config, Problem> {
     let mut config = config_with_model(&args.model)?;
-    limits(&mut config, &args.limits);
-    Ok(config)
-}
-
-fn limits(config: &mut Config, args: &LimitArgs) {
-    let take = |to: &mut Option<WrittenDuration>, flag: Option<WrittenDuration>| {
-        *to = flag.or(*to);
-    };
-    take(&mut config.deadlines.run, args.timeout);
-    take(&mut config.deadlines.grace, args.grace);
-    if let Some(steps) = args.max_steps {
-        config.limits.max_steps = steps.get();
-    }
-    if let Some(turns) = args.max_turns {
-        config.limits.max_turns = Some(turns.get());
-    }
-    if let Some(tokens) = args.max_budget_tokens {
-        config.limits.max_budget_tokens = Some(tokens.get());
-    }
-    match args.on_stop {
+    let flags = &args.limits;
+    config.deadlines.run = flags.timeout.or(config.deadlines.run);
+    config.deadlines.grace = flags.grace.or(config.deadlines.grace);
+    let limits = &mut config.limits;
+    limits.max_steps = flags.max_steps.map_or(limits.max_steps, NonZero::get);
+    limits.max_turns = flags.max_turns.map(NonZero::get).or(limits.max_turns);
+    let tokens = flags.max_budget_tokens.map(NonZero::get);
+    limits.max_budget_tokens = tokens.or(limits.max_budget_tokens);
+    match flags.on_stop {
         Some(OnStopArg::Keep) => config.on_stop = Some(OnStop::Keep),
         Some(OnStopArg::Rollback) => config.on_stop = Some(OnStop::Rollback),
         None => {}
     }
+    Ok(config)
 }
 
 #[cfg(test)]

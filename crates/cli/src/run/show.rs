@@ -1,14 +1,14 @@
 //! What a run shows: live for people, or JSON for programs.
 
 use allstop_agent::AgentEvent;
-use allstop_core::{Receipt, StopReason};
+use allstop_core::StopReason;
 use allstop_runtime::Envelope;
 use allstop_tools::mcp::McpChange;
 
 use crate::args::OutputArgs;
 use crate::display::{
-    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Styled, Watcher, plain,
-    render_receipt, styled,
+    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Styled, Watcher,
+    is_worth_showing, plain, render_receipt, styled,
 };
 use crate::host::Host;
 use crate::prompt::Nobody;
@@ -16,40 +16,30 @@ use crate::prompt::Nobody;
 /// What a run shows.
 pub(super) struct Show<'a> {
     host: &'a Host,
-    mode: Mode,
+    /// Not JSON.
+    for_people: bool,
     live: Option<Live>,
     stream: Option<JsonStream>,
     /// Who was asked where nobody can be.
     nobody: Nobody,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    People,
-    Json,
-    StreamJson,
-}
-
 impl<'a> Show<'a> {
     pub(super) fn new(host: &'a Host, args: &OutputArgs, nobody: Nobody) -> Self {
-        let mode = match (args.json, args.stream_json) {
-            (true, _) => Mode::Json,
-            (_, true) => Mode::StreamJson,
-            _ => Mode::People,
-        };
+        let for_people = !args.json && !args.stream_json;
         // Beside an envelope the calls are shown only to a person.
-        let is_watched = mode == Mode::People || host.output.stderr().is_terminal();
+        let is_watched = for_people || host.output.stderr().is_terminal();
         let options = LiveOptions {
             environment: host.terminal.clone(),
-            answers: mode == Mode::People,
+            answers: for_people,
         };
+        let stdout = host.output.stdout();
         Self {
             host,
-            mode,
+            for_people,
             nobody,
             live: is_watched.then(|| Live::new(&host.output, &options)),
-            stream: (mode == Mode::StreamJson)
-                .then(|| JsonStream::new(host.output.stdout().clone())),
+            stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),
         }
     }
 
@@ -73,7 +63,7 @@ impl<'a> Show<'a> {
 
     /// A line for people, beside everything else.
     pub(super) fn note(&self, text: &str) {
-        if self.mode == Mode::People || self.host.output.stderr().is_terminal() {
+        if self.for_people || self.host.output.stderr().is_terminal() {
             self.warn(text);
         }
     }
@@ -98,15 +88,15 @@ impl<'a> Show<'a> {
             let completed = envelope.stop_reason == StopReason::Completed;
             live.end(completed.then_some(&*envelope.output));
         }
-        match (self.mode, &mut self.stream) {
-            (Mode::Json, _) => {
-                self.host
-                    .output
-                    .stdout()
-                    .json(&json(envelope).to_string(), Keep::Last);
-            }
-            (Mode::StreamJson, Some(stream)) => stream.envelope(&json(envelope)),
-            _ => self.end_for_people(envelope),
+        if self.for_people {
+            return self.end_for_people(envelope);
+        }
+        let json = serde_json::to_value(envelope).unwrap_or_default();
+        if let Some(stream) = &mut self.stream {
+            stream.envelope(&json);
+        } else {
+            let stdout = self.host.output.stdout();
+            stdout.json(&json.to_string(), Keep::Last);
         }
     }
 
@@ -115,17 +105,11 @@ impl<'a> Show<'a> {
         let style = self.host.terminal.style(stderr.is_terminal());
         let mut text = Styled::default();
         if let Some(error) = &envelope.error {
-            let said = Styled::text(&error.to_string());
-            text.push_line(&styled![style.paint(Role::Bad, "error:"), " ", said]);
-            for hint in error.hint.iter().flat_map(|hint| hint.lines()) {
-                text.push_line(&styled![style.paint(Role::Dim, "hint:"), " ", hint]);
-            }
+            text.push(&style.failure(&error.to_string(), error.hint.as_deref()));
         }
         if envelope.stop_reason != StopReason::Completed && envelope.error.is_none() {
-            let why = envelope
-                .receipt
-                .as_ref()
-                .map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
+            let receipt = envelope.receipt.as_ref();
+            let why = receipt.map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
             let reason = envelope.stop_reason.as_str().replace('_', " ");
             text.push_line(&styled![style.paint(Role::Warning, reason), why]);
         }
@@ -140,33 +124,18 @@ impl<'a> Show<'a> {
                 " where nobody can be asked, --yes allows, and rules in the configuration do";
             text.push_line(&styled![hint, said]);
         }
-        if let Some(receipt) = envelope
-            .receipt
-            .as_deref()
-            .filter(|receipt| is_worth_showing(receipt))
-        {
+        let receipt = envelope.receipt.as_deref();
+        if let Some(receipt) = receipt.filter(|receipt| is_worth_showing(receipt)) {
             let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
             text.push(&render_receipt(receipt, style, width));
         }
-        if let Some(id) = envelope
-            .session_id
-            .as_ref()
-            .filter(|_| stderr.is_terminal())
-        {
+        let id = envelope.session_id.as_ref();
+        if let Some(id) = id.filter(|_| stderr.is_terminal()) {
             let line = format!("session {id} · go on: allstop run --session {id} \"…\"");
             text.push_line(&style.paint(Role::Dim, line));
         }
         stderr.lines(text, Keep::Last);
     }
-}
-
-/// A failure's own receipt says nothing new where nothing ran beside it.
-fn is_worth_showing(receipt: &Receipt) -> bool {
-    !receipt.items().is_empty() || receipt.cause().kind != allstop_core::CauseKind::Failure
-}
-
-fn json(envelope: &Envelope) -> serde_json::Value {
-    serde_json::to_value(envelope).unwrap_or_default()
 }
 
 impl Watcher for Show<'_> {

@@ -6,8 +6,8 @@ use std::time::Instant;
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::{Cause, CauseKind, StopReason};
 use allstop_session::{
-    FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, SendError, Session,
-    SessionEvent, SessionEventKind, StopTarget, Stopping,
+    FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
+    SessionEventKind, StopTarget, Stopping,
 };
 use allstop_tools::mcp::McpNews;
 
@@ -32,6 +32,7 @@ pub(super) struct RunTurns<'a, 'b> {
 }
 
 /// What the prompts of a run came to.
+#[derive(Default)]
 pub(super) struct RunOutcome {
     /// Of each message that was sent.
     pub(super) messages: Vec<Arc<MessageOutcome>>,
@@ -46,12 +47,7 @@ pub(super) struct RunOutcome {
 impl RunTurns<'_, '_> {
     /// Sends one prompt after the other, as long as each completes and nobody stops the run.
     pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> RunOutcome {
-        let mut run = RunOutcome {
-            messages: Vec::with_capacity(prompts.len()),
-            error: None,
-            stopped: None,
-            is_cut: false,
-        };
+        let mut run = RunOutcome::default();
         for prompt in prompts {
             self.owner_idle = false;
             // The turn knows its deadline too: it does not begin a wait that would go beyond.
@@ -73,7 +69,11 @@ impl RunTurns<'_, '_> {
                     return run;
                 }
                 Err(error) => {
-                    run.error = Some(not_sent(&error));
+                    run.error = Some(TurnError {
+                        kind: TurnErrorKind::Bug,
+                        message: error.to_string(),
+                        hint: None,
+                    });
                     return run;
                 }
             };
@@ -92,16 +92,13 @@ impl RunTurns<'_, '_> {
 
     /// Waits until no attached background work runs. The stop reason, if a stop was first.
     pub(super) async fn wait_background(&mut self) -> Option<StopReason> {
-        let has_work = || {
-            let works = self.session.background();
-            works.iter().any(|work| work.is_running())
-        };
         let cut = |this: &Self| Some(this.supervisor.control.stop_reason());
         if self.stops_all() {
             // A stop that came between the commit and this.
             return cut(self);
         }
-        if !has_work() {
+        let mut works = self.session.background().into_iter();
+        if !works.any(|work| work.is_running()) {
             return None;
         }
         self.show
@@ -191,12 +188,4 @@ pub(super) fn show(show: &mut Show<'_>, event: &SessionEvent) -> bool {
         _ => {}
     }
     false
-}
-
-fn not_sent(error: &SendError) -> TurnError {
-    TurnError {
-        kind: TurnErrorKind::Bug,
-        message: error.to_string(),
-        hint: None,
-    }
 }

@@ -72,11 +72,7 @@ impl Messages {
 
     pub(super) fn began(&mut self, message: Option<MessageNumber>) -> Vec<Effect> {
         // A turn of a message that has its outcome already is over.
-        let known = match message {
-            Some(number) => self.open.iter().any(|open| open.number == number),
-            None => true,
-        };
-        if !known {
+        if message.is_some_and(|number| self.find(number).is_none()) {
             return Vec::new();
         }
         self.turn = Some(Turn { message });

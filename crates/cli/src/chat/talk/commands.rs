@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
 use allstop_runtime::FoundWork;
-use allstop_session::StopTarget;
+use allstop_session::{Session, StopTarget};
 use allstop_tools::BackgroundWork;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
@@ -43,10 +43,10 @@ impl Talk<'_> {
             },
             Command::Background(what) => self.background(what),
             Command::Promote(call) => match meant(call.as_deref(), &self.own_calls()) {
-                Ok(call) => match session.promote(&call) {
-                    Ok(()) => screen.note(&format!("{call} goes on in the background")),
-                    Err(error) => screen.note(&error.to_string()),
-                },
+                Ok(call) => screen.note(&match session.promote(&call) {
+                    Ok(()) => format!("{call} goes on in the background"),
+                    Err(error) => error.to_string(),
+                }),
                 Err(why) => screen.note(&why),
             },
             Command::Policy(None) => screen.note(&format!("policy {}", session.policy())),
@@ -54,51 +54,39 @@ impl Talk<'_> {
                 session.set_policy(policy);
                 screen.note(&format!("policy {policy} from the next message on"));
             }
-            Command::Undo => {
-                let session = session.clone();
-                self.say_later(async move {
-                    match session.undo().await {
-                        Ok(turn) => format!(
-                            "turn {} is taken back; what its calls did in the world stays done",
-                            turn.0
-                        ),
-                        Err(error) => format!("nothing is taken back: {error}"),
+            Command::Undo => self.say_later(async |session| match session.undo().await {
+                Ok(turn) => format!(
+                    "turn {} is taken back; what its calls did in the world stays done",
+                    turn.0
+                ),
+                Err(error) => format!("nothing is taken back: {error}"),
+            }),
+            Command::Compact => self.say_later(async |session| match session.compact().await {
+                Ok(done) => format!("the summary: {}", done.summary),
+                Err(error) => format!("nothing is compacted: {error}"),
+            }),
+            Command::History => self.say_later(async |session| match session.history().await {
+                Ok(conversation) => {
+                    let told = transcript::tell(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
+                    if told.is_empty() {
+                        "nothing was said yet".to_owned()
+                    } else {
+                        told
                     }
-                });
-            }
-            Command::Compact => {
-                let session = session.clone();
-                self.say_later(async move {
-                    match session.compact().await {
-                        Ok(done) => format!("the summary: {}", done.summary),
-                        Err(error) => format!("nothing is compacted: {error}"),
-                    }
-                });
-            }
-            Command::History => {
-                let session = session.clone();
-                self.say_later(async move {
-                    match session.history().await {
-                        Ok(conversation) => {
-                            let told =
-                                transcript::tell(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
-                            if told.is_empty() {
-                                "nothing was said yet".to_owned()
-                            } else {
-                                told
-                            }
-                        }
-                        Err(error) => format!("the history cannot be read: {error}"),
-                    }
-                });
-            }
+                }
+                Err(error) => format!("the history cannot be read: {error}"),
+            }),
             // The desk leaves by itself.
             Command::Quit => {}
         }
     }
 
-    fn say_later(&self, text: impl Future<Output = String> + Send + 'static) {
-        let said = text.map(|text| Done::Said {
+    /// Says what comes of it, once it is there.
+    fn say_later<F>(&self, text: impl FnOnce(Session) -> F)
+    where
+        F: Future<Output = String> + Send + 'static,
+    {
+        let said = text(self.chat.session.clone()).map(|text| Done::Said {
             text,
             was_wait: false,
         });
@@ -139,21 +127,17 @@ impl Talk<'_> {
             })
         };
         match what {
-            Background::List => {
-                let session = self.chat.session.clone();
-                self.say_later(async move {
-                    let left = session.look_for_left().await;
-                    let works = session.background();
-                    let left = left.iter().map(left_line);
-                    let lines: Vec<String> =
-                        left.chain(works.iter().map(|work| line(work))).collect();
-                    if lines.is_empty() {
-                        "nothing runs in the background".to_owned()
-                    } else {
-                        lines.join("\n")
-                    }
-                });
-            }
+            Background::List => self.say_later(async |session| {
+                let left = session.look_for_left().await;
+                let works = session.background();
+                let works = works.iter().map(|work| line(work));
+                let lines: Vec<String> = left.iter().map(left_line).chain(works).collect();
+                if lines.is_empty() {
+                    "nothing runs in the background".to_owned()
+                } else {
+                    lines.join("\n")
+                }
+            }),
             Background::Output(id) => match find(&id) {
                 Ok(work) => {
                     let output = work.output();

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 
 use super::{Left, Talk};
 use crate::chat::desk::{Event, MessageNumber};
-use crate::chat::screen::is_worth_showing;
+use crate::display::is_worth_showing;
 
 /// Stops whose receipts are known to be shown: the outcome of a message that one has ended comes within a second of it,
 /// and nobody asks for so many in that time.
@@ -84,8 +84,7 @@ impl Talk<'_> {
 
     fn outcome(&mut self, number: MessageNumber, outcome: &MessageOutcome) {
         if self.desk.shows(Some(number)) {
-            let answer = outcome.is_completed().then_some(&*outcome.output);
-            self.chat.screen.end_turn(answer);
+            self.chat.screen.end_turn(Some(outcome));
         }
         self.apply(Event::Outcome(number));
         self.chat.screen.outcome(outcome);
@@ -93,10 +92,8 @@ impl Talk<'_> {
             return;
         };
         // Of a stop that was asked for here there is one receipt, which may cover more.
-        let is_ours = self
-            .asked_stops
-            .iter()
-            .any(|stop| stop.covers(receipt.stop_id()));
+        let mut asked = self.asked_stops.iter();
+        let is_ours = asked.any(|stop| stop.covers(receipt.stop_id()));
         if !is_ours && is_worth_showing(receipt) {
             self.chat.screen.receipt(receipt);
         }

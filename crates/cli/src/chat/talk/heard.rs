@@ -12,7 +12,7 @@ use super::done::Done;
 use super::{KnownCall, Talk};
 use crate::chat::desk::{Event, MessageNumber};
 use crate::chat::recorded;
-use crate::display::call_label;
+use crate::display::{Watcher as _, call_label};
 
 impl Talk<'_> {
     pub(super) fn session_event(&mut self, event: SessionEvent) {
@@ -38,7 +38,7 @@ impl Talk<'_> {
                     format!("{name} ({call_id}) answered after its end: nothing of it is used");
                 self.chat.screen.note(&said);
             }
-            SessionEventKind::Missed { count } => self.chat.screen.missed(count),
+            SessionEventKind::Missed { count } => self.chat.screen.live.missed(count),
             SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
                 let names = running
                     .iter()
@@ -102,7 +102,7 @@ impl Talk<'_> {
             _ => {}
         }
         if self.desk.shows(number) {
-            self.chat.screen.agent(event);
+            self.chat.screen.live.event(event);
         }
         if let AgentEvent::TurnEnded { .. } = event {
             self.calls.clear();
