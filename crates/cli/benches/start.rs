@@ -1,4 +1,4 @@
-//! How long a process of `allstop` takes from its start to its end, where it has little to do: beside one that does
+//! Time of a process of `allstop` from its start to its end, where it has little to do: beside one that does
 //! nothing at all.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! How often a `run` waits for the disk: the syncs of a hello and of a step, counted by strace.
+//! Waits of a `run` for the disk: the syncs of a hello and of a step, counted by strace.
 //!
 //! A sync takes as long as the disk takes, so their number is what a program can change.
 

@@ -1,4 +1,4 @@
-//! Why something was stopped. The first cause wins and is never overwritten.
+//! Causes of a stop. The first cause wins and is never overwritten.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum CauseKind {
     Budget,
     /// A guardrail refused.
     Guardrail,
-    /// What started it was stopped.
+    /// Its parent was stopped.
     Parent,
     /// The process was told to end.
     Shutdown,
@@ -78,15 +78,15 @@ impl fmt::Display for CauseKind {
     }
 }
 
-/// Why, in what detail, and by whom.
+/// Kind of cause, its detail, and the one who asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// The kind, which decides the stop reason.
     pub kind: CauseKind,
-    /// What exactly: `ctrl-c`, `sigterm`, `turn deadline of 2s`.
+    /// Detail: `ctrl-c`, `sigterm`, `turn deadline of 2s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'static, str>>,
-    /// Who asked: `cli`, a client's name.
+    /// The one who asked: `cli`, a client's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Cow<'static, str>>,
 }

@@ -14,7 +14,7 @@ pub struct Decision {
     written: OnceLock<bool>,
 }
 
-/// How the decision fell.
+/// The verdict of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The turn may commit, and can no longer be stopped.
@@ -52,7 +52,7 @@ impl Decision {
     /// Decides for the commit.
     ///
     /// # Errors
-    /// How it had fallen before: for a stop, with its cause, or for a commit, whose permit was given once already.
+    /// The verdict that fell before: for a stop, with its cause, or for a commit, whose permit was given once already.
     pub fn commit(&self) -> Result<CommitPermit, Verdict> {
         match self.verdict.set(Verdict::Commit) {
             Ok(()) => Ok(CommitPermit(())),
@@ -65,7 +65,7 @@ impl Decision {
         self.verdict.set(Verdict::Stop(cause)).is_ok()
     }
 
-    /// How it fell, if it has.
+    /// The verdict, if it has fallen.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.get()
     }

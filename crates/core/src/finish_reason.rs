@@ -1,9 +1,9 @@
-//! Why a model ended its answer.
+//! Reasons of a model for ending its answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a model ended its answer.
+/// Reason of a model for ending its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {

@@ -1,4 +1,4 @@
-//! What a conversation consists of.
+//! Messages of a conversation, and their parts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ids::CallId;
 use crate::shared_text;
 
-/// What repeating a tool call would do. Unknown is `irreversible`, the safe side.
+/// Effect of repeating a tool call. Unknown is `irreversible`, the safe side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -51,15 +51,15 @@ pub struct ToolCall {
 pub enum Arguments {
     /// Parsed; shared, because the history, the log and the tool all hold them.
     Json(Arc<Value>),
-    /// What the model wrote, which is not JSON.
+    /// Text of the model that is not JSON.
     Malformed(Arc<str>),
 }
 
-/// How deep arguments may be nested: what JSON parsers take. A record that holds deeper ones could not be read again.
+/// Greatest depth of nested arguments: what JSON parsers take. A record that holds deeper ones could not be read again.
 const ARGUMENTS_DEPTH_MAX: usize = 128;
 
 impl Arguments {
-    /// How long they are, written out.
+    /// Their length, written out.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Malformed(text) => text.len(),
@@ -118,7 +118,7 @@ impl From<Value> for Arguments {
 pub struct ToolResult {
     /// Which call it answers.
     pub call_id: CallId,
-    /// What the model is told.
+    /// Text for the model.
     pub content: Arc<str>,
     /// Whether it is an error for the model.
     #[serde(default)]
@@ -149,7 +149,7 @@ pub enum Message {
         /// The words.
         text: Arc<str>,
     },
-    /// What stands for the messages that were dropped before it.
+    /// Text that stands for the messages that were dropped before it.
     Summary {
         /// The words.
         text: Arc<str>,
@@ -167,7 +167,7 @@ impl Message {
         Self::User { text: text.into() }
     }
 
-    /// How long it is: its text, and the arguments of its calls written out. What tokens are estimated from.
+    /// Its length: its text, and the arguments of its calls written out. Tokens are estimated from it.
     pub fn bytes(&self) -> usize {
         match self {
             Self::User { text }
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// Why a list of messages is no history that a provider would take.
+/// Reason that a provider would refuse a list of messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHistory {
     /// A call without a result.

@@ -1,4 +1,4 @@
-//! How a process is known: a pid alone is reused, a pid with its start time and boot is not.
+//! Identity of a process: a pid alone is reused, a pid with its start time and boot is not.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

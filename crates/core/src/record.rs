@@ -1,4 +1,4 @@
-//! What the log of a session holds. State is a fold over these ([`crate::turn::SessionState`]); nothing else is true.
+//! Records of a session's log. State is a fold over these ([`crate::turn::SessionState`]); nothing else is true.
 //!
 //! A turn writes: `turn_started` → each call's `call_started` and `call_finished` → `turn_committed` or `turn_stopped`.
 //! Readers must skip a record whose `type` they do not know only if it is marked `"optional": true`; this version
@@ -48,7 +48,7 @@ pub enum SessionRecord {
         /// The message that caused it, where it came with an id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
-        /// Who caused it.
+        /// Its origin.
         #[serde(default, skip_serializing_if = "TurnOrigin::is_user")]
         origin: TurnOrigin,
         /// The ended background work that the model is told of in it.
@@ -81,12 +81,12 @@ pub enum SessionRecord {
         turn: TurnNumber,
         /// The id of the call, as in [`StartedCall::id`].
         id: CallId,
-        /// How it ended.
+        /// Its outcome.
         outcome: CallOutcome,
-        /// What it cost, for model calls: the metered ledger, never taken back.
+        /// Its usage, for model calls: the metered ledger, never taken back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// What cut the answer off, for model calls whose answer is not whole.
+        /// Reason for an answer that is not whole, for model calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         finish: Option<FinishReason>,
         /// The exit code, for tool calls that ran a command to its end.
@@ -99,9 +99,9 @@ pub enum SessionRecord {
         turn: TurnNumber,
         /// When.
         at: Timestamp,
-        /// What it adds to the conversation, the user's message first.
+        /// Messages that it adds to the conversation, the user's first.
         messages: Vec<Arc<Message>>,
-        /// What it adds to the committed usage.
+        /// Its part of the committed usage.
         usage: Usage,
     },
     /// The one ending of any other turn.
@@ -110,31 +110,31 @@ pub enum SessionRecord {
         turn: TurnNumber,
         /// When.
         at: Timestamp,
-        /// Why it ended.
+        /// Reason for its end.
         reason: StopReason,
         /// The first cause.
         cause: Cause,
-        /// What stopped and what did not; none for a turn refused at its entry and for a crash without accounting.
+        /// The receipt; none for a turn refused at its entry and for a crash without accounting.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Arc<Receipt>>,
-        /// What the policy `keep` adds to the conversation; empty under `rollback`.
+        /// Messages that the policy `keep` adds to the conversation; empty under `rollback`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kept: Vec<Arc<Message>>,
-        /// What it adds to the committed usage: zero under `rollback`.
+        /// Its part of the committed usage: zero under `rollback`.
         usage: Usage,
     },
     /// The oldest messages of the conversation were replaced by a summary, between two turns.
     Compacted {
         /// When.
         at: Timestamp,
-        /// How many messages were dropped, from the first one on.
+        /// Number of messages that were dropped, from the first one on.
         messages_dropped: u32,
-        /// How many turns they were. They still count where turns are counted.
+        /// Number of turns that they were. They still count where turns are counted.
         turns_dropped: u32,
-        /// What stands in their place; none if they were only dropped.
+        /// Summary that stands in their place; none if they were only dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
-        /// What the summary cost: metered.
+        /// Usage of the summary: metered.
         usage: Usage,
     },
     /// The last turn of the conversation was taken back, between two turns. What its calls did in the world stays.
@@ -148,7 +148,7 @@ pub enum SessionRecord {
     Metered {
         /// When.
         at: Timestamp,
-        /// How many.
+        /// The tokens.
         usage: Usage,
     },
     /// Background work began.
@@ -161,7 +161,7 @@ pub enum SessionRecord {
         call_id: CallId,
         /// For people: the command.
         name: Arc<str>,
-        /// What it is.
+        /// Its kind.
         #[serde(default)]
         kind: BackgroundKind,
         /// Whether idle waits for it.
@@ -172,7 +172,7 @@ pub enum SessionRecord {
         /// The keeper of its process, where it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeper: Option<ProcessIdentity>,
-        /// What its processes carry in their environment: by that they are found without their keeper, too.
+        /// Marker that its processes carry in their environment: by that they are found without their keeper, too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marker: Option<Arc<str>>,
         /// Where its output goes, where that is a file.
@@ -188,18 +188,18 @@ pub enum SessionRecord {
     BackgroundEnded {
         /// Its id.
         id: BackgroundId,
-        /// How.
+        /// Its ending.
         state: ItemState,
         /// Its exit code, where it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// What it used, for sub-agents: metered.
+        /// Its usage, for sub-agents: metered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
 }
 
-/// Who caused a turn.
+/// Origin of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOrigin {
@@ -220,7 +220,7 @@ impl TurnOrigin {
     }
 }
 
-/// What background work is.
+/// Kind of background work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundKind {
@@ -248,7 +248,7 @@ pub struct StartedCall {
     pub id: CallId,
     /// The model or the tool.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its kind.
     #[serde(flatten)]
     pub kind: StartedCallKind,
 }
@@ -290,7 +290,7 @@ impl<'de> Deserialize<'de> for StartedCall {
     }
 }
 
-/// What a started call is.
+/// Kind of a started call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StartedCallKind {
@@ -303,12 +303,12 @@ pub enum StartedCallKind {
     Tool {
         /// With what.
         arguments: Arguments,
-        /// What repeating it would do.
+        /// Effect of repeating it.
         effect: Effect,
     },
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {

@@ -1,11 +1,11 @@
-//! Why a turn ended, and the exit code that `allstop run` gives for it.
+//! Reasons for the end of a turn, and the exit code that `allstop run` gives for each.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a turn ended. Only [`StopReason::Completed`] commits the whole turn.
+/// Reason for the end of a turn. Only [`StopReason::Completed`] commits the whole turn.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[schemars(with = "String", extend("format" = "date-time"))]
 pub struct Timestamp(i64);
 
-/// What marks a moment beyond the years that a calendar has, such as a clock that is set wrong gives: milliseconds since
+/// Mark of a moment beyond the years that a calendar has, such as a clock that is set wrong gives: milliseconds since
 /// 1970, and this.
 const OUTSIDE_THE_CALENDAR: &str = "ms";
 

@@ -22,7 +22,7 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// How many tokens a text of this many bytes is taken for where a provider reports nothing: four bytes a token,
+    /// Estimated tokens of a text of this many bytes, where a provider reports nothing: four bytes a token,
     /// rounded up, which is the usual rule of thumb for English and code.
     pub fn estimate_tokens(bytes: usize) -> u64 {
         (bytes as u64).div_ceil(4)

@@ -46,7 +46,7 @@ impl Writer {
     }
 }
 
-/// How long `writers` tasks take for `records` in all.
+/// Time that `writers` tasks take for `records` in all.
 async fn grouped(log: &SqliteLog, writers: Vec<Writer>, records: u64) -> (Duration, Vec<Writer>) {
     let share = records.div_ceil(writers.len() as u64);
     let mut tasks = JoinSet::new();

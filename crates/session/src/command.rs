@@ -1,4 +1,4 @@
-//! What the owner is asked beside messages: it does it between two turns.
+//! Requests to the owner beside messages: it carries them out between two turns.
 
 use allstop_core::TurnNumber;
 use allstop_core::ids::BackgroundId;
@@ -9,7 +9,7 @@ use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
 use crate::found::FoundWork;
 
-/// What the owner is asked.
+/// Request to the owner.
 #[derive(Debug)]
 pub(crate) enum Command {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
@@ -30,11 +30,11 @@ pub(crate) enum Detach {
 pub struct Detached {
     /// The work, as the log names it.
     pub work: FoundWork,
-    /// Why it still belongs to the session, where it could not be detached.
+    /// Reason that it still belongs to the session, where it could not be detached.
     pub refused: Option<DetachError>,
 }
 
-/// Why the last turn was not taken back.
+/// Reason that the last turn was not taken back.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// A turn runs or messages wait: which turn would be the last is not known yet.
@@ -54,7 +54,7 @@ pub enum UndoError {
     Closed(#[from] NotAdmitted),
 }
 
-/// Why background work was not let go.
+/// Reason that background work was not detached.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
     /// There is no such work that runs.

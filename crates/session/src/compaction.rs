@@ -13,7 +13,7 @@ use crate::desk::NotAdmitted;
 pub struct Compaction {
     /// It happens before a turn when the conversation is longer than this, estimated at four bytes a token.
     pub tokens_max: u64,
-    /// How many of the newest turns stay word by word.
+    /// Number of newest turns that stay word by word.
     pub turns_kept: u32,
 }
 
@@ -27,20 +27,20 @@ impl Default for Compaction {
     }
 }
 
-/// What a compaction dropped. The log has the same.
+/// Result of a compaction. The log has the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compacted {
-    /// How many messages.
+    /// Number of messages.
     pub messages_dropped: u32,
-    /// How many turns they were. They still count where turns are counted.
+    /// Number of turns that they were. They still count where turns are counted.
     pub turns_dropped: u32,
-    /// What stands in their place.
+    /// Summary that stands in their place.
     pub summary: Arc<str>,
-    /// What the summary cost.
+    /// Usage of the summary.
     pub usage: Usage,
 }
 
-/// Why nothing was compacted. The conversation is as it was.
+/// Reason that nothing was compacted. The conversation is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// Not more turns than stay anyway.
@@ -63,12 +63,12 @@ pub enum CompactError {
     Closed(#[from] NotAdmitted),
 }
 
-/// What the model is asked. The summary stands where the messages stood, so it must hold what the talk still needs.
+/// Prompt for the summary. It stands where the messages stood, so it must hold what the conversation still needs.
 pub(crate) const ASK_SUMMARY: &str = "Summarise the conversation so far for yourself: it will be dropped, and you go on \
     with your summary alone. Keep what was asked and decided, what was done and found out, names of files and \
     identifiers, and what is open. Leave out greetings and what has become irrelevant. Answer with the summary only.";
 
-/// How much is dropped: messages and turns from the first one on. `None` if there are not more turns than are kept.
+/// Messages and turns to drop, from the first one on. `None` if there are not more turns than are kept.
 pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, u32)> {
     let dropped = conversation.spans.len().checked_sub(turns_kept as usize)?;
     if dropped == 0 {

@@ -1,4 +1,4 @@
-//! Who is next: the messages of a session, decided synchronously and without a runtime.
+//! Order of the messages of a session, decided synchronously and without a runtime.
 //!
 //! Invariants:
 //! 1. At most one entry runs.
@@ -10,26 +10,26 @@ use std::collections::VecDeque;
 
 use crate::follow_up::FollowUp;
 
-/// What became of a message that was sent.
+/// Place of a message that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Its turn starts now.
     Starts,
     /// It waits for this many turns before its own.
     Waits {
-        /// How many.
+        /// Number of turns.
         ahead: usize,
     },
     /// It superseded what ran and waited, and starts when that has its ending.
     Supersedes {
-        /// How many.
+        /// Number of turns.
         turns: usize,
     },
     /// The running turn takes it before its next step.
     Steers,
 }
 
-/// Why a message was not let in. Nothing was changed.
+/// Reason that a message was not let in. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
     /// A turn runs, and the policy is `reject`.
@@ -46,15 +46,15 @@ pub enum NotAdmitted {
     Closed,
 }
 
-/// What is to be done about the others when a message was let in.
+/// Answer to a message that was let in, and the others to stop for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Admitted<T> {
     pub(crate) admission: Admission,
-    /// What is superseded: to be stopped at once, in this order.
+    /// The superseded ones: to be stopped at once, in this order.
     pub(crate) superseded: Vec<T>,
 }
 
-/// Who runs and who waits.
+/// The running entry, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Desk<T> {
     running: Option<Running<T>>,

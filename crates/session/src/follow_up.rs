@@ -1,4 +1,4 @@
-//! What a message does that arrives while a turn runs.
+//! Policies for a message that arrives while a turn runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use allstop_core::turn::StopPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a message does that arrives while a turn runs, or while others wait.
+/// Policy for a message that arrives while a turn runs, or while others wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowUp {
@@ -46,7 +46,7 @@ impl FollowUp {
         }
     }
 
-    /// What stays of the turns that it supersedes; `None` if it supersedes none.
+    /// Policy for the turns that it supersedes; `None` if it supersedes none.
     pub(crate) fn supersedes_with(self) -> Option<StopPolicy> {
         match self {
             Self::Interrupt => Some(StopPolicy::Keep),

@@ -13,9 +13,9 @@ use allstop_scope::process::{ProcessHandle, is_alive, is_of_this_boot, survivor}
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
-/// How long a process that was never let go may outlive its owner: its keeper kills it within milliseconds.
+/// Longest time that a process that was never let go may outlive its owner: its keeper kills it within milliseconds.
 const KEEPER_KILL_MAX: Duration = Duration::from_secs(1);
-/// How often it is looked at until then.
+/// Pause between two looks at it until then.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Background work whose end the log does not know: of an earlier process, or let go by this one.
@@ -25,7 +25,7 @@ pub struct FoundWork {
     pub id: BackgroundId,
     /// The command.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: BackgroundKind,
     /// Whether it was let go on purpose.
     pub detached: bool,
@@ -33,7 +33,7 @@ pub struct FoundWork {
     pub process: Option<ProcessIdentity>,
     /// Its keeper: SIGTERM to this one ends all of it.
     pub keeper: Option<ProcessIdentity>,
-    /// What its processes carry in their environment.
+    /// Marker that its processes carry in their environment.
     pub marker: Option<Arc<str>>,
     /// The file that its output goes to.
     pub output: Option<Arc<str>>,

@@ -24,7 +24,7 @@ pub(crate) struct LeftWork {
     work: FoundWork,
     /// Where it is stopped, once somebody has asked for that.
     scope: Option<Scope>,
-    /// How the stop has ended it, until that is written.
+    /// The ending by the stop, until that is written.
     ended: Option<ItemState>,
 }
 
@@ -75,7 +75,7 @@ impl Shared {
         ended.collect()
     }
 
-    /// What a stop of it would find.
+    /// The item that a stop of it would find.
     pub(crate) fn preview_left(&self, target: &StopTarget) -> Option<ReceiptItem> {
         let StopTarget::Background(id) = target else {
             return None;

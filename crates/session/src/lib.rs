@@ -44,7 +44,7 @@
 //! `session_idle` once nothing attached does. What ends in the background is told to the model with the next message, or
 //! at once ([`OnBackgroundEnd`]).
 //!
-//! What is where: `desk` decides who is next, synchronously and without a runtime; `slot` is the place of one message,
+//! The modules: `desk` decides who is next, synchronously and without a runtime; `slot` is the place of one message,
 //! which a stop covers from the moment of its sending; `shared` is what handles and owner have in common; `driver` is
 //! the owner; `events` is what subscribers see.
 

@@ -19,7 +19,7 @@ use crate::stopping::Stopping;
 pub struct NewMessage {
     /// The words.
     pub text: Arc<str>,
-    /// What it does if a turn runs; `None`: what the session's policy says.
+    /// Its policy if a turn runs; `None`: the session's policy.
     pub policy: Option<FollowUp>,
     /// When its turn stops by itself, with the cause `deadline`, whether it runs by then or waits.
     pub deadline: Option<MessageDeadline>,
@@ -73,7 +73,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
     }
 }
 
-/// Why a message was not taken. Nothing was changed.
+/// Reason that a message was not taken. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The session does not take it now.
@@ -92,7 +92,7 @@ pub enum SendError {
 pub struct Sent {
     /// Its id: in the log, and in every event that it causes.
     pub id: MessageId,
-    /// What became of it at first.
+    /// Its place at first.
     pub admission: Admission,
     pub(crate) state: Arc<MessageState>,
 }
@@ -106,13 +106,13 @@ impl Sent {
         self.state.outcome().await
     }
 
-    /// What it came to, if it has.
+    /// The outcome, if it is there.
     pub fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
         self.state.try_outcome()
     }
 }
 
-/// What a message came to.
+/// The outcome of a message.
 #[derive(Debug, Clone)]
 pub struct MessageOutcome {
     /// The message.
@@ -120,23 +120,23 @@ pub struct MessageOutcome {
     /// The turn that it caused, or that it was handed to. It is the epoch of the reply: whoever has seen a higher one
     /// drops this. `None`: the session could not be opened.
     pub turn: Option<TurnNumber>,
-    /// Why the turn ended.
+    /// Reason for the end of the turn.
     pub stop_reason: StopReason,
     /// The cause, of any ending but a commit.
     pub cause: Option<Cause>,
     /// The answer; empty unless the turn completed.
     pub output: Arc<str>,
-    /// How the model ended that answer; `None` unless the turn completed.
+    /// The model's reason for ending that answer; `None` unless the turn completed.
     pub finish: Option<FinishReason>,
     /// The metered usage.
     pub usage: Usage,
-    /// What stopped and what did not, where something had to be stopped.
+    /// The receipt, where something had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
-    /// What failed.
+    /// The failure.
     pub error: Option<TurnError>,
     /// Calls that somebody said no to.
     pub denials: Vec<Denial>,
-    /// How many steps the turn took.
+    /// Number of steps that the turn took.
     pub steps: u32,
     /// Whether the store has said that the turn's ending is written, or that it is not.
     pub is_ending_known: bool,
@@ -148,7 +148,7 @@ impl MessageOutcome {
         self.stop_reason == StopReason::Completed
     }
 
-    /// What is confirmed of the conversation after the turn was stopped.
+    /// The confirmed effect on the conversation after the turn was stopped.
     fn conversation_effect(&self) -> ConversationEffect {
         match &self.receipt {
             Some(receipt) => receipt.conversation(),
@@ -174,7 +174,7 @@ impl MessageOutcome {
         }
     }
 
-    /// What is known at this moment of a message without an outcome. `stopping`: the stop that was asked for.
+    /// The known part of the outcome of a message without one. `stopping`: the stop that was asked for.
     pub(crate) fn not_ended(sent: &Sent, stopping: Option<&Stopping>) -> Self {
         if let Some(ended) = sent.state.ended_turn() {
             return Self {
@@ -281,7 +281,7 @@ impl MessageState {
         self.outcome.get().cloned()
     }
 
-    /// What its turn came to, where only the turn's hooks are not told yet.
+    /// The outcome of its turn, where only the turn's hooks are not told yet.
     fn ended_turn(&self) -> Option<MessageOutcome> {
         let turn = self.controls.ended_turn()?;
         Some(MessageOutcome::of_turn(None, &turn))
@@ -295,7 +295,7 @@ impl MessageState {
         }
     }
 
-    /// What is confirmed of the conversation before the turn has its ending: a turn that is stopped and rolled back
+    /// The confirmed effect on the conversation before the turn has its ending: a turn that is stopped and rolled back
     /// changes nothing, whether or not its ending is written.
     fn conversation_now(&self) -> ConversationEffect {
         let policy = match self.decision.verdict() {

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::events::{Hub, OpenQuestion, SessionEventKind};
 use crate::source::SessionOptions;
 
-/// What became of an answer.
+/// Result of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an answer may come too late"]
 pub enum Answered {

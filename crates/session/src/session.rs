@@ -22,7 +22,7 @@ use crate::shared::{Inner, Shared};
 use crate::stopping::{StopTarget, Stopping};
 use crate::wait::Waited;
 
-/// How long [`Session::send_and_wait`] waits unless told otherwise.
+/// The usual limit of [`Session::send_and_wait`].
 pub const WAIT_DEFAULT: Duration = Duration::from_mins(1);
 
 /// A cheap handle of one session. Clones are the same session; dropping them stops nothing, and the session's owner
@@ -76,7 +76,7 @@ impl Session {
         Ok(self.shared.wait(sent, limit).await)
     }
 
-    /// What is known of a message at this moment, for a process that has to end before its outcome comes. `stopping` is
+    /// The account of a message at this moment, for a process that has to end before its outcome comes. `stopping` is
     /// the stop that was asked for, if any was.
     ///
     /// A turn whose decision fell for the commit is never called stopped: until its write is confirmed it is an error of
@@ -90,7 +90,7 @@ impl Session {
 
     /// Stops what the target names. When this returns, nothing of it starts any more; the receipt is to be awaited.
     ///
-    /// What has ended answers `already_ended`, what never was `not_found`: both with no items, and neither a success.
+    /// A target that has ended answers `already_ended`, one that never was `not_found`: both with no items.
     pub fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
         self.shared.stop(target, cause)
     }
@@ -101,12 +101,12 @@ impl Session {
         self.shared.stop(&StopTarget::Call(call.clone()), cause)
     }
 
-    /// What a stop would find now, without doing it.
+    /// Dry run of a stop: what it would find now.
     pub fn preview(&self, target: &StopTarget) -> Receipt {
         self.shared.preview(target, Cause::new(CauseKind::User))
     }
 
-    /// What a message does that arrives while a turn runs.
+    /// Policy for a message that arrives while a turn runs.
     pub fn policy(&self) -> FollowUp {
         self.shared.inner.lock().policy
     }
@@ -228,7 +228,7 @@ impl Session {
         LiveEvents::new(self.shared.hub.subscribe())
     }
 
-    /// What is committed.
+    /// The committed conversation.
     ///
     /// # Errors
     /// If the log cannot be read.

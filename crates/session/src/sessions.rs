@@ -16,7 +16,7 @@ pub struct Sessions {
     pub(crate) host: Arc<Host>,
 }
 
-/// What sessions need of their system.
+/// Parts of the system that sessions need.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) log: Arc<dyn Log>,
@@ -25,7 +25,7 @@ pub(crate) struct Host {
     pub(crate) options: SessionOptions,
 }
 
-/// Why a session was not opened.
+/// Reason that a session was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The log says so.

@@ -1,4 +1,4 @@
-//! What the handles of a session and its owner share.
+//! State that the handles of a session and its owner share.
 //!
 //! The lock is held for short sections without waiting, and never while something is stopped: so a stop is accepted
 //! whatever the owner, its store or its model are doing.
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) inner: Mutex<Inner>,
 }
 
-/// What is known of the log without opening it.
+/// Facts about the log that are known without opening it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) last_turn: TurnNumber,
@@ -64,7 +64,7 @@ pub(crate) struct Inner {
 #[derive(Debug, Clone)]
 pub(crate) struct Awake {
     pub(crate) scope: Scope,
-    /// What background work runs below; a new one after each stop of all of it.
+    /// Parent of all background work; a new one after each stop of all of it.
     pub(crate) background_scope: Scope,
     /// The former ones, while something runs there: a later stop joins theirs.
     pub(crate) being_stopped: Vec<Scope>,
@@ -72,7 +72,7 @@ pub(crate) struct Awake {
     pub(crate) hooks: Option<Scope>,
     /// Once the log is open.
     pub(crate) background: Option<Arc<Background>>,
-    /// What the conversation is.
+    /// The committed conversation.
     pub(crate) conversation: Option<Arc<Conversation>>,
 }
 

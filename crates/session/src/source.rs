@@ -29,7 +29,7 @@ pub trait AgentSource: Send + Sync + fmt::Debug {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>>;
 }
 
-/// What an agent is made for.
+/// Parts of a session that its agent is made with.
 pub struct AgentRequest {
     /// The session.
     pub session: SessionId,
@@ -56,7 +56,7 @@ impl fmt::Debug for AgentRequest {
 pub struct SessionAgent {
     /// The agent.
     pub agent: Agent,
-    /// What lives as long as the session is open: a folder that is removed with it.
+    /// A value that lives as long as the session is open: a folder that is removed with it.
     pub kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -79,7 +79,7 @@ impl AgentSource for Agent {
     }
 }
 
-/// What follows when attached background work has ended.
+/// Policy for the end of attached background work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBackgroundEnd {
@@ -90,25 +90,25 @@ pub enum OnBackgroundEnd {
     Wake,
 }
 
-/// How sessions run.
+/// Options of sessions.
 #[derive(Clone)]
 pub struct SessionOptions {
-    /// What a message does that arrives while a turn runs.
+    /// Policy for a message that arrives while a turn runs.
     pub follow_up: FollowUp,
-    /// What follows when attached background work has ended.
+    /// Policy for the end of attached background work.
     pub on_background_end: OnBackgroundEnd,
     /// At most so many messages wait. What a person has typed ahead is far less; what a program sends is to be told.
     pub waiting_max: usize,
-    /// How long an idle session stays open. Then it sleeps: it holds its id and policy and nothing else, no lock either,
+    /// Idle time after which the session sleeps: it holds its id and policy and nothing else, no lock either,
     /// and the next message opens it again. A session with background work does not sleep. `None`: it never does.
     pub sleep_after: Option<Duration>,
     /// When old messages are replaced by a summary; `None`: only when asked.
     pub compaction: Option<Compaction>,
-    /// How long the hooks of the session itself may take together: they must not hold up the next message.
+    /// Time that the hooks of the session itself have together: they must not hold up the next message.
     pub hooks_max: Duration,
     /// The answer to permission questions while nobody subscribes to the session.
     pub unwatched: Answer,
-    /// How long a permission question stays open when the last subscriber has left: long enough to come back after a lost
+    /// Time that a question stays open when the last subscriber has left: long enough to come back after a lost
     /// connection, and short enough that nobody finds a turn the next day that did nothing. Then it is denied as
     /// [`Answer::Unanswered`]. `None`: it stays open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,

@@ -179,7 +179,7 @@ impl Shared {
         Some(Stopping::answered(found))
     }
 
-    /// What a stop of the target would find now, without doing it.
+    /// Dry run of a stop of the target.
     pub(crate) fn preview(&self, target: &StopTarget, cause: Cause) -> Receipt {
         let inner = self.inner.lock();
         let scopes = match target {

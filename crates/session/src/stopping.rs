@@ -1,4 +1,4 @@
-//! What a stop can be asked of, and the stop under way.
+//! Targets of a stop, and the stop under way.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::time::{Duration, timeout};
 
 use crate::message::MessageState;
 
-/// How long the ending of a turn may take to be known when its stop is over: what the turn has to write it.
+/// Longest wait for the ending of a turn when its stop is over: the time that the turn has to write it.
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
-/// What a stop covers.
+/// Target of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopTarget {
     /// One call of the running turn; the turn goes on, and the model is told. A call of a sub-agent is named as in
@@ -37,7 +37,7 @@ pub enum StopTarget {
 }
 
 impl StopTarget {
-    /// What receipts call it.
+    /// The extent that receipts name.
     pub fn extent(&self) -> Extent {
         match self {
             Self::Call(_) => Extent::Call,
@@ -89,7 +89,7 @@ impl Stopping {
         }
     }
 
-    /// Who asked for what.
+    /// The request.
     pub fn request(&self) -> &StopRequest {
         &self.request
     }
@@ -141,7 +141,7 @@ impl Stopping {
         }
     }
 
-    /// What is known at this moment, for whoever cannot wait.
+    /// The account of this moment, for whoever cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
         match &self.what {
             What::Answered(receipt) => Arc::clone(receipt),

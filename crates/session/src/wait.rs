@@ -11,17 +11,17 @@ use crate::events::{BackgroundItem, OpenQuestion};
 use crate::message::{MessageOutcome, Sent};
 use crate::shared::Shared;
 
-/// What waiting for a message came to.
+/// Result of waiting for a message.
 #[derive(Debug, Clone)]
 #[must_use = "the wait may have ended before the work"]
 pub struct Waited {
     /// The message.
     pub sent: Sent,
-    /// What it came to; `None` if its turn still runs or waits.
+    /// The outcome; `None` if its turn still runs or waits.
     pub outcome: Option<Arc<MessageOutcome>>,
     /// Whether the limit of the wait itself fired. It stopped nothing.
     pub timed_out: bool,
-    /// What still runs in the background: attached work only if the limit fired, else what was let go on purpose.
+    /// Background work that still runs: attached work only if the limit fired, else work that was detached.
     pub running: Vec<BackgroundItem>,
     /// The permission questions that the turn waits for.
     pub questions: Vec<OpenQuestion>,

@@ -1,4 +1,4 @@
-//! What a call of `shell` costs, with a keeper and all, beside a bare `sh -c`.
+//! Cost of a call of `shell`, with a keeper and all, beside a bare `sh -c`.
 //!
 //! This binary starts itself again as the keeper. Its figures are those of a process that has called before: the first
 //! call of a process starts a keeper, which is a figure of its own.
@@ -94,7 +94,7 @@ fn runtime() -> Runtime {
         .expect("threads")
 }
 
-/// What a program without containment does: start it, read what it prints, wait for it.
+/// Runs a command as a program without containment does: start it, read what it prints, wait for it.
 fn bare_sh(runtime: &Runtime) {
     runtime.block_on(async {
         let mut command = tokio::process::Command::new("/bin/sh");

@@ -1,8 +1,8 @@
-//! What a typed line means: a message, or a command.
+//! Reading of a typed line: a message, or a command.
 
 use allstop_session::FollowUp;
 
-/// What `/help` says.
+/// The answer to `/help`.
 pub(super) const HELP: &str = "\
 Commands:
   /stop [WHAT]        stop the turn, and show the receipt; WHAT: turn, all (its background work
@@ -25,10 +25,10 @@ Keys:
   empty line it leaves
   Ctrl-D on an empty line leaves";
 
-/// How alike a command must be to be what was meant; 1 is the same.
+/// The likeness from which on a command may be what was meant; 1 is the same.
 const NEAR_MIN: f64 = 0.6;
 
-/// What a typed line means.
+/// Meaning of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// Nothing was typed.
@@ -57,7 +57,7 @@ pub(super) enum Command {
     Quit,
 }
 
-/// What a stop is to cover.
+/// Target of a stop, as it is typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Turn,
@@ -68,7 +68,7 @@ pub(super) enum Target {
     Call(String),
 }
 
-/// What to do about background work.
+/// Request about background work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Background {
     List,

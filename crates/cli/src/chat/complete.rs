@@ -3,7 +3,7 @@
 use super::command::NAMES;
 use allstop_session::FollowUp;
 
-/// What can be named in a command now.
+/// Names that a command can have now.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Background work: `bg_1`.
@@ -14,7 +14,7 @@ pub(super) struct Names {
     pub(super) nested: Vec<String>,
 }
 
-/// What a line can be completed to.
+/// Completion of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Completed {
     /// It is no command, or nothing fits.
@@ -50,7 +50,7 @@ pub(super) fn complete(line: &str, names: &Names) -> Completed {
     }
 }
 
-/// What may come next.
+/// The words that may come next.
 fn arguments(before: &[&str], names: &Names) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match before {
@@ -67,7 +67,7 @@ fn arguments(before: &[&str], names: &Names) -> Vec<String> {
     }
 }
 
-/// What they all begin with.
+/// The beginning that they all share.
 fn common(words: &[String]) -> &str {
     let Some((first, others)) = words.split_first() else {
         return "";

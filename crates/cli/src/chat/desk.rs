@@ -1,4 +1,4 @@
-//! What a chat does about keys, signals and turns: decided here, synchronously, without a runtime.
+//! Decisions of a chat about keys, signals and turns: made here, synchronously, without a runtime.
 //!
 //! `typing` is the line, `messages` what was sent and has no outcome yet; here is what a stop is.
 //!
@@ -29,10 +29,10 @@ use typing::{Typed, Typing};
 /// Presses of Ctrl-C so close together are one: nobody presses a key twice in a tenth of a second.
 const ONE_PRESS: Duration = Duration::from_millis(100);
 
-/// How long after a stop a press of Ctrl-C does not leave: a person who wants to force has seen what came of it by then.
+/// Time after a stop in which Ctrl-C does not leave: a person who wants to force has seen what came of it by then.
 const STOP_TO_LEAVE: Duration = Duration::from_secs(1);
 
-/// What is known of the chat, and what a person is typing.
+/// State of the chat, and the line that a person is typing.
 #[derive(Debug)]
 pub(super) struct Desk {
     typing: Typing,
@@ -59,7 +59,7 @@ impl Desk {
         }
     }
 
-    /// What signals have come to: the moment of the exit, and its code.
+    /// State that signals have led to: the moment of the exit, and its code.
     pub(super) fn into_control(self) -> Control {
         self.control
     }

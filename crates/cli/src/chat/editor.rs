@@ -13,7 +13,7 @@ use super::keys::Key;
 /// is told to read.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a key came to.
+/// Result of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pressed {
     /// The text or the cursor may have changed.
@@ -70,7 +70,7 @@ impl Default for Editor {
 }
 
 impl Editor {
-    /// What is typed so far.
+    /// The text so far.
     pub(super) fn text(&self) -> &str {
         self.buffer.as_str()
     }

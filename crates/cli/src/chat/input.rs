@@ -22,10 +22,10 @@ use crate::prompt::Tty;
 const READ_BYTES: usize = 4 * 1024;
 /// Reads that may wait for the chat: a fast paste is some of them, and what has no room waits in the terminal.
 const READS_MAX: usize = 16;
-/// What is pasted comes between marks from then on, and is not taken for keys.
+/// Pasted text comes between marks from then on, and is not taken for keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
-/// How often the mode of pasting is written where the terminal is busy: together far below what a person notices, and a
+/// Tries to write the mode of pasting where the terminal is busy: together far below what a person notices, and a
 /// terminal that is blocked for longer shows nothing anyway.
 const PASTE_TRIES_MAX: usize = 20;
 const PASTE_PAUSE: Timespec = Timespec {
@@ -162,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// What is there; `None` at the end.
+    /// Reads the bytes that are there; `None` at the end.
     fn read(&self) -> Option<Vec<u8>> {
         let mut bytes = [0; READ_BYTES];
         match self.tty.read(&mut bytes) {

@@ -55,7 +55,7 @@ pub(super) struct Keys {
 #[derive(Default)]
 struct Read {
     keys: Vec<Key>,
-    /// What is being pasted.
+    /// The text that is being pasted.
     paste: Option<String>,
     /// Escape came right before: the next key is one with Alt.
     escaped: bool,

@@ -94,7 +94,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
     }
 }
 
-/// Why there is no chat: a failure, or a stop that was first.
+/// Shows the reason that there is no chat: a failure, or a stop that was first.
 fn not_opened(screen: &Screen, control: &Control, envelope: &Envelope) -> Exit {
     if let Some(error) = &envelope.error {
         screen.error(&error.to_string(), error.hint.as_deref());

@@ -1,4 +1,4 @@
-//! What was typed before: the history, in a file of its own beside the store.
+//! History of what was typed, in a file of its own beside the store.
 //!
 //! The file is read before the chat begins and written by a thread of its own: a disk that hangs holds up nobody who types.
 
@@ -18,14 +18,14 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Lines that may wait to be written: more than anybody types while a disk is busy. What comes then is not kept.
 const WAITING_MAX: usize = 64;
 
-/// What was typed before.
+/// History of what was typed.
 pub(super) struct Past {
     lines: FileHistory,
     /// To the thread that writes them.
     writer: Option<SyncSender<String>>,
     /// Which line is shown; `None`: the one that is being typed.
     at: Option<usize>,
-    /// What was being typed when the way back began.
+    /// The text that was being typed when the way back began.
     draft: String,
 }
 
@@ -88,7 +88,7 @@ impl Past {
         (past, written)
     }
 
-    /// What is typed from now on, kept nowhere else.
+    /// The history from now on, kept nowhere else.
     pub(super) fn in_memory() -> Self {
         Self {
             lines: read(None),

@@ -1,4 +1,4 @@
-//! What is said of records that no message's outcome tells of.
+//! Lines about records that no message's outcome tells of.
 
 use allstop_core::record::SessionRecord;
 

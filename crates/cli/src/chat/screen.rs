@@ -1,4 +1,4 @@
-//! What a chat shows above the line that is typed into.
+//! The view of a chat above the line that is typed into.
 
 use allstop_core::{CauseKind, Receipt, StopReason};
 use allstop_session::MessageOutcome;
@@ -9,10 +9,10 @@ use crate::display::{
 };
 use crate::host::Host;
 
-/// What a chat shows.
+/// The view of a chat.
 #[derive(Debug)]
 pub(super) struct Screen {
-    /// What the running turn does.
+    /// View of the running turn.
     pub(super) live: Live,
     lane: Lane,
     pub(super) style: Style,
@@ -66,7 +66,7 @@ impl Screen {
         self.lines(self.style.paint(Role::Dim, Styled::text(text)));
     }
 
-    /// What did not work.
+    /// An error.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
         self.lines(self.style.failure(text, hint));
     }
@@ -100,7 +100,7 @@ impl Screen {
         self.live.end(completed.map(|outcome| &*outcome.output));
     }
 
-    /// What a message came to, but for its receipt.
+    /// The outcome of a message, but for its receipt.
     pub(super) fn outcome(&mut self, outcome: &MessageOutcome) {
         if let Some(error) = &outcome.error {
             self.error(&error.to_string(), error.hint.as_deref());

@@ -21,19 +21,19 @@ pub(super) struct Found {
     pub(super) at: usize,
 }
 
-/// What a key came to.
+/// Result of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Searched {
     /// It is still looked for.
     GoesOn,
-    /// What was being typed before is on the line again.
+    /// The text that was being typed before is on the line again.
     GivenUp,
     /// This line is to be edited, and the key is for it; without one, what was being typed before.
     Over(Option<String>),
 }
 
 impl Search {
-    /// What is looked for.
+    /// The text that is looked for.
     pub(super) fn query(&self) -> &str {
         &self.query
     }

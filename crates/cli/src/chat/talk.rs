@@ -84,7 +84,7 @@ pub(super) async fn talk(
     Ok(leave::leave(chat, supervisor, cause, 0).await)
 }
 
-/// What changes the terminal below us.
+/// Signals that the terminal has changed.
 struct Changes {
     resized: tokio::signal::unix::Signal,
     resumed: tokio::signal::unix::Signal,
@@ -112,7 +112,7 @@ struct Left {
 struct KnownCall {
     id: CallId,
     name: Arc<str>,
-    /// What it does, in one line.
+    /// A label of one line.
     label: String,
     runs: bool,
 }

@@ -1,4 +1,4 @@
-//! What a run reads before anything runs: the configuration with the flags over it, and the prompts.
+//! Input of a run, read before anything runs: the configuration with the flags over it, and the prompts.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::supervise::Supervisor;
 /// The longest prompt: no model takes more, and what is longer is a mistake (a log file, an image).
 const PROMPT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What is read before anything runs.
+/// Input of a run.
 pub(super) struct Inputs {
     pub(super) prompts: Vec<Arc<str>>,
     pub(super) system: SystemOptions,

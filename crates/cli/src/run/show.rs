@@ -1,4 +1,4 @@
-//! What a run shows: live for people, or JSON for programs.
+//! Output of a run: live for people, or JSON for programs.
 
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
@@ -13,14 +13,14 @@ use crate::display::{
 use crate::host::Host;
 use crate::prompt::Nobody;
 
-/// What a run shows.
+/// Output of a run.
 pub(super) struct Show<'a> {
     host: &'a Host,
     /// Not JSON.
     for_people: bool,
     live: Option<Live>,
     stream: Option<JsonStream>,
-    /// Who was asked where nobody can be.
+    /// Remembers that a question came where nobody can be asked.
     nobody: Nobody,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Show<'a> {
         self.live.as_ref().map(Live::asked)
     }
 
-    /// What is said of MCP servers while the run goes on: one line of JSON to a program that reads such, else one for
+    /// Shows a change of an MCP server during the run: one line of JSON to a program that reads such, else one for
     /// people.
     pub(super) fn server(&self, change: &McpChange) {
         let stderr = self.host.output.stderr();

@@ -31,7 +31,7 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) owner_idle: bool,
 }
 
-/// What the prompts of a run came to.
+/// Outcome of the prompts of a run.
 #[derive(Default)]
 pub(super) struct RunOutcome {
     /// Of each message that was sent.

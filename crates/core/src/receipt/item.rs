@@ -29,7 +29,7 @@ impl From<Duration> for Millis {
     }
 }
 
-/// How an ending is known: verified from outside, acknowledged by the work at a named checkpoint, or both.
+/// Evidence of an ending: verified from outside, acknowledged by the work at a named checkpoint, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ impl Evidence {
     }
 }
 
-/// What became of an item.
+/// State of an item.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ItemState {
@@ -87,7 +87,7 @@ pub enum ItemState {
     Stopped {
         /// By what.
         how: How,
-        /// How that is known.
+        /// The evidence.
         #[serde(flatten)]
         evidence: Evidence,
         /// Milliseconds from the request to its end.
@@ -103,17 +103,17 @@ pub enum ItemState {
     },
     /// It runs.
     StillRunning {
-        /// Why it could not be, or was not, ended.
+        /// Reason that it was not, or could not be, ended.
         why: Why,
     },
     /// A remote that was asked and may still work.
     Unreachable {
-        /// What is missing.
+        /// The missing confirmation.
         why: Why,
     },
     /// The one who holds it said no.
     Refused {
-        /// What it said.
+        /// The owner's reason.
         why: Why,
     },
 }
@@ -152,16 +152,16 @@ impl ItemState {
 /// One piece of work in a receipt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiptItem {
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
     /// Its id, unique in the receipt. A call of a sub-agent is named by the calls that it lies in, `call_1/call_2`.
     pub id: Arc<str>,
     /// Its name, for people.
     pub name: Arc<str>,
-    /// What became of it.
+    /// Its state.
     #[serde(flatten)]
     pub state: ItemState,
-    /// What repeating it would do, where that matters.
+    /// Effect of repeating it, where that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// The level of containment, for child processes.
@@ -173,7 +173,7 @@ pub struct ReceiptItem {
     /// Tokens that came in after the stop was accepted, for model calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_received_after_stop: Option<u64>,
-    /// What a reader should know or do.
+    /// Note on what a reader should know or do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Cow<'static, str>>,
 }

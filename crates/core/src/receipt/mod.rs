@@ -37,7 +37,7 @@ pub enum ReceiptSchema {
     V1,
 }
 
-/// What a stop left of the conversation.
+/// Effect of a stop on the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationEffect {
@@ -60,16 +60,16 @@ pub enum StopOutcome {
     NotFound,
 }
 
-/// Who asked for what, and when.
+/// Request of a stop: its target, extent, cause and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopRequest {
     /// The id of the stop.
     pub stop_id: StopId,
-    /// What was to be stopped: `session/01J…/turn/7`.
+    /// The target: `session/01J…/turn/7`.
     pub target: Arc<str>,
-    /// What it covers.
+    /// Its extent.
     pub extent: Extent,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
     /// When it was accepted.
     pub requested_at: Timestamp,
@@ -96,7 +96,7 @@ pub struct Receipt {
     usage: Usage,
 }
 
-/// What the one who carried a stop out knows of it.
+/// Findings of whoever carried out a stop.
 #[derive(Debug, Clone, Default)]
 pub struct StopFindings {
     /// Every item of the extent, and those outside it that are worth naming.
@@ -163,7 +163,7 @@ impl Receipt {
         }
     }
 
-    /// What a stop would find, without doing it: every item of the extent as it runs now.
+    /// Receipt of a dry run: every item of the extent as it runs now.
     pub fn of_preview(request: StopRequest, items: Vec<ReceiptItem>) -> Self {
         Self {
             preview: true,
@@ -207,7 +207,7 @@ impl Receipt {
         self
     }
 
-    /// Who asked for what.
+    /// The request.
     pub fn request(&self) -> &StopRequest {
         &self.request
     }
@@ -217,7 +217,7 @@ impl Receipt {
         &self.request.stop_id
     }
 
-    /// Why.
+    /// The cause.
     pub fn cause(&self) -> &Cause {
         &self.request.cause
     }
@@ -252,7 +252,7 @@ impl Receipt {
         &self.items
     }
 
-    /// What became of the conversation.
+    /// Effect on the conversation.
     pub fn conversation(&self) -> ConversationEffect {
         self.conversation
     }

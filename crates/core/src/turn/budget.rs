@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::usage::Usage;
 
-/// What may be spent. `None` is no limit.
+/// Limits of what may be spent. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Tokens, in and out together.
@@ -32,7 +32,7 @@ pub struct Budget {
     // One short critical section without waiting: both figures are checked and changed as one. A child's is never held
     // together with its parent's.
     ledger: Mutex<Ledger>,
-    /// What its limit of tokens was set aside from.
+    /// The budget that its limit of tokens was set aside from.
     parent: Option<Arc<Budget>>,
 }
 
@@ -46,7 +46,7 @@ struct Ledger {
     held_above: u64,
 }
 
-/// What a budget is counted in.
+/// Unit of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetUnit {
     /// Tokens.
@@ -62,15 +62,15 @@ pub enum BudgetUnit {
     BudgetUnit::Calls => "calls",
 })]
 pub struct BudgetExceeded {
-    /// What ran out.
+    /// The unit that ran out.
     pub unit: BudgetUnit,
     /// The limit.
     pub limit: u64,
-    /// What was spent before this was asked.
+    /// Amount that was spent before this was asked.
     pub spent: u64,
-    /// What others had reserved.
+    /// Amount that others had reserved.
     pub reserved: u64,
-    /// What was asked for.
+    /// Amount that was asked for.
     pub requested: u64,
 }
 
@@ -92,7 +92,7 @@ impl Budget {
         })
     }
 
-    /// What may be spent.
+    /// The limits.
     pub fn limits(&self) -> BudgetLimits {
         self.limits
     }
@@ -259,7 +259,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How much was set aside.
+    /// Amount that was set aside.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }

@@ -33,11 +33,11 @@ pub struct Commit {
 pub struct NotCommitted {
     /// To be stopped.
     pub draft: Draft,
-    /// Why.
+    /// The reason.
     pub why: NotCommittedWhy,
 }
 
-/// Why a draft was not committed.
+/// Reason that a draft was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCommittedWhy {
     /// A stop was first.
@@ -103,7 +103,7 @@ impl Commit {
         &self.record
     }
 
-    /// What the turn used: the metered ledger.
+    /// Usage of the turn: the metered ledger.
     pub fn metered(&self) -> Usage {
         self.state.metered()
     }

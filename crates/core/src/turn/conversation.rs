@@ -1,4 +1,4 @@
-//! What a session has agreed on so far: immutable, shared, replaced as a whole.
+//! The committed conversation of a session: immutable, shared, replaced as a whole.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::usage::Usage;
 pub struct Conversation {
     /// Every message, shared with drafts, requests and records.
     pub messages: Vec<Arc<Message>>,
-    /// How many turns it holds: committed ones, and stopped ones of which something was kept. Those of which only a
+    /// Number of its turns: committed ones, and stopped ones of which something was kept. Those of which only a
     /// summary is left count too.
     pub turns: u32,
     /// Where each turn that is still there word by word begins, in order.
     pub spans: Vec<TurnSpan>,
-    /// What its turns used: the committed ledger.
+    /// Usage of its turns: the committed ledger.
     pub usage: Usage,
 }
 

@@ -30,9 +30,9 @@ pub struct TurnStart {
     pub owner: Option<ProcessIdentity>,
     /// The message that caused it.
     pub message: Option<MessageId>,
-    /// Who caused it. A turn that background work caused has no words of the user.
+    /// Its origin. A turn that background work caused has no words of the user.
     pub origin: TurnOrigin,
-    /// What the model is told first.
+    /// Notes that the model is told first.
     pub notes: Vec<Note>,
 }
 
@@ -59,7 +59,7 @@ impl TurnStart {
         }
     }
 
-    /// What the turn begins with: the notes, then the user's words.
+    /// First messages of the turn: the notes, then the user's words.
     pub(super) fn messages(&self) -> Vec<Arc<Message>> {
         let notes = self.notes.iter().map(|note| Message::Note {
             text: Arc::clone(&note.text),
@@ -85,25 +85,25 @@ pub struct Draft {
     pub(super) messages: Vec<Arc<Message>>,
     /// The step whose tools run.
     pub(super) step: Option<OpenStep>,
-    /// What the answers in `messages` and `step` cost.
+    /// Usage of the answers in `messages` and `step`.
     pub(super) answered_usage: Usage,
-    /// What is known of running tool calls beside their results.
+    /// Facts about running tool calls beside their results.
     pub(super) call_notes: Vec<(CallId, CallNote)>,
     /// The model call that runs.
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
 }
 
-/// What is known of a tool call beside its result.
+/// Facts about a tool call beside its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallNote {
-    /// What it has used by itself, such as a sub-agent: metered.
+    /// Usage of its own, such as a sub-agent's: metered.
     pub usage: Usage,
     /// The exit code of the command that it ran to its end.
     pub exit_code: Option<i32>,
 }
 
-/// Why a step or a call did not start.
+/// Reason that a step or a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DraftError {
     /// A stop or a limit: the turn ends for it.
@@ -147,7 +147,7 @@ impl Draft {
         })
     }
 
-    /// What the model is to be sent: the base and the draft, by pointer. It has exactly one result for each tool call
+    /// Messages for the model: the base and the draft, by pointer. It has exactly one result for each tool call
     /// at any time.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {
         let mut all = Vec::with_capacity(self.base.messages.len() + self.messages.len());
@@ -186,7 +186,7 @@ impl Draft {
         &self.state
     }
 
-    /// What it stands on.
+    /// The conversation that it stands on.
     pub fn base(&self) -> &Arc<Conversation> {
         &self.base
     }

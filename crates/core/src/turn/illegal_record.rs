@@ -1,4 +1,4 @@
-//! Why a record cannot stand where it is.
+//! Errors of a record that cannot stand where it is.
 
 use crate::ids::{BackgroundId, TurnNumber};
 use crate::message::InvalidHistory;
@@ -37,7 +37,7 @@ pub enum IllegalRecord {
     Turn {
         /// The turn.
         turn: TurnNumber,
-        /// What.
+        /// The error.
         source: IllegalEvent,
     },
     /// Messages that no provider would take.

@@ -1,4 +1,4 @@
-//! What a turn may use, and the refusal when that is reached.
+//! Limits of a turn, and the refusal when one is reached.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct TurnLimits {
     pub budget: Option<Arc<Budget>>,
 }
 
-/// Why something did not start. Nothing was changed by asking.
+/// Reason that something did not start. Nothing was changed by asking.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A stop was first.

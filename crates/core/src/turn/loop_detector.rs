@@ -30,7 +30,7 @@ impl Default for LoopLimits {
     }
 }
 
-/// What was noticed.
+/// The pattern that was noticed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoopFound {
     /// The same call in a row.
@@ -38,7 +38,7 @@ pub enum LoopFound {
     Repeat {
         /// The tool.
         tool: Arc<str>,
-        /// How often.
+        /// Number of times.
         times: u32,
     },
     /// Two calls in turn.
@@ -48,7 +48,7 @@ pub enum LoopFound {
         first: Arc<str>,
         /// The other.
         second: Arc<str>,
-        /// How often each.
+        /// Number of times of each.
         times: u32,
     },
     /// Too many calls of one tool.
@@ -56,7 +56,7 @@ pub enum LoopFound {
     Flood {
         /// The tool.
         tool: Arc<str>,
-        /// How often.
+        /// Number of times.
         times: u32,
     },
 }
@@ -68,7 +68,7 @@ pub struct LoopDetector {
     /// The last call and the one before it, as fingerprints.
     last: Option<(u64, Arc<str>)>,
     before_last: Option<(u64, Arc<str>)>,
-    /// How often the last call came in a row.
+    /// Number of times that the last call came in a row.
     repeats: u32,
     /// For how many calls now each has equalled the one before the last, and not the last.
     alternations: u32,

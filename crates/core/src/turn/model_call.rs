@@ -33,11 +33,11 @@ pub struct StepStart {
 pub struct ModelAnswer {
     /// The end of the model call.
     pub record: SessionRecord,
-    /// What follows.
+    /// The next step.
     pub next: Next,
 }
 
-/// What follows a model's answer.
+/// Next step after a model's answer.
 #[derive(Debug, PartialEq)]
 pub enum Next {
     /// Nothing: it was the final answer, and the turn can commit.
@@ -46,7 +46,7 @@ pub enum Next {
     Calls(Vec<ToolCall>),
 }
 
-/// What is known of the model call that runs.
+/// Facts about the model call that runs.
 #[derive(Debug)]
 pub(super) struct RunningModel {
     usage_so_far: Usage,

@@ -13,7 +13,7 @@ use crate::turn::state::{TurnEvent, TurnState};
 use crate::turn::summary::{BackgroundWork, TurnEnding, TurnSummary, excerpt};
 use crate::usage::Usage;
 
-/// What the log of a session says, from its first record to the last one applied.
+/// State of a session by its log, from its first record to the last one applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
     opened: Option<Opened>,
@@ -277,7 +277,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// What changes the conversation, or costs something, without a turn.
+    /// Applies a record that changes the conversation, or costs something, without a turn.
     fn apply_between_turns(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
         match record {
             SessionRecord::Compacted {
@@ -334,12 +334,12 @@ impl SessionState {
         self.opened.as_ref().map(|opened| &opened.folder)
     }
 
-    /// What is committed, with the committed ledger.
+    /// The committed conversation, with the committed ledger.
     pub fn conversation(&self) -> &Arc<Conversation> {
         &self.conversation
     }
 
-    /// What every call of every turn used: the metered ledger.
+    /// Usage of every call of every turn: the metered ledger.
     pub fn metered(&self) -> Usage {
         self.metered
     }
@@ -360,7 +360,7 @@ impl SessionState {
     }
 }
 
-/// What of a record can be refused: its messages, and its event in the turn that is open.
+/// Parts of a record that can be refused: its messages, and its event in the turn that is open.
 fn apply_to_turn<'a>(
     open: Option<&'a mut TurnState>,
     turn: TurnNumber,

@@ -28,9 +28,9 @@ pub enum TurnEvent<'a> {
     CallFinished {
         /// Its id.
         id: &'a CallId,
-        /// How.
+        /// Its outcome.
         outcome: CallOutcome,
-        /// What it cost.
+        /// Its usage.
         usage: Option<Usage>,
     },
     /// A message was handed in between two steps.
@@ -110,7 +110,7 @@ pub enum IllegalEvent {
     StoppedAsCompleted,
 }
 
-/// How a turn ended.
+/// The ending of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Committed.
@@ -254,12 +254,12 @@ impl TurnState {
         self.number
     }
 
-    /// How many model calls have started.
+    /// Number of model calls that have started.
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// What its calls have used: the metered ledger, which only grows.
+    /// Usage of its calls: the metered ledger, which only grows.
     pub fn metered(&self) -> Usage {
         self.metered
     }
@@ -285,7 +285,7 @@ impl TurnState {
         self.started.binary_search(id).is_ok()
     }
 
-    /// How it ended, if it has.
+    /// Its ending, if it has one.
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }

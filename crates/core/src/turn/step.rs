@@ -80,7 +80,7 @@ impl OpenStep {
     }
 }
 
-/// What the model is told of an answer that was cut off.
+/// Text for the model about an answer that was cut off.
 pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
     let cut = finish.cut_words()?;
     let text = format!("Your answer before this {cut}: it is not whole.").into();

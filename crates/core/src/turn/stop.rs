@@ -18,7 +18,7 @@ use crate::turn::limits::Refusal;
 use crate::turn::state::{TurnEvent, TurnState};
 use crate::usage::Usage;
 
-/// What a stopped turn leaves of itself in the conversation.
+/// Policy for what a stopped turn leaves of itself in the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopPolicy {
@@ -29,18 +29,18 @@ pub enum StopPolicy {
     Keep,
 }
 
-/// What the one who stops a turn knows of it.
+/// Facts that whoever stops a turn knows of it.
 #[derive(Debug, Clone)]
 pub struct TurnStop {
     /// The cause, if the decision has not fallen yet: the first one wins.
     pub cause: Cause,
     /// The reason that goes with this cause.
     pub reason: StopReason,
-    /// What is left.
+    /// The policy for what is left.
     pub policy: StopPolicy,
     /// When.
     pub at: Timestamp,
-    /// What the scope found, where there was a stop to carry out.
+    /// Findings of the scope, where there was a stop to carry out.
     pub receipt: Option<Receipt>,
 }
 
@@ -80,13 +80,13 @@ pub struct StoppedTurn {
     /// The ends of the calls that were open, then the turn's ending. Empty after a lost lease, whose ending the
     /// successor writes.
     pub records: Vec<SessionRecord>,
-    /// What the session goes on with once the records are durable: the base itself, unless something was kept.
+    /// The conversation of the next turn once the records are durable: the base itself, unless something was kept.
     pub conversation: Arc<Conversation>,
-    /// What the stop leaves of the conversation once the records are durable.
+    /// Effect on the conversation once the records are durable.
     pub effect: ConversationEffect,
-    /// What it goes on with if they could not be written.
+    /// The conversation of the next turn if they could not be written.
     pub base: Arc<Conversation>,
-    /// Why it ended.
+    /// Reason for its end.
     pub reason: StopReason,
     /// The first cause.
     pub cause: Cause,
@@ -175,7 +175,7 @@ impl Draft {
         kept
     }
 
-    /// What the model is told of a call that has no result.
+    /// Text for the model about a call that has no result.
     fn why_no_result(&self, receipt: Option<&Receipt>, id: &CallId, cause: &Cause) -> String {
         if !self.state.has_started(id) {
             return format!("Not run: the turn was stopped before ({cause}).");

@@ -1,4 +1,4 @@
-//! What a session's log says of each turn and of its background work, for people and for the next start.
+//! Summaries of each turn and of background work in a session's log, for people and for the next start.
 
 use std::sync::Arc;
 
@@ -24,28 +24,28 @@ pub struct TurnSummary {
     pub owner: Option<ProcessIdentity>,
     /// The message that caused it.
     pub message: Option<MessageId>,
-    /// How many model calls it started.
+    /// Number of model calls that it started.
     pub steps: u32,
-    /// What it used: the metered ledger.
+    /// Its usage: the metered ledger.
     pub metered: Usage,
     /// The calls of which it is not known what they did.
     pub unknown_calls: Vec<StartedCall>,
     /// Whether it was taken back.
     pub undone: bool,
-    /// How it ended; `None` while it is under way.
+    /// Its ending; `None` while it is under way.
     pub ending: Option<TurnEnding>,
 }
 
-/// How a turn ended.
+/// The ending of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnding {
     /// When.
     pub at: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: StopReason,
     /// The first cause; `None` for a commit.
     pub cause: Option<Cause>,
-    /// What stopped and what did not.
+    /// The receipt.
     pub receipt: Option<Arc<Receipt>>,
 }
 
@@ -60,7 +60,7 @@ pub struct BackgroundWork {
     pub call_id: CallId,
     /// The command.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: BackgroundKind,
     /// Whether idle waits for it.
     pub attachment: Attachment,
@@ -68,11 +68,11 @@ pub struct BackgroundWork {
     pub process: Option<ProcessIdentity>,
     /// The keeper of its process.
     pub keeper: Option<ProcessIdentity>,
-    /// What its processes carry in their environment.
+    /// Marker that its processes carry in their environment.
     pub marker: Option<Arc<str>>,
     /// The file that its output goes to.
     pub output: Option<Arc<str>>,
-    /// How it ended, with its exit code; `None` as far as the log knows it runs.
+    /// Its ending, with its exit code; `None` as far as the log knows it runs.
     pub ended: Option<(ItemState, Option<i32>)>,
     /// Whether the model was told of its end in a turn that stands.
     pub told: bool,

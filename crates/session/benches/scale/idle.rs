@@ -17,7 +17,7 @@ use crate::models::Short;
 const TURNS: usize = 5;
 /// Sessions that are worked on at once. Each that is open has a locked file, and a process may have 1,024.
 const AT_ONCE: usize = 64;
-/// How many are woken one at a time, to see what a single one costs.
+/// Number of sessions that are woken one at a time, to see what a single one costs.
 const WOKEN_ALONE: usize = 1_000;
 
 pub(crate) fn run(sessions: usize) {
@@ -108,7 +108,7 @@ async fn answers(session: &Session) {
     assert!(sent.outcome().await.is_completed(), "each still answers");
 }
 
-/// What the same messages take as strings in a vector, in bytes of resident memory.
+/// Bytes of resident memory that the same messages take as strings in a vector.
 fn bare(sessions: usize) -> (u64, Vec<Vec<(u8, String)>>) {
     let before = resident_bytes();
     let all: Vec<Vec<(u8, String)>> = (0..sessions)

@@ -7,7 +7,7 @@ use allstop_model::{FinishReason, Model, ModelError, ModelEvent, ModelRequest, M
 use futures::future::BoxFuture;
 use futures::stream;
 
-/// How long a model thinks where thinking is measured.
+/// Time that a model thinks where thinking is measured.
 pub(crate) const THINKS: Duration = Duration::from_millis(20);
 
 /// Answers a short message shortly.

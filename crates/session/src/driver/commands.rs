@@ -1,4 +1,4 @@
-//! What the owner does between two turns beside waiting.
+//! Commands that the owner carries out between two turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
 use crate::slot::Slot;
 
-/// How long a store may take to open a session for something that is no message.
+/// Longest wait for a store to open a session for something that is no message.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 
 impl SessionDriver {

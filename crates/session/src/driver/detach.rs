@@ -13,7 +13,7 @@ use super::SessionDriver;
 use crate::command::{Detach, DetachError, Detached};
 use crate::found::FoundWork;
 
-/// How long a keeper may take to detach its processes: it answers within a millisecond.
+/// Longest wait for a keeper to detach its processes: it answers within a millisecond.
 const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl SessionDriver {

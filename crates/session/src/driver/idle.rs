@@ -11,9 +11,9 @@ use crate::events::SessionEventKind;
 use crate::shared::Shared;
 use crate::wait::is_attached;
 
-/// How long the last records may take to be written: what is missing the next start finds out by itself.
+/// Longest wait for the last records to be written: what is missing the next start finds out by itself.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
-/// How long a look for the work of earlier processes may take: reading all of `/proc` takes milliseconds.
+/// Longest wait for a look for the work of earlier processes: reading all of `/proc` takes milliseconds.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {

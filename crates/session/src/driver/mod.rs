@@ -24,11 +24,11 @@ use crate::slot::Slot;
 use crate::source::OnBackgroundEnd;
 use open::{Open, Opening};
 
-/// How many turns in a row background work may cause: a model that answers each end with new work must not go on for
+/// Turns in a row that background work may cause: a model that answers each end with new work must not go on for
 /// ever. What ends then is told with the next message.
 const WAKES_MAX: u32 = 8;
 
-/// What the owner does next.
+/// Next job of the owner.
 enum Job {
     Turn(Arc<Slot>),
     Command(Command),

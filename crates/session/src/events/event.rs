@@ -18,7 +18,7 @@ pub struct SessionEvent {
     pub turn: Option<TurnNumber>,
     /// The message that caused it.
     pub message: Option<MessageId>,
-    /// What happened.
+    /// Kind of event.
     pub kind: SessionEventKind,
 }
 
@@ -32,7 +32,7 @@ impl SessionEvent {
     }
 }
 
-/// What happened.
+/// Kind of event.
 #[derive(Debug, Clone)]
 pub enum SessionEventKind {
     /// A record is durable: turns and calls that start and end, receipts, background work.
@@ -62,26 +62,26 @@ pub enum SessionEventKind {
     },
     /// Background work has started, ended or been let go.
     BackgroundChanged {
-        /// What runs now.
+        /// The work that runs now.
         running: Vec<BackgroundItem>,
     },
     /// The turn has its ending.
     AssistantIdle {
         /// Whether it was stopped.
         stopped: bool,
-        /// What still runs in the background.
+        /// Background work that still runs.
         running: Vec<BackgroundItem>,
     },
     /// No turn runs or waits, and nothing attached runs in the background.
     SessionIdle {
         /// Whether the last turn was stopped.
         stopped: bool,
-        /// What was let go on purpose and still runs.
+        /// Detached work that still runs.
         detached: Vec<BackgroundItem>,
     },
     /// The subscriber was too slow: so many events before this one are lost to it. Durable ones follow all the same.
     Missed {
-        /// How many.
+        /// Number of events.
         count: u64,
     },
 }
@@ -93,7 +93,7 @@ pub struct BackgroundItem {
     pub id: BackgroundId,
     /// The command, or what a sub-agent was asked.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: BackgroundKind,
     /// Whether idle waits for it.
     pub attachment: Attachment,
@@ -126,6 +126,6 @@ pub struct OpenQuestion {
     pub id: QuestionId,
     /// The calls of `agent` on the way to the sub-agent that asks; empty: the session's own agent does.
     pub agents: Vec<CallId>,
-    /// What is asked.
+    /// The question.
     pub question: Question,
 }

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use super::event::{SessionEvent, SessionEventKind};
 use crate::slot::Slot;
 
-/// How many events a subscriber may be behind before it misses the oldest: a long answer's worth of deltas.
+/// Events that a subscriber may be behind before it misses the oldest: a long answer's worth of deltas.
 const EVENTS_KEPT_MAX: usize = 1_024;
 
 /// Where events go. A session that nobody watches pays for none.
@@ -28,7 +28,7 @@ struct HubState {
     turn: Option<TurnNumber>,
     message: Option<MessageId>,
     closed: bool,
-    /// How many have ever come.
+    /// Number of subscribers that have ever come.
     subscribers: u64,
 }
 
@@ -91,13 +91,13 @@ impl Hub {
         }
     }
 
-    /// What comes from now on belongs to the turn of this message.
+    /// Events from now on belong to the turn of this message.
     pub(crate) fn begin(&self, message: Option<MessageId>) {
         let mut state = self.state.lock();
         (state.turn, state.message) = (None, message);
     }
 
-    /// What happened earlier in the turn that runs.
+    /// Events from earlier in the turn that runs.
     pub(crate) fn events(
         &self,
         kinds: impl Iterator<Item = SessionEventKind>,

@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::event::{SessionEvent, SessionEventKind};
 
-/// How many records are read at a time to catch up.
+/// Records that are read at a time to catch up.
 const READ_LEN: usize = 256;
 
 /// One subscriber's place in a session. It costs the session nothing when it is slow, and misses nothing durable.

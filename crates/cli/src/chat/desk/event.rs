@@ -1,4 +1,4 @@
-//! What a desk hears, and what it wants done.
+//! Events that a desk hears, and effects that it wants.
 
 use allstop_core::Cause;
 use allstop_tools::Answer;
@@ -31,7 +31,7 @@ pub(in crate::chat) enum Event {
     Refused {
         /// Which.
         message: MessageNumber,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A turn began: that of a message, or one that background work caused.
@@ -46,7 +46,7 @@ pub(in crate::chat) enum Event {
     Waits(bool),
     /// A person is asked.
     Asked(Ask),
-    /// What a name in a command may be, where somebody wants one completed.
+    /// The names that a command may have, where somebody wants one completed.
     Names(Names),
     /// The question is over, whoever has answered it, or a stop has taken it away.
     QuestionOver(u64),
@@ -59,11 +59,11 @@ pub(in crate::chat) struct Ask {
     pub(in crate::chat) number: u64,
     /// The call that it is about, by the calls that it lies in.
     pub(in crate::chat) call: String,
-    /// What `always` would allow.
+    /// The calls that `always` would allow.
     pub(in crate::chat) always: String,
 }
 
-/// What is to be done.
+/// Effect to carry out.
 #[derive(Debug, PartialEq)]
 pub(in crate::chat) enum Effect {
     /// Hand a message to the session.

@@ -15,11 +15,11 @@ use super::event::{Ask, Effect};
 use crate::display::{Entry, Style, styled};
 use crate::prompt::answer_of;
 
-/// How long after a question a word that answers one is taken for an answer to it: whoever was about to answer has seen
+/// Time after a question in which a word that answers one is taken for an answer to it: whoever was about to has seen
 /// by then that it is gone. As a message it might stop the turn.
 const LATE_ANSWER: Duration = Duration::from_secs(2);
 
-/// What somebody wants who typed.
+/// Request of somebody who typed.
 #[derive(Debug)]
 pub(super) enum Typed {
     /// Nothing yet.
@@ -36,7 +36,7 @@ pub(super) enum Typed {
     Leave,
 }
 
-/// What a person is typing, and the questions that wait for them.
+/// The text that a person is typing, and the questions that wait for them.
 #[derive(Debug)]
 pub(super) struct Typing {
     editor: Editor,
@@ -213,7 +213,7 @@ impl Typing {
         self.question_over_at.is_some_and(is_late) && answer_of(text).is_some()
     }
 
-    /// What was typed where a question stands. An empty line is no answer: Enter is pressed too easily.
+    /// Reads a line that was typed where a question stands. An empty line is no answer: Enter is pressed too easily.
     fn replied(&mut self, number: u64, line: &str, now: Instant) -> Typed {
         if let Some(answer) = answer_of(line) {
             self.question_over(number, now);
@@ -229,7 +229,7 @@ impl Typing {
     }
 }
 
-/// What follows from a line that is no message.
+/// Effects of a line that is no message.
 pub(super) fn effects_of(line: Line, text: String) -> Vec<Effect> {
     match line {
         Line::Command(Command::Quit) => vec![Effect::ShowCommand(text), Effect::Leave(None)],

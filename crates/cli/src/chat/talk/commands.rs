@@ -1,4 +1,4 @@
-//! What the commands of a chat do.
+//! Carries out the commands of a chat.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Talk<'_> {
         self.pending.push(said.boxed());
     }
 
-    /// What can be named in a command now.
+    /// Names that a command can have now.
     pub(super) fn names(&self) -> Names {
         let session = &self.chat.session;
         let works = session.background().into_iter();

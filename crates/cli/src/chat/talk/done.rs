@@ -1,4 +1,4 @@
-//! What was begun here, and is done: messages, stops, and whatever has something to say.
+//! Work that was begun here, and is done: messages, stops, and whatever has something to say.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What the session tells: shown where it belongs, and told to the desk.
+//! Events of the session: shown where they belong, and told to the desk.
 
 use std::sync::Arc;
 

@@ -81,7 +81,7 @@ impl Talk<'_> {
         self.say_of(&waiting, said);
     }
 
-    /// What became of a question; where others wait, of which one.
+    /// Shows the result of a question; where others wait, of which one.
     fn say_of(&self, waiting: &Waiting, said: &str) {
         let of = if self.questions.is_empty() {
             String::new()
