@@ -1,6 +1,5 @@
 //! From the registries of a stopped extent to the items of its receipt.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,29 +8,25 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
 use tokio::time::Instant;
 
-use crate::node::{Listed, Node, Unit};
+use crate::cell::{Listed, Node, Unit};
 use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
 
 /// What the receipt of a stop lists: everything in its extent that ran when it was accepted.
-pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Arc<[ReceiptItem]> {
+pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[ReceiptItem]> {
     let mut collector = Collector::of(nodes.len());
     for node in nodes {
-        let unit = OnceCell::new();
-        let unit = || unit.get_or_init(|| node.unit_above()).as_ref();
-        node.list(|listed| match listed {
-            Listed::Ended(all) => {
-                collector.expect(unit(), all.len());
-                for ended in all {
-                    // A wider stop that came later does not list what ended under the narrower one before it.
-                    if let Some(after) = ended.at.checked_duration_since(accepted_at) {
-                        collector.add(unit(), ended.seq, &ended.spec, Part::ended(ended, after));
-                    }
+        node.list(|unit, listed| match listed {
+            Listed::EndedCount(count) => collector.expect(unit, count),
+            Listed::Ended(ended) => {
+                // A wider stop that came later does not list what ended under the narrower one before it.
+                if let Some(after) = ended.at.checked_duration_since(accepted_at) {
+                    collector.add(unit, ended.seq, &ended.spec, Part::ended(ended, after));
                 }
             }
             Listed::Running(entry) => {
-                collector.add(unit(), entry.seq, &entry.spec, Part::running(entry));
+                collector.add(unit, entry.seq, &entry.spec, Part::running(entry));
             }
-            Listed::Engine(seq) => collector.add_engine(unit(), node, seq),
+            Listed::Engine(seq, scope) => collector.add_engine(unit, scope, seq),
             // The stop has not reached it yet, or has made an end of it.
             Listed::Waiting(_) => {}
         });
@@ -40,34 +35,32 @@ pub(crate) fn items_of_stop(nodes: &[Arc<Node>], accepted_at: Instant) -> Arc<[R
 }
 
 /// What runs in a scope and below it, now. An engine is no work: it answers for the work.
-pub(crate) fn items_running(scope: &Arc<Node>) -> Vec<ReceiptItem> {
+pub(crate) fn items_running(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, |_, _, _, _| {})
 }
 
 /// The same, with the engines that have not acknowledged a stop.
-pub(crate) fn items_left(scope: &Arc<Node>) -> Vec<ReceiptItem> {
+pub(crate) fn items_left(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, Collector::add_engine)
 }
 
 fn list_running(
-    scope: &Arc<Node>,
-    mut engine: impl FnMut(&mut Collector, Option<&Arc<Unit>>, &Node, u64),
+    scope: &Node,
+    mut engine: impl FnMut(&mut Collector, Option<&Arc<Unit>>, &Arc<str>, u64),
 ) -> Vec<ReceiptItem> {
     let mut collector = Collector::of(0);
-    let mut nodes = vec![Arc::clone(scope)];
+    let mut nodes = vec![scope.clone()];
     while let Some(node) = nodes.pop() {
         nodes.extend(node.children());
-        let unit = OnceCell::new();
-        let unit = || unit.get_or_init(|| node.unit_above()).as_ref();
-        node.list(|listed| match listed {
+        node.list(|unit, listed| match listed {
             Listed::Running(entry) => {
-                collector.add(unit(), entry.seq, &entry.spec, Part::running(entry));
+                collector.add(unit, entry.seq, &entry.spec, Part::running(entry));
             }
             Listed::Waiting(waiting) => {
-                collector.add(unit(), waiting.seq, &waiting.spec, Part::waiting());
+                collector.add(unit, waiting.seq, &waiting.spec, Part::waiting());
             }
-            Listed::Engine(seq) => engine(&mut collector, unit(), &node, seq),
-            Listed::Ended(_) => {}
+            Listed::Engine(seq, scope) => engine(&mut collector, unit, scope, seq),
+            Listed::Ended(_) | Listed::EndedCount(_) => {}
         });
     }
     collector.finish()
@@ -108,7 +101,7 @@ impl Part {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                // As they were seen last: this is under the node's lock, and looks at nothing.
+                // As they were seen last: this is under the cell's lock, and looks at nothing.
                 process.known_members(),
             ),
             _ => (None, Vec::new()),
@@ -157,7 +150,7 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
-    /// For about this many nodes.
+    /// For about this many cells.
     fn of(nodes: usize) -> Self {
         Self {
             flat: Vec::new(),
@@ -165,7 +158,7 @@ impl Collector {
         }
     }
 
-    /// So much work of one node follows.
+    /// So much work of one cell follows.
     fn expect(&mut self, unit: Option<&Arc<Unit>>, work: usize) {
         if unit.is_none() {
             self.flat.reserve(work);
@@ -173,8 +166,8 @@ impl Collector {
     }
 
     /// An engine that has not acknowledged the stop.
-    fn add_engine(&mut self, unit: Option<&Arc<Unit>>, node: &Node, seq: u64) {
-        let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(&node.label));
+    fn add_engine(&mut self, unit: Option<&Arc<Unit>>, scope: &Arc<str>, seq: u64) {
+        let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(scope));
         self.add(unit, seq, &spec, Part::still_running(Why::NotAcknowledged));
     }
 

@@ -1,8 +1,8 @@
 //! The stop barrier of one scope: registering work and checking for a stop are one step.
 //!
-//! Pure and synchronous: whoever uses it holds the scope's mutex. Invariants:
-//! 1. After [`Gate::accept_stop`] or [`Gate::close`] nothing registers, ever: a gate never opens again.
-//! 2. Every registration is matched by exactly one [`Gate::finish`].
+//! Pure and synchronous: whoever uses it holds the mutex of the scope's cell. Invariants:
+//! 1. After [`Gate::accept_stop`] or [`Gate::close`] nothing begins here, ever: a gate never opens again.
+//! 2. Every [`Gate::count`] is matched by exactly one [`Gate::finish`].
 //! 3. The first cause wins: a later stop leaves it as it is.
 
 use allstop_core::Cause;
@@ -34,20 +34,22 @@ pub(crate) struct Gate {
     cause: Option<Cause>,
     closed: bool,
     live: usize,
-    /// Whether anything ever registered.
+    /// Whether anything ever began here.
     begun: bool,
 }
 
 impl Gate {
-    /// Checks the barrier and counts one piece of work, in one step.
-    pub(crate) fn register(&mut self) -> Result<(), NotStarted> {
-        self.check()?;
-        self.live += 1;
+    /// Something begins here, behind a [`Gate::check`].
+    pub(crate) fn begin(&mut self) {
         self.begun = true;
-        Ok(())
     }
 
-    /// Whether something could be registered now.
+    /// One more piece of work runs here or below.
+    pub(crate) fn count(&mut self) {
+        self.live += 1;
+    }
+
+    /// Whether something could begin now, as far as this scope knows.
     pub(crate) fn check(&self) -> Result<(), NotStarted> {
         match &self.cause {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),
@@ -67,12 +69,11 @@ impl Gate {
         self.live -= 1;
     }
 
-    /// Closes the barrier for a stop. Returns the work that the stop has to account for.
-    pub(crate) fn accept_stop(&mut self, cause: &Cause) -> usize {
+    /// Closes the barrier for a stop.
+    pub(crate) fn accept_stop(&mut self, cause: &Cause) {
         if self.cause.is_none() {
             self.cause = Some(cause.clone());
         }
-        self.live
     }
 
     /// Closes the barrier because what the scope was for has ended.
@@ -95,15 +96,18 @@ mod tests {
     use allstop_core::CauseKind;
 
     #[test]
-    fn nothing_registers_behind_a_stop_and_the_first_cause_wins() {
+    fn nothing_begins_behind_a_stop_and_the_first_cause_wins() {
         let mut gate = Gate::default();
-        gate.register().unwrap();
-        assert_eq!(gate.accept_stop(&Cause::new(CauseKind::User)), 1);
-        assert_eq!(gate.accept_stop(&Cause::new(CauseKind::Deadline)), 1);
+        assert!(gate.waits());
+        gate.begin();
+        gate.count();
+        gate.accept_stop(&Cause::new(CauseKind::User));
+        gate.accept_stop(&Cause::new(CauseKind::Deadline));
         assert_eq!(
-            gate.register(),
+            gate.check(),
             Err(NotStarted::Stopped(Cause::new(CauseKind::User)))
         );
+        assert_eq!(gate.live(), 1);
         gate.finish();
         assert_eq!(gate.live(), 0);
     }
@@ -112,6 +116,6 @@ mod tests {
     fn a_closed_gate_refuses_without_a_cause() {
         let mut gate = Gate::default();
         gate.close();
-        assert_eq!(gate.register(), Err(NotStarted::Closed));
+        assert_eq!(gate.check(), Err(NotStarted::Closed));
     }
 }

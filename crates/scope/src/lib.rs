@@ -30,11 +30,11 @@
 //! processes ([`Scope::spawn_process`]) are killed with all their descendants; threads ([`Scope::spawn_blocking`])
 //! cannot be forced, are counted and named; calls of other machines ([`Scope::register_remote`]) can only be asked.
 
+mod cell;
 mod child_process;
 mod collect;
 mod env;
 mod gate;
-mod node;
 pub mod process;
 mod scope;
 mod signal;
@@ -46,7 +46,7 @@ mod work;
 pub use child_process::{Process, SpawnProcessError};
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use gate::NotStarted;
-pub use scope::{Deadline, EngineGuard, Scope, ScopeOptions};
+pub use scope::{Deadline, EngineGuard, Placement, Scope, ScopeOptions};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
 pub use stop::{Account, Stop, StopOrder};
 pub use work::{Details, Ending, Registration, WorkSpec};

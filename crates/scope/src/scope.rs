@@ -9,10 +9,10 @@ use allstop_core::receipt::{ReceiptItem, StopRequest};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use tokio::time::Instant;
 
+use crate::cell::{Node, NodeSpec};
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
-use crate::node::{Node, NodeSpec};
 use crate::stop::{self, Account, Stop, StopOrder};
 use crate::sync::{self, CancellationToken, Decision};
 use crate::work::{Force, Registration, WorkSpec};
@@ -23,7 +23,7 @@ use crate::work::{Force, Registration, WorkSpec};
 /// step, so that nothing starts behind a stop that was accepted.
 #[derive(Clone)]
 pub struct Scope {
-    node: Arc<Node>,
+    node: Node,
 }
 
 /// What a new scope is.
@@ -35,8 +35,22 @@ pub struct ScopeOptions {
     pub unit: Option<WorkSpec>,
     /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
     pub decision: Option<Arc<Decision>>,
-    /// Whether it may move below another one later: see [`Scope::move_below`].
-    pub movable: bool,
+    /// How firmly it hangs where it is made.
+    pub placement: Placement,
+}
+
+/// How a scope hangs below the one that it is made in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// On its own, for good: it is gone with its last handle.
+    #[default]
+    Fixed,
+    /// On its own, and it may move below another one later: see [`Scope::move_below`].
+    Movable,
+    /// As a part of it: with one lock, one signal and one registry of work, and there as long as that is. For the short
+    /// and many that belong together, as a turn and its calls, which cost less so, and end and are accounted for in one
+    /// step. Close it when it has ended.
+    Shared,
 }
 
 /// A moment at which a scope stops by itself, and what receipts call it.
@@ -73,7 +87,7 @@ impl Scope {
             unit: options.unit,
             decision: options.decision,
             deadline: options.deadline.as_ref().map(|deadline| deadline.at),
-            movable: options.movable,
+            placement: options.placement,
         };
         let node = self.node.child(label.into(), spec)?;
         let child = Self { node };
@@ -84,8 +98,8 @@ impl Scope {
     }
 
     /// What receipts call it.
-    pub fn label(&self) -> &Arc<str> {
-        &self.node.label
+    pub fn label(&self) -> Arc<str> {
+        self.node.label()
     }
 
     /// Hangs this scope, with all that runs in it and below, below another one of the same tree, in one step: stops of
@@ -104,7 +118,7 @@ impl Scope {
     /// What receipts call the item that this scope belongs to: the id of its unit, behind those of the units that it was
     /// made in: `call_1/call_2`. `None` where it lies in none.
     pub fn item_path(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.node.unit_above()?.path))
+        Some(Arc::clone(&self.node.unit()?.path))
     }
 
     /// The unit that receipts call so, if it is here or below. While one runs it is found.
@@ -113,12 +127,12 @@ impl Scope {
         Some(Self { node })
     }
 
-    pub(crate) fn node(&self) -> &Arc<Node> {
+    pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
     pub(crate) fn env(&self) -> &Arc<ScopeEnv> {
-        &self.node.env
+        self.node.env()
     }
 
     /// Stops what the order covers, beginning here. When this returns the barrier is closed; the ladder is climbed by
@@ -138,10 +152,10 @@ impl Scope {
 
     /// What a stop of this scope would find now, without doing it.
     pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
-        let options = &self.node.env.options;
+        let options = &self.node.env().options;
         let request = StopRequest {
             stop_id: (options.new_stop_id)(),
-            target: Arc::clone(&self.node.label),
+            target: self.node.label(),
             extent,
             cause,
             requested_at: (options.now)(),
@@ -164,7 +178,7 @@ impl Scope {
     /// # Cancel safety
     /// Cancel safe.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<'_> {
-        self.node.stopped.given()
+        self.node.stopped()
     }
 
     /// Resolves when a stop covers this scope, and acknowledges it at this checkpoint for the futures that run in it.
@@ -182,7 +196,7 @@ impl Scope {
 
     /// Whether a stop covers this scope.
     pub fn is_stopped(&self) -> bool {
-        self.node.stopped.is_given()
+        self.node.is_stopped()
     }
 
     /// Why it was stopped; the first cause, for ever.
@@ -248,7 +262,7 @@ impl Scope {
 
     /// How many blocking threads of this tree run.
     pub fn threads(&self) -> usize {
-        self.node.env.threads()
+        self.node.env().threads()
     }
 
     /// Gives the scope a deadline from now on, for work whose time begins later than its scope. At most one a scope:
@@ -265,7 +279,7 @@ impl Scope {
             let _receipt = self.stop(order);
             return;
         }
-        let node = Arc::downgrade(&self.node);
+        let node = self.node.downgrade();
         let timer = async move {
             sync::sleep_until(deadline.at).await;
             if let Some(node) = node.upgrade() {
@@ -276,7 +290,7 @@ impl Scope {
             clippy::disallowed_methods,
             reason = "the one place that spawns; ends with the scope"
         )]
-        let timer = self.node.env.options.control.spawn(timer);
+        let timer = self.node.env().options.control.spawn(timer);
         self.node.set_deadline_timer(timer.abort_handle());
     }
 }
@@ -284,7 +298,7 @@ impl Scope {
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
-            .field("label", &self.node.label)
+            .field("label", &self.node.label())
             .field("cause", &self.node.cause())
             .field("live", &self.node.live())
             .finish_non_exhaustive()

@@ -1,10 +1,10 @@
-//! A signal that is given once, for ever, and that anybody can wait for: the token of a scope, without a tree.
+//! A signal that is given once, for ever, and that anybody can wait for: the token of a cell, without a tree.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Given once; whoever waits then, or comes later, goes on. It lies in the scope itself and allocates nothing.
+/// Given once; whoever waits then, or comes later, goes on. It allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     given: AtomicBool,
@@ -35,9 +35,17 @@ impl StopSignal {
 
     /// Resolves when the signal is given.
     pub(crate) async fn given(&self) {
-        // Made before the look at the flag: a signal that is given in between wakes it.
-        let woken = self.waiting.notified();
-        if !self.is_given() {
+        self.given_to(|| self.is_given()).await;
+    }
+
+    /// Resolves when the signal is given to this one of those who share it: each wake-up is a look.
+    pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
+        loop {
+            // Made before the look: a signal that is given in between wakes it.
+            let woken = self.waiting.notified();
+            if is_mine() {
+                return;
+            }
             woken.await;
         }
     }

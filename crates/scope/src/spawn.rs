@@ -12,8 +12,8 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::cell::WorkKey;
 use crate::gate::NotStarted;
-use crate::node::WorkKey;
 use crate::scope::Scope;
 use crate::work::{Ending, Force, Registration, WorkSpec};
 
@@ -216,7 +216,7 @@ impl Scope {
     {
         let registration = self.node().register(spec, Force::AbortSoon)?;
         let key = registration.key();
-        let node = Arc::clone(registration.node());
+        let node = registration.node().clone();
         let future = make(WorkCx {
             scope: self.clone(),
             key,

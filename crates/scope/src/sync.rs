@@ -17,4 +17,4 @@ pub(crate) use crate::signal::StopSignal;
 
 /// The largest extent whose waiters are woken before the stop returns: a turn's and more. Waking those of thousands takes
 /// milliseconds, which belong to the ladder and not to whoever asked.
-pub(crate) const WOKEN_AT_ONCE_NODES_MAX: usize = 64;
+pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 64;

@@ -8,8 +8,8 @@ use allstop_core::Effect;
 use allstop_core::receipt::{Containment, Evidence, How, ItemKind, ItemState, Verified, Why};
 use tokio::time::Instant;
 
+use crate::cell::{Node, Seat, WorkKey};
 use crate::gate::NotStarted;
-use crate::node::{Node, WorkKey};
 use crate::process::ProcessHandle;
 use crate::sync::AbortHandle;
 
@@ -116,6 +116,7 @@ pub(crate) enum Force {
 
 /// An entry of a scope's registry.
 pub(crate) struct WorkEntry {
+    pub(crate) seat: Seat,
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) force: Force,
@@ -154,6 +155,7 @@ impl WorkEntry {
 
 /// What a stop keeps of work that ended under it.
 pub(crate) struct EndedWork {
+    pub(crate) seat: Seat,
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) ending: Ending,
@@ -220,7 +222,7 @@ impl EndedWork {
 /// it was dropped.
 #[must_use = "dropping a registration says that the work was dropped"]
 pub struct Registration {
-    node: Arc<Node>,
+    node: Node,
     key: WorkKey,
     answered: bool,
     /// Most work has none: a task is as large as what it may carry.
@@ -236,7 +238,7 @@ impl std::fmt::Debug for Registration {
 }
 
 impl Registration {
-    pub(crate) fn new(node: Arc<Node>, key: WorkKey) -> Self {
+    pub(crate) fn new(node: Node, key: WorkKey) -> Self {
         Self {
             node,
             key,
@@ -245,7 +247,7 @@ impl Registration {
         }
     }
 
-    pub(crate) fn node(&self) -> &Arc<Node> {
+    pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
@@ -271,11 +273,11 @@ impl Registration {
         self.node.release_work(self.key);
     }
 
-    /// Moves the work to another node. It is registered there before it is released here, so that at every moment a
+    /// Moves the work to another scope. It is registered there before it is released here, so that at every moment a
     /// stop of either finds it; and what a stop covers here does not slip away.
     pub(crate) fn move_to(
         mut self,
-        node: &Arc<Node>,
+        node: &Node,
         spec: WorkSpec,
         force: Force,
     ) -> Result<Self, Box<(Self, NotStarted)>> {

@@ -6,7 +6,7 @@
 //!    the call: nothing moves. It has moved: a stop of the call or its turn does not reach it any more.
 //! 2. What it has used when it moves is metered with the call, and what it uses then with the end of the work.
 
-use allstop_scope::ScopeOptions;
+use allstop_scope::{Placement, ScopeOptions};
 use allstop_tools::{CallLink, TaskCx, ToolInvocation, promote_task};
 use tokio::sync::oneshot;
 
@@ -26,10 +26,10 @@ pub(super) async fn run(
 ) -> Result<String, String> {
     let (call, link) = (&invocation.scope, &invocation.link);
     let options = ScopeOptions {
-        movable: true,
+        placement: Placement::Movable,
         ..ScopeOptions::default()
     };
-    let scope = call.child(std::sync::Arc::clone(call.label()), options);
+    let scope = call.child(call.label(), options);
     let scope = scope.map_err(|refused| format!("the agent did not start: {refused}"))?;
     let later = CallLink::unwatched(invocation.call_id.clone());
     let spec = place.task(&invocation, name, later.clone());

@@ -18,7 +18,7 @@ use allstop_core::{
 };
 use allstop_log::SessionError;
 use allstop_scope::{
-    Account, Deadline, EngineGuard, NotStarted, Scope, ScopeOptions, instant_after,
+    Account, Deadline, EngineGuard, NotStarted, Placement, Scope, ScopeOptions, instant_after,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -240,6 +240,7 @@ fn open_scope(
     let options = ScopeOptions {
         deadline,
         decision: Some(Arc::clone(decision)),
+        placement: Placement::Shared,
         ..ScopeOptions::default()
     };
     let label = format!("session/{}/turn/{}", history.session_id(), start.turn);

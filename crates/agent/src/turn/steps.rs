@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::Next;
 use allstop_core::{Cause, CauseKind, Extent, Usage};
-use allstop_scope::{Deadline, ScopeOptions, instant_after};
+use allstop_scope::{Deadline, Placement, ScopeOptions, instant_after};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -125,9 +125,10 @@ impl Turn<'_> {
         };
         let options = ScopeOptions {
             deadline: Some(deadline),
+            placement: Placement::Shared,
             ..ScopeOptions::default()
         };
-        let label = Arc::clone(self.scope.label());
+        let label = self.scope.label();
         let work = self
             .scope
             .child(label, options)

@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use super::ladder::{self, Asks, Signals};
 use super::progress::Rungs;
 use super::{Stop, StopInProgress, StopOrder};
-use crate::node::{Accepted, Node, Reached, Role};
+use crate::cell::{Accepted, Node, Reached, Role};
 
 /// Accepts a stop of `target`, synchronously: when this returns, nothing in the extent starts any more.
-pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
-    let env = &target.env;
+pub(crate) fn accept(target: &Node, order: StopOrder) -> Stop {
+    let env = target.env();
     let request = StopRequest {
         stop_id: (env.options.new_stop_id)(),
-        target: Arc::clone(&target.label),
+        target: target.label(),
         extent: order.extent,
         cause: order.cause.clone(),
         requested_at: (env.options.now)(),
@@ -31,8 +31,9 @@ pub(crate) fn accept(target: &Arc<Node>, order: StopOrder) -> Stop {
     let covered = shared.covering(|nodes| cover(target, &shared, &order.cause, nodes));
     match covered {
         Ok(asks) => {
-            // Causes are set on every node before any signal is given, so that whoever hears it can ask why.
-            let signals = Signals::set(shared.nodes());
+            // All causes are set before anybody hears of the stop, so that whoever does can ask why.
+            shared.announce();
+            let signals = Signals::of(shared.nodes());
             asks.send();
             ladder::begin(env, &shared, order.bystanders, signals);
             Stop { shared }
@@ -58,10 +59,10 @@ enum NotCovered {
 }
 
 fn cover(
-    target: &Arc<Node>,
+    target: &Node,
     shared: &Arc<StopInProgress>,
     cause: &Cause,
-    nodes: &mut Vec<Arc<Node>>,
+    nodes: &mut Vec<Node>,
 ) -> Result<Asks, NotCovered> {
     let mut reached = Reached::default();
     let mut accepted = target.accept(shared, cause, Role::Target, &mut reached);
@@ -80,15 +81,15 @@ fn cover(
     Ok(Asks::of(reached))
 }
 
-/// Closes the barrier of everything below `target`, which has accepted already, and lists all nodes.
+/// Closes the barrier of everything below `target`, which has accepted already, and lists all that it has covered.
 pub(super) fn walk(
-    target: &Arc<Node>,
+    target: &Node,
     shared: &Arc<StopInProgress>,
     cause: &Cause,
-    nodes: &mut Vec<Arc<Node>>,
+    nodes: &mut Vec<Node>,
     reached: &mut Reached,
 ) {
-    nodes.push(Arc::clone(target));
+    nodes.push(target.clone());
     // The latest first: what belongs together is listed, and then woken, together.
     while let Some(node) = reached.below.pop() {
         // A child keeps the cause of its own earlier stop; a wider one only counts it too.
@@ -101,16 +102,12 @@ pub(super) fn walk(
 
 /// Answers for what has ended, or can no longer be stopped. An engine that writes its commit at this moment is waited for,
 /// as long as the ask may take; what its turn has left running can no longer be ended by this stop, and is named.
-fn already_ended(target: &Arc<Node>, mut request: StopRequest, rungs: Rungs) -> Stop {
+fn already_ended(target: &Node, mut request: StopRequest, rungs: Rungs) -> Stop {
     if let Some(first) = target.covering_stop() {
         request.stop_id = first.request().stop_id.clone();
     }
     let shared = StopInProgress::too_late(target, request, rungs);
-    let mut nodes = vec![Arc::clone(target)];
-    while let Some(node) = nodes.pop() {
-        node.watch_engine(&shared);
-        nodes.extend(node.children());
-    }
-    ladder::begin(&target.env, &shared, Vec::new(), Signals::default());
+    target.watch_engines(&shared);
+    ladder::begin(target.env(), &shared, Vec::new(), Signals::default());
     Stop { shared }
 }

@@ -1,10 +1,10 @@
-//! The countdown of one stop: in how many nodes something still runs, and the signal that nothing does.
+//! The countdown of one stop: the number of cells in which something still runs, and the signal that nothing does.
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the nodes that the walk has reached and in which something runs, plus one while the walk goes on, so that it is
-/// zero only when everything that the stop covers has ended. Once zero it stays zero: a node that has become empty behind
-/// its barrier stays so. How much runs in a node is counted there, under its lock.
+/// Counts the cells that the walk has reached and in which something runs, plus one while the walk goes on, so that it is
+/// zero only when everything that the stop covers has ended. Once zero it stays zero: what has become empty behind its
+/// barrier stays so. How much runs in a cell is counted there, under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,
@@ -19,12 +19,12 @@ impl Countdown {
         }
     }
 
-    /// There are so many more nodes, or engines, to wait for.
-    pub(crate) fn more(&self, nodes: usize) {
-        self.remaining.fetch_add(nodes, Ordering::Relaxed);
+    /// There are so many more cells, or engines, to wait for.
+    pub(crate) fn more(&self, cells: usize) {
+        self.remaining.fetch_add(cells, Ordering::Relaxed);
     }
 
-    /// All that runs in a node that was counted has ended, or the walk has.
+    /// All that runs in a cell that was counted has ended, or the walk has.
     pub(crate) fn one_less(&self) {
         // Release: what the work did happens before the receipt of whoever sees zero, which acquires.
         if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {

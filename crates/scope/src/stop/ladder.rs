@@ -4,14 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::StopInProgress;
+use crate::cell::{FuturesOf, Node, Reached};
 use crate::collect;
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
-use crate::node::{FuturesOf, Node, Reached};
 use crate::process::ProcessHandle;
 use crate::scope::Scope;
-use crate::sync::{AbortHandle, CancellationToken, WOKEN_AT_ONCE_NODES_MAX, sleep, sleep_until};
+use crate::sync::{AbortHandle, CancellationToken, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until};
 
-/// The ask beyond the signals of the nodes: the tokens of foreign code, and the processes and remotes to be told.
+/// The ask beyond the signals of the cells: the tokens of foreign code, and the processes and remotes to be told.
 pub(super) struct Asks(Reached);
 
 impl Asks {
@@ -29,29 +29,26 @@ impl Asks {
     }
 }
 
-/// The signals of a stop's nodes. All are given; those who wait for them are woken, at the latest when this is dropped.
+/// The signals of all that a stop covers: those who wait for them are woken, at the latest when this is dropped.
 #[derive(Default)]
 pub(super) struct Signals {
-    unwoken: Arc<Vec<Arc<Node>>>,
+    unwoken: Arc<Vec<Node>>,
 }
 
 impl Signals {
-    /// Gives the signals of all nodes, before anybody is woken.
-    pub(super) fn set(nodes: Arc<Vec<Arc<Node>>>) -> Self {
-        for node in nodes.iter() {
-            node.stopped.set();
-        }
+    /// Of a stop that has been announced.
+    pub(super) fn of(nodes: Arc<Vec<Node>>) -> Self {
         let mut signals = Self { unwoken: nodes };
-        if signals.unwoken.len() <= WOKEN_AT_ONCE_NODES_MAX {
+        if signals.unwoken.len() <= WOKEN_AT_ONCE_CELLS_MAX {
             signals.wake();
         }
         signals
     }
 
     fn wake(&mut self) {
-        for node in std::mem::take(&mut self.unwoken).iter() {
-            node.stopped.wake();
-        }
+        std::mem::take(&mut self.unwoken)
+            .iter()
+            .for_each(Node::wake);
     }
 }
 
@@ -86,7 +83,7 @@ pub(super) fn begin(
 }
 
 /// A stop on its ladder. If the runtime goes away before it is climbed, the answer is what is known by then: whoever
-/// waits elsewhere has one, and the nodes, which hold their stops, are let go.
+/// waits elsewhere has one, and the cells, which hold their stops, are let go.
 struct Unanswered {
     signals: Signals,
     shared: Arc<StopInProgress>,
@@ -116,9 +113,9 @@ async fn climb(mut stop: Unanswered) {
     // knows, as soon as its tree is gone. Then whatever is left.
     if !asked_in_time
         && !shared.is_too_late()
-        && !force_and_wait(shared, FuturesOf::NodesWithoutProcess).await
+        && !force_and_wait(shared, FuturesOf::ScopesWithoutProcess).await
     {
-        force_and_wait(shared, FuturesOf::AllNodes).await;
+        force_and_wait(shared, FuturesOf::AllScopes).await;
     }
     account(shared, &stop.bystanders);
 }
@@ -138,10 +135,10 @@ async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool 
     }
 }
 
-fn force(nodes: &[Arc<Node>], futures_of: FuturesOf) {
+fn force(nodes: &[Node], futures_of: FuturesOf) {
     for node in nodes {
         let forcible = node.forcible(futures_of);
-        // Outside the node's lock: an abort can run the future's destructor here, which ends its registration.
+        // Outside the cell's lock: an abort can run the future's destructor here, which ends its registration.
         forcible.futures.iter().for_each(AbortHandle::abort);
         forcible.processes.iter().for_each(ProcessHandle::force);
     }

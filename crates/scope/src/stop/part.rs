@@ -6,7 +6,7 @@ use allstop_core::receipt::StopRequest;
 use allstop_core::{Extent, Receipt};
 
 use super::{Stop, StopInProgress, accept, ladder};
-use crate::node::{Node, Reached, Role};
+use crate::cell::{Node, Reached, Role};
 use crate::scope::Scope;
 
 /// What became of one part of a wider stop: the same stop, seen from one scope alone. It climbs no ladder of its own.
@@ -53,7 +53,7 @@ impl Account {
 /// The account of one part of a wider stop that runs or has run. `None` where no stop covers it. A stop of `part`
 /// itself is its own account.
 pub(crate) fn account_of_part(
-    part: &Arc<Node>,
+    part: &Node,
     extent: Extent,
     bystanders: Vec<Scope>,
 ) -> Option<Account> {
@@ -76,7 +76,7 @@ pub(crate) fn account_of_part(
         });
     }
     let request = StopRequest {
-        target: Arc::clone(&part.label),
+        target: part.label(),
         extent,
         cause: cause.clone(),
         ..stop.request().clone()

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::countdown::Countdown;
 use super::ladder;
+use crate::cell::{Node, WeakNode};
 use crate::collect;
-use crate::node::Node;
 use crate::scope::Scope;
 use crate::sync::{AtomicBool, Mutex, Ordering, SetOnce, StopSignal};
 
@@ -28,29 +28,31 @@ pub(super) struct Rungs {
 /// 2. `done` is set before the receipt can be read, and `nodes` are let go after it can be.
 pub(crate) struct StopInProgress {
     request: StopRequest,
-    /// Where it was asked. Weak: the node holds its stops.
-    target: Weak<Node>,
+    /// Where it was asked. Weak: the cell holds its stops.
+    target: WeakNode,
     /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
     wider: Option<Arc<StopInProgress>>,
     /// Whether its target had ended, or could no longer be stopped: it covers nothing, and waits for engines only.
     too_late: bool,
     rungs: Rungs,
-    /// All that it covers, until it is answered: nodes hold their stops, so this must not stay.
-    nodes: Mutex<Arc<Vec<Arc<Node>>>>,
+    /// All that it covers, until it is answered: cells hold their stops, so this must not stay.
+    nodes: Mutex<Arc<Vec<Node>>>,
     /// The accounts of its parts, each with the bystanders that it names.
     parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Scope>)>>,
     count: Countdown,
+    /// All that it covers has its cause.
+    announced: AtomicBool,
     done: AtomicBool,
     receipt: SetOnce<Arc<Receipt>>,
 }
 
 impl StopInProgress {
-    pub(super) fn new(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Arc<Self> {
+    pub(super) fn new(target: &Node, request: StopRequest, rungs: Rungs) -> Arc<Self> {
         Arc::new(Self::with(target, request, rungs))
     }
 
     /// A stop of what has ended, or can no longer be stopped.
-    pub(super) fn too_late(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Arc<Self> {
+    pub(super) fn too_late(target: &Node, request: StopRequest, rungs: Rungs) -> Arc<Self> {
         Arc::new(Self {
             too_late: true,
             ..Self::with(target, request, rungs)
@@ -58,7 +60,7 @@ impl StopInProgress {
     }
 
     /// The account of one part of a wider stop.
-    pub(super) fn of_part(part: &Arc<Node>, request: StopRequest, wider: Arc<Self>) -> Arc<Self> {
+    pub(super) fn of_part(part: &Node, request: StopRequest, wider: Arc<Self>) -> Arc<Self> {
         let rungs = wider.rungs.clone();
         Arc::new(Self {
             wider: Some(wider),
@@ -66,16 +68,17 @@ impl StopInProgress {
         })
     }
 
-    fn with(target: &Arc<Node>, request: StopRequest, rungs: Rungs) -> Self {
+    fn with(target: &Node, request: StopRequest, rungs: Rungs) -> Self {
         Self {
             request,
-            target: Arc::downgrade(target),
+            target: target.downgrade(),
             wider: None,
             too_late: false,
             rungs,
             nodes: Mutex::default(),
             parts: Mutex::default(),
             count: Countdown::of_walk(),
+            announced: AtomicBool::new(false),
             done: AtomicBool::new(false),
             receipt: SetOnce::new(),
         }
@@ -94,7 +97,7 @@ impl StopInProgress {
     }
 
     pub(crate) fn is_of(&self, node: &Node) -> bool {
-        std::ptr::eq(self.target.as_ptr(), node)
+        self.target == *node
     }
 
     pub(crate) fn is_part(&self) -> bool {
@@ -104,6 +107,15 @@ impl StopInProgress {
     /// The stop that this one is the account of a part of.
     pub(super) fn wider(&self) -> Option<&Arc<Self>> {
         self.wider.as_ref()
+    }
+
+    /// From here on whoever asks hears of it: the walk is over, and all causes are set.
+    pub(super) fn announce(&self) {
+        self.announced.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -119,8 +131,8 @@ impl StopInProgress {
         self.rungs.forced.give();
     }
 
-    /// Covers nodes by `walk`, which lists them. Until it is over nobody else gets to see what the stop covers.
-    pub(super) fn covering<T>(&self, walk: impl FnOnce(&mut Vec<Arc<Node>>) -> T) -> T {
+    /// Covers scopes by `walk`, which lists them. Until it is over nobody else gets to see what the stop covers.
+    pub(super) fn covering<T>(&self, walk: impl FnOnce(&mut Vec<Node>) -> T) -> T {
         let mut nodes = self.nodes.lock();
         let mut reached = Vec::new();
         let walked = walk(&mut reached);
@@ -129,7 +141,7 @@ impl StopInProgress {
     }
 
     /// All that it covers, when the walk is over; nothing once it is answered.
-    pub(super) fn nodes(&self) -> Arc<Vec<Arc<Node>>> {
+    pub(super) fn nodes(&self) -> Arc<Vec<Node>> {
         Arc::clone(&self.nodes.lock())
     }
 
@@ -154,7 +166,7 @@ impl StopInProgress {
     }
 
     /// What is known at this moment of these, which are all that it covers.
-    pub(super) fn findings(&self, nodes: &[Arc<Node>]) -> Receipt {
+    pub(super) fn findings(&self, nodes: &[Node]) -> Receipt {
         if self.too_late {
             let target = self.target.upgrade();
             let left = target.map(|target| collect::items_left(&target));

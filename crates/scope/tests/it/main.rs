@@ -5,6 +5,7 @@ mod launches;
 mod nested;
 mod receipts;
 mod runtime_gone;
+mod shared;
 mod simulated;
 mod tree;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_core::Effect;
 use allstop_core::receipt::{How, ItemKind, ItemState, StopOutcome};
 use allstop_core::{Cause, CauseKind};
-use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, WorkSpec};
+use allstop_scope::{Deadline, NotStarted, Placement, Scope, ScopeOptions, WorkSpec};
 use tokio::time::Instant;
 
 use super::{begun, by_user, future, root};
@@ -23,7 +23,7 @@ fn unit(parent: &Scope, kind: ItemKind, id: &str) -> Scope {
 
 fn movable(parent: &Scope) -> Scope {
     let options = ScopeOptions {
-        movable: true,
+        placement: Placement::Movable,
         ..ScopeOptions::default()
     };
     parent.child("agent", options).expect("nothing is stopped")

@@ -17,14 +17,14 @@
     reason = "included files are used in part and checked where they belong; doubles keep their originals' shape"
 )]
 
+#[path = "../../src/cell/mod.rs"]
+mod cell;
 #[path = "../../src/collect.rs"]
 mod collect;
 #[path = "../../src/env.rs"]
 mod env;
 #[path = "../../src/gate.rs"]
 mod gate;
-#[path = "../../src/node/mod.rs"]
-mod node;
 #[path = "../../src/scope.rs"]
 mod scope;
 #[path = "../../src/stop/mod.rs"]

@@ -6,7 +6,7 @@ use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Effect, ToolCall};
-use allstop_scope::{Scope, ScopeOptions, WorkSpec};
+use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::{
     Answer, CallLink, CallObserver, Decision, Question, Tool, ToolInvocation, ToolSpec,
 };
@@ -115,6 +115,7 @@ impl Turn<'_> {
             .effect(effect);
         let options = ScopeOptions {
             unit: Some(unit),
+            placement: Placement::Shared,
             ..ScopeOptions::default()
         };
         let label = format!("{}/call/{}", self.scope.label(), call.id);

@@ -48,7 +48,7 @@ pub(super) async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut Tu
                 }
                 own => {
                     let parts: Vec<_> = own.into_iter().chain([of_the_hooks]).collect();
-                    joined(run.label(), &parts)
+                    joined(&run.label(), &parts)
                 }
             };
         }

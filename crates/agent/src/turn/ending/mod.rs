@@ -65,7 +65,7 @@ impl Turn<'_> {
             finish: Some(self.finish),
             steps,
             usage,
-            receipt: joined(scope.label(), &self.leftovers),
+            receipt: joined(&scope.label(), &self.leftovers),
             denials: self.denials,
             error: None,
             conversation: Arc::default(),

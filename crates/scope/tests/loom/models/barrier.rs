@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::sync::block_on;
 
 use super::{
-    by_user, child, every_interleaving, interruptions, joined, receipt_of, register, root, spawn,
-    work,
+    by_user, child, every_interleaving, interruptions, joined, options, receipt_of, register, root,
+    spawn, work,
 };
-use crate::scope::{Scope, ScopeOptions};
+use crate::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
 use crate::work::{Ending, Registration};
 
@@ -82,7 +82,7 @@ fn a_start_in_a_child_made_meanwhile_is_refused_or_listed() {
         let root = root();
         let middle = child(&root);
         assert_refused_or_listed(&root, move || {
-            let late = middle.child("late", ScopeOptions::default()).ok()?;
+            let late = middle.child("late", options()).ok()?;
             late.register(work()).ok()
         });
     });
@@ -123,7 +123,7 @@ fn a_child_made_while_a_stop_walks_is_not_lost() {
         let middle = child(&root);
         assert_refused_or_in_the_receipt(&root, move |ended| {
             middle
-                .child("late", ScopeOptions::default())
+                .child("late", options())
                 .is_ok_and(|late| works_until_stopped(&late, ended))
         });
     });

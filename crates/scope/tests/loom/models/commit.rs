@@ -5,14 +5,16 @@ use std::sync::Arc;
 use allstop_core::receipt::StopOutcome;
 use allstop_core::{Cause, CauseKind};
 
-use super::{by, by_user, every_interleaving, interruptions, joined, receipt_of, root, spawn};
+use super::{
+    by, by_user, every_interleaving, interruptions, joined, options, receipt_of, root, spawn,
+};
 use crate::scope::{Scope, ScopeOptions};
 use crate::sync::{Decision, Verdict};
 
 fn turn(parent: &Scope, decision: &Arc<Decision>) -> Scope {
     let options = ScopeOptions {
         decision: Some(Arc::clone(decision)),
-        ..ScopeOptions::default()
+        ..options()
     };
     parent
         .child("turn", options)

@@ -25,7 +25,7 @@ fn a_future_that_is_being_made_is_dropped_by_a_stop_that_forces_at_once() {
                 let Ok(registration) = root.node().register(work(), Force::AbortSoon) else {
                     return;
                 };
-                let (node, key) = (Arc::clone(registration.node()), registration.key());
+                let (node, key) = (registration.node().clone(), registration.key());
                 let task = task(registration);
                 node.set_force(key, Force::Abort(task));
             })

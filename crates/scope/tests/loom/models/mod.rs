@@ -8,9 +8,10 @@ mod moving;
 mod moving_scope;
 mod quiet;
 mod second_stop;
+mod siblings;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
@@ -19,7 +20,7 @@ use loom::thread::JoinHandle;
 
 use crate::env::RootOptions;
 use crate::process::ContainmentChoice;
-use crate::scope::{Scope, ScopeOptions};
+use crate::scope::{Placement, Scope, ScopeOptions};
 use crate::stop::{Stop, StopOrder};
 use crate::sync::Handle;
 use crate::work::{Registration, WorkSpec};
@@ -38,19 +39,31 @@ fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(Some(most), model);
 }
 
+/// Whether scopes share the cell of their parents, and whether the model has made any.
+static SHARED: AtomicBool = AtomicBool::new(false);
+static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
+
 #[expect(clippy::print_stdout, reason = "how much was tried is worth knowing")]
 fn explore(preemption_bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemption_bound;
-    let tried = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&tried);
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let tried = tried.load(Ordering::Relaxed);
-    println!("{tried} interleavings");
-    assert!(tried > 1, "nothing ran side by side");
+    let model = Arc::new(model);
+    // With a cell for each scope, and with one for all: the rules are the same.
+    for shared in [false, true] {
+        SHARED.store(shared, Ordering::Relaxed);
+        let tried = Arc::new(AtomicUsize::new(0));
+        let (counted, model) = (Arc::clone(&tried), Arc::clone(&model));
+        builder.check(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+        let tried = tried.load(Ordering::Relaxed);
+        println!("{tried} interleavings, shared: {shared}");
+        assert!(shared || tried > 1, "nothing ran side by side");
+        if !HAS_CHILDREN.load(Ordering::Relaxed) {
+            break;
+        }
+    }
 }
 
 fn root() -> Scope {
@@ -70,8 +83,21 @@ fn root() -> Scope {
 
 fn child(parent: &Scope) -> Scope {
     parent
-        .child("child", ScopeOptions::default())
+        .child("child", options())
         .expect("nothing is stopped yet")
+}
+
+/// Of a scope as this pass of the model makes them.
+fn options() -> ScopeOptions {
+    HAS_CHILDREN.store(true, Ordering::Relaxed);
+    ScopeOptions {
+        placement: if SHARED.load(Ordering::Relaxed) {
+            Placement::Shared
+        } else {
+            Placement::Fixed
+        },
+        ..ScopeOptions::default()
+    }
 }
 
 fn by(kind: CauseKind) -> StopOrder {

@@ -16,7 +16,7 @@ pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};
 
 /// So that models of one scope wake at once, and those of several by the ladder.
-pub(crate) const WOKEN_AT_ONCE_NODES_MAX: usize = 1;
+pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 1;
 
 /// A lock with the interface of `parking_lot`.
 #[derive(Default)]

@@ -1,10 +1,12 @@
 //! The signal of a scope, and tokio-util's `CancellationToken` for code that knows no scopes.
 //!
 //! Their operations are single steps that loom does not see, taken with the step before them: no rule under test rests
-//! on what lies between a step of the scope and one of its signal.
+//! on what lies between a step of the scope and one of its signal. Both sides fence, as tokio's do by their own state.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
+
+use loom::sync::atomic::{Ordering, fence};
 
 #[derive(Default)]
 pub(crate) struct StopSignal {
@@ -32,6 +34,7 @@ impl StopSignal {
     }
 
     pub(crate) fn wake(&self) {
+        fence(Ordering::SeqCst);
         let mut state = self.state();
         let waiting = std::mem::take(&mut state.waiting);
         // Waking is a step that loom sees: the other threads must find the signal unlocked.
@@ -44,13 +47,19 @@ impl StopSignal {
     }
 
     pub(crate) async fn given(&self) {
+        self.given_to(|| self.is_given()).await;
+    }
+
+    pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
         std::future::poll_fn(|cx| {
-            let mut state = self.state();
-            if state.given {
-                return Poll::Ready(());
+            // Known before the look, which is a step that loom sees: the signal must not be locked meanwhile.
+            self.state().waiting.push(cx.waker().clone());
+            fence(Ordering::SeqCst);
+            if is_mine() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
-            state.waiting.push(cx.waker().clone());
-            Poll::Pending
         })
         .await;
     }

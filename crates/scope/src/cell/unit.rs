@@ -9,7 +9,7 @@ use std::sync::Arc;
 use allstop_core::receipt::{Evidence, How, ItemKind};
 use tokio::time::Instant;
 
-use super::Node;
+use super::{Node, Seat};
 use crate::work::{EndedWork, Ending, WorkSpec};
 
 /// What a scope is that is one item of a receipt.
@@ -23,9 +23,9 @@ pub(crate) struct Unit {
 impl Unit {
     /// Of a scope that is made below `parent`.
     pub(super) fn below(parent: &Node, spec: WorkSpec) -> Arc<Self> {
-        let seq = parent.env.next_seq();
+        let seq = parent.env().next_seq();
         let id = spec.item_id(seq);
-        let path = match parent.unit_above() {
+        let path = match parent.unit() {
             Some(outer) => format!("{}/{id}", outer.path).into(),
             None => id,
         };
@@ -42,8 +42,9 @@ impl Unit {
     }
 
     /// What a stop keeps of a call that has been asked for and has not begun. Other units are made when they begin.
-    pub(super) fn not_begun(&self) -> Option<EndedWork> {
+    pub(super) fn not_begun(&self, seat: Seat) -> Option<EndedWork> {
         self.is_call().then(|| EndedWork {
+            seat,
             seq: self.seq,
             spec: self.spec.clone(),
             ending: Ending::Stopped {
@@ -58,29 +59,29 @@ impl Unit {
 }
 
 impl Node {
-    /// The unit that this node belongs to: its own, or the nearest above.
-    pub(crate) fn unit_above(&self) -> Option<Arc<Unit>> {
-        if let Some(unit) = &self.unit {
-            return Some(Arc::clone(unit));
-        }
-        let mut above = self.parent();
-        while let Some(node) = above {
-            if let Some(unit) = &node.unit {
-                return Some(Arc::clone(unit));
-            }
-            above = node.parent();
-        }
-        None
+    /// The unit that this scope belongs to: its own, or the nearest above.
+    pub(crate) fn unit(&self) -> Option<Arc<Unit>> {
+        let own = self.cell.state.lock().entries.unit(self.seat).cloned();
+        own.or_else(|| self.cell.place.unit())
     }
 
     /// The unit of this path, if it is here or below.
-    pub(crate) fn find_unit(self: &Arc<Self>, path: &str) -> Option<Arc<Self>> {
-        let mut nodes = vec![Arc::clone(self)];
+    pub(crate) fn find_unit(&self, path: &str) -> Option<Self> {
+        let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {
-            if node.unit.as_ref().is_some_and(|unit| *unit.path == *path) {
-                return Some(node);
+            let state = node.cell.state.lock();
+            let is_it = |seat: &Seat| {
+                let unit = state.entries.get(*seat).unit.as_ref();
+                unit.is_some_and(|unit| *unit.path == *path)
+            };
+            // The last one: an entry stays when its scope has ended, and models use the same ids again.
+            if let Some(seat) = state.entries.below(node.seat).filter(is_it).last() {
+                let cell = Arc::clone(&node.cell);
+                return Some(Self { cell, seat });
             }
-            nodes.extend(node.children());
+            let children: Vec<_> = state.children(node.seat).collect();
+            drop(state);
+            nodes.extend(children);
         }
         None
     }

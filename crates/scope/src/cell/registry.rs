@@ -1,20 +1,22 @@
-//! The registry of a node: what runs in it, how it is forced, and how it ended. Work enters by the barrier, and every
-//! count of a stop goes down in the step that takes the work out.
+//! The registry of a cell: the work that runs in its scopes, how it is forced, and how it ended. Work enters by the
+//! barrier, and every count of a stop goes down in the step that takes the work out.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use allstop_core::Cause;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::cover::Engine;
-use super::{Node, NodeState, Unit};
+use super::{CellState, Node, Seat, Unit};
 use crate::gate::NotStarted;
 use crate::process::ProcessHandle;
 use crate::sync::AbortHandle;
 use crate::work::{Details, EndedWork, Ending, Force, Registration, WorkEntry, WorkSpec};
 
-/// Names one piece of work of a node. The slot is used again after its end; the number is not.
+/// Names one piece of work of a cell. The slot is used again after its end; the number is not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkKey {
     slot: usize,
@@ -28,49 +30,41 @@ pub(crate) struct Meanwhile {
     pub(crate) forced: bool,
 }
 
-/// Work, as a node lists it.
+/// Work, as a scope lists it.
 pub(crate) enum Listed<'a> {
-    /// All that ended under a stop, if anything did.
-    Ended(&'a [EndedWork]),
+    /// So much follows that has ended under a stop.
+    EndedCount(usize),
+    /// It ended under a stop.
+    Ended(&'a EndedWork),
     /// It runs.
     Running(&'a WorkEntry),
     /// It has been asked for and has not begun.
     Waiting(&'a Unit),
-    /// The engine that drives the scope, by its number, while it has not acknowledged a stop.
-    Engine(u64),
+    /// An engine that has not acknowledged a stop: its number, and the scope that it drives.
+    Engine(u64, &'a Arc<str>),
 }
 
 /// Which futures a round of force drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FuturesOf {
-    /// Only those of a node in which no process runs.
-    NodesWithoutProcess,
-    AllNodes,
+    /// Only those of a scope in which no process runs.
+    ScopesWithoutProcess,
+    AllScopes,
 }
 
-/// What a round of force has to do at one node.
+/// The work that a round of force has to end in one cell.
 #[derive(Default)]
 pub(crate) struct Forcible {
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) futures: Vec<AbortHandle>,
 }
 
-impl NodeState {
-    /// A piece of work, or the engine, has ended. The running stops count nodes: this one is done when nothing is left.
-    pub(super) fn ended_one(&self) {
-        if self.gate.live() > 0 {
-            return;
-        }
-        for stop in self.stops.iter().filter(|stop| !stop.is_done()) {
-            stop.count().one_less();
-        }
-    }
-
+impl CellState {
     /// Takes a piece of work out, whose end it is here.
     fn take(&mut self, key: WorkKey) -> WorkEntry {
         let entry = self.work.remove(key.slot);
         self.asked -= usize::from(entry.force.is_asked());
-        self.gate.finish();
+        self.entries.finish(entry.seat);
         entry
     }
 
@@ -84,15 +78,16 @@ impl NodeState {
 
 impl Node {
     pub(crate) fn register(
-        self: &Arc<Self>,
+        &self,
         spec: WorkSpec,
         force: Force,
     ) -> Result<Registration, NotStarted> {
-        let seq = self.env.next_seq();
-        let mut state = self.state.lock();
-        state.gate.register()?;
+        let seq = self.env().next_seq();
+        let mut state = self.cell.state.lock();
+        state.entries.register(self.seat)?;
         state.asked += usize::from(force.is_asked());
         let entry = WorkEntry {
+            seat: self.seat,
             seq,
             spec,
             force,
@@ -104,14 +99,14 @@ impl Node {
             seq,
         };
         drop(state);
-        Ok(Registration::new(Arc::clone(self), key))
+        Ok(Registration::new(self.clone(), key))
     }
 
     /// Says how a registered piece of work is forced, once its task exists. A future that force came for meanwhile is
     /// dropped here; what else came over the work is for the caller to carry out.
     pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> Meanwhile {
-        let mut state = self.state.lock();
-        let stopped = state.gate.cause().is_some();
+        let mut state = self.cell.state.lock();
+        let stopped = state.entries.cause(self.seat).is_some();
         let Some(entry) = state.entry_mut(key) else {
             return Meanwhile::default();
         };
@@ -135,8 +130,8 @@ impl Node {
     /// The work heard the stop, whose cause is returned. Without a stop there is nothing to acknowledge: a flag set early
     /// would later read back as an observation.
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
-        let mut state = self.state.lock();
-        let cause = state.gate.cause()?.clone();
+        let mut state = self.cell.state.lock();
+        let cause = state.entries.cause(self.seat)?.clone();
         if let Some(entry) = state.entry_mut(key) {
             entry.acknowledged.get_or_insert(checkpoint);
         }
@@ -145,15 +140,16 @@ impl Node {
 
     /// Where a piece of work heard the stop.
     pub(crate) fn acknowledged(&self, key: WorkKey) -> Option<Cow<'static, str>> {
-        self.state.lock().entry_mut(key)?.acknowledged.clone()
+        self.cell.state.lock().entry_mut(key)?.acknowledged.clone()
     }
 
-    /// The futures of this node heard the stop, whose cause is returned. Without one there is nothing to acknowledge.
+    /// The futures of this scope heard the stop, whose cause is returned. Without one there is nothing to acknowledge.
     pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) -> Option<Cause> {
-        let mut state = self.state.lock();
-        let cause = state.gate.cause()?.clone();
+        let mut state = self.cell.state.lock();
+        let cause = state.entries.cause(self.seat)?.clone();
         for (_, entry) in &mut state.work {
-            if matches!(entry.force, Force::Abort(_) | Force::AbortSoon) {
+            if entry.seat == self.seat && matches!(entry.force, Force::Abort(_) | Force::AbortSoon)
+            {
                 entry.acknowledged.get_or_insert(checkpoint.into());
             }
         }
@@ -163,10 +159,10 @@ impl Node {
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
         // Dropped after the lock: what a remote's closure holds may be the last handle of a scope below.
         let force;
-        let mut state = self.state.lock();
+        let mut state = self.cell.state.lock();
         let entry = state.take(key);
         force = entry.force;
-        if state.stops.is_empty() {
+        if !state.entries.is_covered(entry.seat) {
             return;
         }
         let ending = match (ending, entry.acknowledged) {
@@ -175,6 +171,7 @@ impl Node {
             (ending, _) => ending,
         };
         state.ended.push(EndedWork {
+            seat: entry.seat,
             seq: entry.seq,
             spec: entry.spec,
             ending,
@@ -182,22 +179,22 @@ impl Node {
             details,
             was_thread: matches!(force, Force::Thread),
         });
-        state.ended_one();
+        state.entries.ended_one(entry.seat);
     }
 
-    /// Moves a piece of work to another node: from now on it belongs there, and stops of this one do not cover it.
+    /// Moves a piece of work to another scope: from now on it belongs there, and stops of this one do not cover it.
     pub(crate) fn release_work(&self, key: WorkKey) {
-        let mut state = self.state.lock();
+        let mut state = self.cell.state.lock();
         let released = state.take(key);
-        state.ended_one();
+        state.entries.ended_one(released.seat);
         drop(state);
         drop(released);
     }
 
-    /// The same, unless a stop covers this node: in one step with the check. A closed scope lets go.
+    /// The same, unless a stop covers this scope: in one step with the check. A closed scope lets go.
     pub(crate) fn release_unless_stopped(&self, key: WorkKey) -> Result<(), NotStarted> {
-        let mut state = self.state.lock();
-        if let Some(cause) = state.gate.cause() {
+        let mut state = self.cell.state.lock();
+        if let Some(cause) = state.entries.cause(self.seat) {
             return Err(NotStarted::Stopped(cause.clone()));
         }
         let released = state.take(key);
@@ -206,40 +203,63 @@ impl Node {
         Ok(())
     }
 
-    /// Lists what ended here under a stop and what runs, in one step: work that ends meanwhile is in one of the two.
-    pub(crate) fn list(&self, mut visit: impl FnMut(Listed<'_>)) {
-        let state = self.state.lock();
+    /// Lists what ended under a stop and what runs, here and in the scopes below that share the cell, each with the unit
+    /// that it belongs to. In one step: work that ends meanwhile is in one of the two.
+    pub(crate) fn list(&self, mut visit: impl FnMut(Option<&Arc<Unit>>, Listed<'_>)) {
+        let state = self.cell.state.lock();
+        let entries = &state.entries;
+        let is_here = |seat: Seat| entries.is_below(seat, self.seat);
+        // Looked for where something is listed: it may be far above.
+        let outside = OnceCell::new();
+        let outside = || outside.get_or_init(|| self.cell.place.unit()).as_ref();
+        let unit_of = |seat: Seat| entries.unit(seat).or_else(outside);
         if !state.ended.is_empty() {
-            visit(Listed::Ended(&state.ended));
+            visit(unit_of(self.seat), Listed::EndedCount(state.ended.len()));
         }
-        for (_, entry) in &state.work {
-            visit(Listed::Running(entry));
+        for ended in state.ended.iter().filter(|ended| is_here(ended.seat)) {
+            visit(unit_of(ended.seat), Listed::Ended(ended));
         }
-        if let Engine::Attached(seq) = state.engine {
-            visit(Listed::Engine(seq));
+        let work = state.work.iter().map(|(_, entry)| entry);
+        for entry in work.filter(|entry| is_here(entry.seat)) {
+            visit(unit_of(entry.seat), Listed::Running(entry));
         }
-        if state.gate.waits()
-            && let Some(unit) = &self.unit
-            && unit.is_call()
-        {
-            visit(Listed::Waiting(unit));
+        for seat in entries.below(self.seat) {
+            let entry = entries.get(seat);
+            if let Engine::Attached(seq) = entry.engine {
+                visit(unit_of(seat), Listed::Engine(seq, &entry.label));
+            }
+            if entry.gate.waits()
+                && entries.cause(seat).is_none()
+                && let Some(unit) = &entry.unit
+                && unit.is_call()
+            {
+                visit(Some(unit), Listed::Waiting(unit));
+            }
         }
     }
 
-    /// What a round of force has to do here, in one step: what is being made at this moment is either found here, or
-    /// learns from [`Node::set_force`] that force came for it.
+    /// The work that a round of force has to end, here and in the scopes below that share the cell, in one step: what is
+    /// being made at this moment is either found here, or learns from [`Node::set_force`] that force came for it.
     pub(crate) fn forcible(&self, futures_of: FuturesOf) -> Forcible {
         let mut forcible = Forcible::default();
-        let mut state = self.state.lock();
-        for (_, entry) in &state.work {
-            if let Force::Process(process) = &entry.force {
+        let mut with_process: SmallVec<[Seat; 4]> = SmallVec::new();
+        let mut state = self.cell.state.lock();
+        let CellState { entries, work, .. } = &mut *state;
+        for (_, entry) in work.iter() {
+            if let Force::Process(process) = &entry.force
+                && entries.is_below(entry.seat, self.seat)
+            {
                 forcible.processes.push(process.clone());
+                with_process.push(entry.seat);
             }
         }
-        if futures_of == FuturesOf::NodesWithoutProcess && !forcible.processes.is_empty() {
-            return forcible;
-        }
-        for (_, entry) in &mut state.work {
+        for (_, entry) in work.iter_mut() {
+            if !entries.is_below(entry.seat, self.seat)
+                || futures_of == FuturesOf::ScopesWithoutProcess
+                    && with_process.contains(&entry.seat)
+            {
+                continue;
+            }
             match &entry.force {
                 Force::Abort(future) => forcible.futures.push(future.clone()),
                 Force::AbortSoon => entry.forced = true,

@@ -1,0 +1,217 @@
+//! Stops of a scope: being covered by one, joining one that runs, and the engine that has to acknowledge it.
+
+use std::sync::Arc;
+
+use allstop_core::Cause;
+use smallvec::SmallVec;
+
+use super::{CellState, Node, Seat};
+use crate::process::ProcessHandle;
+use crate::stop::StopInProgress;
+use crate::sync::CancellationToken;
+use crate::work::Force;
+
+/// The part of a scope in a stop that reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The stop was asked of it: here joining and ending early are decided.
+    Target,
+    /// The same, once it is known that something runs there behind a closed barrier.
+    ShutTarget,
+    /// It is below the target, or a part that a wider stop covers already.
+    Below,
+}
+
+/// The answer of a scope to a stop that was asked of it.
+pub(crate) enum Accepted {
+    /// It is covered now.
+    Covered,
+    /// The same stop has reached it before, by another way: it moves.
+    CoveredBefore,
+    /// It can no longer be stopped: the commit was first.
+    Committed,
+    /// A stop that covers it runs: join it.
+    Join(Arc<StopInProgress>),
+    /// Its barrier was closed before, and no stop runs: it may have ended.
+    Shut,
+}
+
+/// What the walk of a stop has reached and not dealt with: to be dropped outside of every lock.
+#[derive(Default)]
+pub(crate) struct Reached {
+    /// Scopes whose barrier is still open.
+    pub(crate) below: Vec<Node>,
+    pub(crate) tokens: Vec<CancellationToken>,
+    /// A process that is being made at this moment is asked by its maker.
+    pub(crate) processes: Vec<ProcessHandle>,
+    pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
+}
+
+/// Whether the engine that drives a scope has acknowledged.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    #[default]
+    None,
+    /// It has not acknowledged. With its number among all work of the tree.
+    Attached(u64),
+    /// It heard the stop at a checkpoint, or had verifiably ended before.
+    Done,
+}
+
+impl Node {
+    /// Closes the barrier of this scope and of those below in its cell for a stop, counts what it has to wait for, and
+    /// lists what it has to ask and the cells below, all in one step.
+    pub(crate) fn accept(
+        &self,
+        stop: &Arc<StopInProgress>,
+        cause: &Cause,
+        role: Role,
+        reached: &mut Reached,
+    ) -> Accepted {
+        let mut state = self.cell.state.lock();
+        let CellState {
+            entries,
+            work,
+            ended,
+            asked,
+            ..
+        } = &mut *state;
+        let own = entries.get(self.seat);
+        if own.stops.iter().any(|own| Arc::ptr_eq(own, stop)) {
+            return Accepted::CoveredBefore;
+        }
+        if role != Role::Below {
+            // The account of a part is answered only if somebody waits for it: nothing to join.
+            let mut covering = entries.upwards(self.seat).flat_map(|entry| &entry.stops);
+            if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {
+                return Accepted::Join(Arc::clone(running));
+            }
+        }
+        if role == Role::Target && entries.check(self.seat).is_err() {
+            return Accepted::Shut;
+        }
+        if let Some(decision) = &own.decision
+            && !decision.stop(cause.clone())
+            && decision.stopped_by().is_none()
+            && role != Role::Below
+        {
+            return Accepted::Committed;
+        }
+        for seat in entries.below(self.seat) {
+            let entry = entries.get(seat);
+            if seat != self.seat
+                && let Some(decision) = &entry.decision
+            {
+                decision.stop(cause.clone());
+            }
+            if entry.gate.waits()
+                && entries.cause(seat).is_none()
+                && let Some(unit) = &entry.unit
+            {
+                ended.extend(unit.not_begun(seat));
+            }
+            reached.tokens.extend(entry.token.clone());
+        }
+        if entries.cause(self.seat).is_none() {
+            entries.get_mut(self.seat).gate.accept_stop(cause);
+        }
+        let live = entries.live(self.seat);
+        stop.count().more(usize::from(live > 0));
+        if ended.is_empty() {
+            // Seldom more than one, or many: a vector that grows has room for four at first.
+            ended.reserve_exact(live);
+        }
+        if *asked > 0 {
+            for (_, entry) in work.iter() {
+                if !entries.is_below(entry.seat, self.seat) {
+                    continue;
+                }
+                match &entry.force {
+                    Force::Process(process) => reached.processes.push(process.clone()),
+                    Force::Remote(ask) => reached.remotes.push(Arc::clone(ask)),
+                    _ => {}
+                }
+            }
+        }
+        let own = entries.get_mut(self.seat);
+        own.keep_stop(Arc::clone(stop), |stop| stop.is_of(self));
+        reached.below.extend(state.children(self.seat));
+        // Only a hint: whether the stop covers a scope here, and has been announced, its entry knows.
+        self.cell.signal.set();
+        Accepted::Covered
+    }
+
+    /// The stop that covers this scope: its own if there is one, else the one that came first.
+    pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
+        let state = self.cell.state.lock();
+        let covering = || {
+            state
+                .entries
+                .upwards(self.seat)
+                .flat_map(|entry| &entry.stops)
+        };
+        let own = covering().find(|stop| stop.is_of(self));
+        own.or_else(|| covering().next()).cloned()
+    }
+
+    /// Whether a stop covers this scope, and has been announced: all that it covers has its cause by then.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.cell.signal.is_given() && self.cell.state.lock().entries.is_stopped(self.seat)
+    }
+
+    /// Resolves when a stop covers this scope.
+    pub(crate) async fn stopped(&self) {
+        self.cell.signal.given_to(|| self.is_stopped()).await;
+    }
+
+    /// Wakes whoever waits for a stop in this cell. Those whom it does not concern wait on.
+    pub(crate) fn wake(&self) {
+        self.cell.signal.wake();
+    }
+
+    /// An engine drives this scope: a stop waits for its acknowledgement too, and names it until then.
+    pub(crate) fn attach_engine(&self) {
+        let seq = self.env().next_seq();
+        let entries = &mut self.cell.state.lock().entries;
+        if entries.get(self.seat).engine == Engine::None && entries.register(self.seat).is_ok() {
+            entries.get_mut(self.seat).engine = Engine::Attached(seq);
+        }
+    }
+
+    /// The engine heard the stop, or has ended.
+    pub(crate) fn engine_done(&self) {
+        let mut state = self.cell.state.lock();
+        let entries = &mut state.entries;
+        let entry = entries.get_mut(self.seat);
+        if !matches!(entry.engine, Engine::Attached(_)) {
+            return;
+        }
+        entry.engine = Engine::Done;
+        let waiting = std::mem::take(&mut entry.late_stops);
+        entries.finish(self.seat);
+        entries.ended_one(self.seat);
+        drop(state);
+        for stop in waiting {
+            stop.count().one_less();
+        }
+    }
+
+    /// Lets a stop that came too late wait for the engines here and below that have not answered.
+    pub(crate) fn watch_engines(&self, stop: &Arc<StopInProgress>) {
+        let mut nodes = vec![self.clone()];
+        while let Some(node) = nodes.pop() {
+            let mut state = node.cell.state.lock();
+            let seats: SmallVec<[Seat; 4]> = state.entries.below(node.seat).collect();
+            for seat in seats {
+                let entry = state.entries.get_mut(seat);
+                if matches!(entry.engine, Engine::Attached(_)) {
+                    stop.count().more(1);
+                    entry.late_stops.push(Arc::clone(stop));
+                }
+            }
+            let children: Vec<_> = state.children(node.seat).collect();
+            drop(state);
+            nodes.extend(children);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The entries of a cell: what each of its scopes is, and how it stands to stops.
+//!
+//! An entry stays until its cell goes, also behind its end: it is lighter than what a turn keeps of a call anyway.
+//! Invariants:
+//! 1. Work counts in its entry and in all above it in the cell, so that an entry counts everything below it here.
+//! 2. A stop is kept in the one entry that it covers from; a cause likewise. Those below find it there.
+
+use std::sync::Arc;
+
+use allstop_core::Cause;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::Unit;
+use super::cover::Engine;
+use crate::gate::{Gate, NotStarted};
+use crate::scope::Placement;
+
+use crate::stop::StopInProgress;
+use crate::sync::{AbortHandle, CancellationToken, Decision};
+use crate::work::WorkSpec;
+
+/// The place of one scope among the entries of its cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat(u32);
+
+impl Seat {
+    /// Of the scope that the cell was made for: above all others there.
+    pub(super) const FIRST: Self = Self(0);
+}
+
+/// A new scope, beside its label.
+#[derive(Default)]
+pub(crate) struct NodeSpec {
+    pub(crate) unit: Option<WorkSpec>,
+    pub(crate) decision: Option<Arc<Decision>>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) placement: Placement,
+}
+
+pub(super) struct Entry {
+    above: Option<Seat>,
+    pub(super) label: Arc<str>,
+    pub(super) gate: Gate,
+    /// Set where the whole scope is one item of a receipt: a tool call with all that it started.
+    pub(super) unit: Option<Arc<Unit>>,
+    /// Commit versus stop, for the scope of a turn.
+    pub(super) decision: Option<Arc<Decision>>,
+    /// Of this scope; those above have their own.
+    pub(super) deadline: Option<Instant>,
+    pub(super) deadline_timer: Option<AbortHandle>,
+    /// An engine that has to acknowledge a stop, at a named checkpoint.
+    pub(super) engine: Engine,
+    /// The stops that cover the cell from here and are still counting: seldom more than a wide one and the account of a
+    /// part.
+    pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
+    /// Whether one that is no longer kept has been announced.
+    pub(super) was_stopped: bool,
+    /// Stops that came after the commit, and wait for the engine to have written it.
+    pub(super) late_stops: Vec<Arc<StopInProgress>>,
+    /// For code that knows tokens and not scopes: made when somebody asks for one.
+    pub(super) token: Option<CancellationToken>,
+}
+
+impl Entry {
+    pub(super) fn new(label: Arc<str>, unit: Option<Arc<Unit>>, spec: NodeSpec) -> Self {
+        Self {
+            above: None,
+            label,
+            gate: Gate::default(),
+            unit,
+            decision: spec.decision,
+            deadline: spec.deadline,
+            deadline_timer: None,
+            engine: Engine::default(),
+            stops: SmallVec::new(),
+            was_stopped: false,
+            late_stops: Vec::new(),
+            token: None,
+        }
+    }
+
+    /// Whether a stop that covers the cell from here has been announced.
+    fn is_stopped(&self) -> bool {
+        self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
+    }
+
+    /// Keeps a stop. Of those that are over only this scope's own is still asked for.
+    pub(super) fn keep_stop(
+        &mut self,
+        stop: Arc<StopInProgress>,
+        is_own: impl Fn(&StopInProgress) -> bool,
+    ) {
+        self.was_stopped = self.is_stopped();
+        self.stops.retain(|stop| !stop.is_done() || is_own(stop));
+        self.stops.push(stop);
+    }
+
+    /// Closes the barrier for good. Returns the timer that is of no use any more.
+    pub(super) fn close(&mut self) -> Option<AbortHandle> {
+        self.gate.close();
+        self.deadline_timer.take()
+    }
+}
+
+/// All entries of a cell: the one that it was made for, and those that share it.
+pub(super) struct Entries {
+    first: Entry,
+    others: Vec<Entry>,
+}
+
+impl Entries {
+    pub(super) fn of(first: Entry) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+        }
+    }
+
+    /// Adds an entry below another one.
+    pub(super) fn add(&mut self, above: Seat, entry: Entry) -> Seat {
+        self.others.push(Entry {
+            above: Some(above),
+            ..entry
+        });
+        let seat = u32::try_from(self.others.len());
+        Seat(seat.expect("memory is full long before"))
+    }
+
+    pub(super) fn get(&self, Seat(seat): Seat) -> &Entry {
+        let other = seat.checked_sub(1).map(|at| self.others.get(at as usize));
+        other.map_or(&self.first, |entry| entry.expect(STAYS))
+    }
+
+    pub(super) fn get_mut(&mut self, Seat(seat): Seat) -> &mut Entry {
+        match seat.checked_sub(1) {
+            None => &mut self.first,
+            Some(at) => self.others.get_mut(at as usize).expect(STAYS),
+        }
+    }
+
+    /// This entry, and those above it in the cell.
+    pub(super) fn upwards(&self, from: Seat) -> impl Iterator<Item = &Entry> {
+        std::iter::successors(Some(self.get(from)), |entry| {
+            entry.above.map(|seat| self.get(seat))
+        })
+    }
+
+    pub(super) fn is_below(&self, seat: Seat, top: Seat) -> bool {
+        let mut next = Some(seat);
+        // An entry is made after the one above it.
+        while let Some(seat) = next.filter(|seat| seat.0 > top.0) {
+            next = self.get(seat).above;
+        }
+        next == Some(top)
+    }
+
+    /// The seats of an entry and of those below it in the cell.
+    pub(super) fn below(&self, top: Seat) -> impl Iterator<Item = Seat> + use<'_> {
+        let all = top.0..=self.others.len() as u32;
+        all.map(Seat).filter(move |seat| self.is_below(*seat, top))
+    }
+
+    /// Why a scope was stopped: the first cause, for ever.
+    pub(super) fn cause(&self, seat: Seat) -> Option<&Cause> {
+        self.upwards(seat).find_map(|entry| entry.gate.cause())
+    }
+
+    /// Whether something could be registered here now.
+    pub(super) fn check(&self, seat: Seat) -> Result<(), NotStarted> {
+        match self.cause(seat) {
+            Some(cause) => Err(NotStarted::Stopped(cause.clone())),
+            None => self.get(seat).gate.check(),
+        }
+    }
+
+    /// Whether a stop that covers this scope has been announced.
+    pub(super) fn is_stopped(&self, seat: Seat) -> bool {
+        self.upwards(seat).any(Entry::is_stopped)
+    }
+
+    /// Whether a stop covers this scope, announced or not, over or not.
+    pub(super) fn is_covered(&self, seat: Seat) -> bool {
+        self.upwards(seat).any(|entry| !entry.stops.is_empty())
+    }
+
+    pub(super) fn live(&self, seat: Seat) -> usize {
+        self.get(seat).gate.live()
+    }
+
+    /// The item of a receipt that work of this scope belongs to, as far as the cell knows.
+    pub(super) fn unit(&self, seat: Seat) -> Option<&Arc<Unit>> {
+        self.upwards(seat).find_map(|entry| entry.unit.as_ref())
+    }
+
+    /// Checks the barrier and counts one piece of work, in one step.
+    pub(super) fn register(&mut self, seat: Seat) -> Result<(), NotStarted> {
+        self.check(seat)?;
+        self.get_mut(seat).gate.begin();
+        self.for_each_upwards(seat, |entry| entry.gate.count());
+        Ok(())
+    }
+
+    /// One piece of work, or an engine, has ended.
+    pub(super) fn finish(&mut self, seat: Seat) {
+        self.for_each_upwards(seat, |entry| entry.gate.finish());
+    }
+
+    /// The running stops count entries: those are done in which nothing is left by the end of that work.
+    pub(super) fn ended_one(&self, seat: Seat) {
+        let emptied = self.upwards(seat).filter(|entry| entry.gate.live() == 0);
+        let stops = emptied.flat_map(|entry| &entry.stops);
+        for stop in stops.filter(|stop| !stop.is_done()) {
+            stop.count().one_less();
+        }
+    }
+
+    pub(super) fn abort_timers(&mut self) {
+        for entry in std::iter::once(&mut self.first).chain(&mut self.others) {
+            if let Some(timer) = entry.deadline_timer.take() {
+                timer.abort();
+            }
+        }
+    }
+
+    fn for_each_upwards(&mut self, from: Seat, mut act: impl FnMut(&mut Entry)) {
+        let mut next = Some(from);
+        while let Some(seat) = next {
+            let entry = self.get_mut(seat);
+            act(entry);
+            next = entry.above;
+        }
+    }
+}
+
+const STAYS: &str = "an entry stays as long as its cell";

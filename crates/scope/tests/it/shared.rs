@@ -1,0 +1,153 @@
+//! Scopes that share the cell of the one above them: to whoever uses them, scopes like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::decision::Decision;
+use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, StopOutcome};
+use allstop_core::{Cause, CauseKind, Extent};
+use allstop_scope::{Placement, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+
+use crate::{begun, by_user, future, root};
+
+fn shared(above: &Scope, label: &str) -> Scope {
+    let options = ScopeOptions {
+        placement: Placement::Shared,
+        ..ScopeOptions::default()
+    };
+    above.child(label, options).expect("nothing is stopped")
+}
+
+fn call(turn: &Scope, id: &str) -> Scope {
+    let options = ScopeOptions {
+        placement: Placement::Shared,
+        unit: Some(WorkSpec::new(ItemKind::ToolCall, "wait").id(id)),
+        ..ScopeOptions::default()
+    };
+    turn.child(id, options).expect("nothing is stopped")
+}
+
+fn waits(scope: &Scope) -> WorkHandle<Cause> {
+    let waits = |cx: allstop_scope::WorkCx| async move { cx.stopped_at("idle").await };
+    let work = scope.spawn(future("waits"), waits);
+    work.expect("nothing is stopped")
+}
+
+fn ids(items: &[ReceiptItem]) -> Vec<&str> {
+    items.iter().map(|item| &*item.id).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_one_call_is_heard_by_no_other() {
+    let run = root();
+    let turn = shared(&run, "turn");
+    let (one, other) = (call(&turn, "call_1"), call(&turn, "call_2"));
+    let (first, second) = (waits(&one), waits(&other));
+    begun().await;
+    let deadline = Cause::new(CauseKind::Deadline);
+    let narrow = one.stop(StopOrder::new(Extent::Call, deadline.clone()));
+    assert_eq!(first.await.expect("it heard"), deadline);
+    let narrow = narrow.await;
+    assert_eq!(ids(narrow.items()), ["call_1"]);
+    // Whoever waits beside it has been woken, and waits on.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(ids(&run.running()), ["call_2"]);
+    assert!(!other.is_stopped() && !turn.is_stopped() && !run.is_stopped());
+    let wide = run.stop(by_user());
+    assert_eq!(second.await.expect("it heard").kind, CauseKind::User);
+    // What had ended under the narrow stop is in its receipt alone.
+    assert_eq!(ids(wide.await.items()), ["call_2"]);
+    assert_eq!(one.cause(), Some(deadline));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_part_of_a_wider_stop_is_accounted_for_alone() {
+    let run = root();
+    let turn = shared(&run, "turn");
+    let call = call(&turn, "call_1");
+    let (_of_the_call, beside) = (waits(&call), waits(&run));
+    let slow = run.spawn(future("slow"), |_| {
+        tokio::time::sleep(Duration::from_secs(1))
+    });
+    drop(slow.expect("nothing is stopped"));
+    begun().await;
+    let wide = run.stop(by_user());
+    let account = turn.account(Extent::Turn, Vec::new()).expect("covered");
+    let part = account.receipt().await;
+    assert_eq!(ids(part.items()), ["call_1"]);
+    assert!(part.quiet() && wide.try_receipt().is_none());
+    drop(beside);
+    let wide = wide.await;
+    assert_eq!(wide.items().len(), 3, "{wide:?}");
+    assert_eq!(part.stop_id(), wide.stop_id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_is_over_and_what_is_beside_it_goes_on() {
+    let run = root();
+    let (first, second) = (shared(&run, "turn/1"), shared(&run, "turn/2"));
+    first.close();
+    let late = first.stop(by_user()).await;
+    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert!(first.register(future("late")).is_err());
+    assert!(first.child("late", ScopeOptions::default()).is_err());
+    assert!(second.register(future("in time")).is_ok());
+    second.close();
+    run.close();
+    let late = run.stop(by_user()).await;
+    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_began_is_named_by_the_stop_of_all() {
+    let run = root();
+    let turn = shared(&run, "turn");
+    let (waiting, closed) = (call(&turn, "call_1"), call(&turn, "call_2"));
+    closed.close();
+    let engine = turn.attach_engine();
+    assert_eq!(ids(&run.running()), ["call_1"]);
+    let stop = run.stop(by_user());
+    drop(engine);
+    let receipt = stop.await;
+    assert_eq!(ids(receipt.items()), ["call_1"]);
+    let ItemState::Stopped { how, .. } = receipt.items()[0].state else {
+        panic!("{receipt:?}");
+    };
+    assert_eq!(how, How::NotBegun);
+    assert!(waiting.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_from_above_and_the_commit_of_a_shared_turn_decide_once() {
+    for commit_first in [true, false] {
+        let run = root();
+        let decision = Arc::new(Decision::new());
+        let options = ScopeOptions {
+            placement: Placement::Shared,
+            decision: Some(Arc::clone(&decision)),
+            ..ScopeOptions::default()
+        };
+        let turn = run.child("turn", options).expect("nothing is stopped");
+        if commit_first {
+            assert!(decision.commit().is_ok());
+            let late = turn.stop(by_user()).await;
+            assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+            assert!(!turn.is_stopped());
+        } else {
+            drop(run.stop(by_user()));
+            assert!(decision.commit().is_err());
+            assert!(turn.is_stopped());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_cancelled_by_stops_of_its_scope_alone() {
+    let run = root();
+    let (one, other) = (shared(&run, "one"), shared(&run, "other"));
+    let (of_one, of_other) = (one.token(), other.token());
+    let _receipt = one.stop(by_user());
+    assert!(of_one.is_cancelled() && !of_other.is_cancelled());
+    let _receipt = run.stop(by_user());
+    assert!(of_other.is_cancelled());
+}

@@ -1,0 +1,54 @@
+//! Two scopes side by side, with a cell for each or one for both: stops of one, of the other and of what is above.
+
+use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, states};
+use crate::scope::Scope;
+use crate::sync::block_on;
+use crate::work::Ending;
+
+/// Ends its work when a stop of this scope is heard.
+fn ends_when_stopped(scope: &Scope) -> impl FnOnce() + 'static {
+    let (scope, work) = (scope.clone(), register(scope));
+    move || {
+        block_on(scope.stopped());
+        work.finish(Ending::Returned);
+    }
+}
+
+#[test]
+fn each_hears_its_own_stop() {
+    interruptions(2, || {
+        let root = root();
+        let (one, other) = (child(&root), child(&root));
+        let waiting = spawn(ends_when_stopped(&one));
+        let first = spawn(move || receipt_of(other.stop(by_user())));
+        let receipt = receipt_of(one.stop(by_user()));
+        assert_eq!(states(receipt.items()), ["finished"]);
+        assert!(joined(first).items().is_empty());
+        joined(waiting);
+    });
+}
+
+#[test]
+fn a_stop_of_one_and_a_stop_of_all_each_list_what_they_cover() {
+    interruptions(2, || {
+        let root = root();
+        let (one, other) = (child(&root), child(&root));
+        let (work, of_other) = (register(&one), register(&other));
+        let narrow = {
+            let one = one.clone();
+            spawn(move || {
+                let stop = one.stop(by_user());
+                work.finish(Ending::Returned);
+                receipt_of(stop)
+            })
+        };
+        let wide = root.stop(by_user());
+        of_other.finish(Ending::Returned);
+        let wide = receipt_of(wide);
+        let narrow = joined(narrow);
+        assert!(wide.quiet() && narrow.quiet());
+        // The wide one lists the work of the narrow one unless that had ended before, or was joined and is the same.
+        assert!((1..=2).contains(&wide.items().len()), "{wide:?}");
+        assert!(!narrow.items().is_empty(), "{narrow:?}");
+    });
+}
