@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{EventSink, History, Run, RunRequest, Settings};
+use allstop_agent::{Deadlines, EventSink, History, Run, RunRequest, Settings};
 use allstop_core::message::check_history;
 use allstop_core::receipt::{ConversationEffect, StopOutcome};
 use allstop_core::turn::StopPolicy;
@@ -386,6 +386,44 @@ async fn a_wider_stop_gives_the_turn_its_own_account_of_the_same_stop() {
     assert_eq!(receipt.stop_id(), &wide.request().stop_id);
     assert_eq!(&*receipt.request().target, "session/s1/turn/1");
     assert!(wide.receipt().await.quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_after_the_end_says_so_however_the_turn_has_gone() {
+    let deadlines = Deadlines {
+        step: Some(LONG),
+        ..Deadlines::default()
+    };
+    let of_steps = Settings {
+        deadlines,
+        ..settings()
+    };
+    let refused = Settings {
+        turns_max: Some(0),
+        ..settings()
+    };
+    for (settings, reason) in [
+        (settings(), StopReason::Completed),
+        (of_steps, StopReason::Completed),
+        (refused, StopReason::MaxTurnsReached),
+    ] {
+        let calls = Reply::text("")
+            .call("t", json!({}))
+            .call("unknown", json!({}));
+        let model = model(vec![calls, Reply::text("done")]);
+        let tool = ToolFn::new("t", |_| async { "x".to_owned() });
+        let agent = agent(&model).tools(tools(vec![tool])).settings(settings);
+        let request = RunRequest::new(history().await, "go");
+        let mut run = agent.build().start(&root(), request, EventSink::none());
+        let (turn, _) = ended(run.wait().await.unwrap());
+        assert_eq!(turn.stop_reason, reason);
+        let late = run.stop(user()).receipt().await;
+        assert_eq!(
+            late.outcome(),
+            Some(StopOutcome::AlreadyEnded),
+            "{reason:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

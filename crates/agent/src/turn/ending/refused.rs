@@ -24,5 +24,9 @@ pub(in crate::turn) async fn refused(
     };
     let policy = stop_policy(cx, &refusal.cause());
     let stopped = refusal.stop(start, policy, receipt, history.conversation());
-    write_stopped(history, scope.unwrap_or(above), Vec::new(), stopped).await
+    let outcome = write_stopped(history, scope.unwrap_or(above), Vec::new(), stopped).await;
+    if let Some(scope) = scope {
+        scope.close();
+    }
+    outcome
 }
