@@ -83,6 +83,40 @@ fn no_more_descriptors() {
     }
 }
 
+/// The start names what is missing and the remedy. The part that happens to fail first would blame itself: the script,
+/// the store, or a bug.
+#[track_caller]
+fn check_remedy(given: impl std::fmt::Debug, ended: &Ended, remedy: &str) {
+    let envelope = ended.envelope();
+    let error = &envelope["error"];
+    let says = |field: &str, text: &str| error[field].as_str().is_some_and(|it| it.contains(text));
+    assert_eq!(ended.code, 1, "{given:?}: {ended:#?}");
+    assert_eq!(error["kind"], "system", "{given:?}: {error:#}");
+    assert!(says("message", "to start"), "{given:?}: {error:#}");
+    assert!(says("hint", remedy), "{given:?}: {error:#}");
+}
+
+#[test]
+fn too_few_descriptors_to_start_are_named_with_the_remedy() {
+    for limit in [6, 9, 15, 20, 23] {
+        let place = Place::new();
+        let run = place.run_script(SCRIPT).args("--json hello");
+        let limited = run.by_shell(&format!("ulimit -n {limit}"));
+        let ended = limited.start().end(FACT_MAX);
+        check_remedy(limit, &ended, "ulimit -n");
+    }
+}
+
+#[test]
+fn too_few_threads_to_start_are_named_with_the_remedy() {
+    for after in [0, 5, 8, 9, 10] {
+        let place = Place::new();
+        let fault = Fault::new(&place, &format!("thread * EAGAIN skip={after}"));
+        let run = fault.below(place.run_script(SCRIPT).args("--json hello"));
+        check_remedy(after, &run.end(), "ulimit -u");
+    }
+}
+
 /// Beyond the limit of a file's size a write fails as on a full disk.
 #[test]
 fn no_larger_files() {
