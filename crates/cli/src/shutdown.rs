@@ -8,46 +8,51 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{Cause, CauseKind, Receipt};
-use allstop_runtime::System;
+use allstop_runtime::{FoundWork, System};
 use allstop_session::{Detached, Session, StopTarget, Stopping};
 
 use crate::control::Effect;
 use crate::supervise::Supervisor;
 
-/// Detaches all background work that runs. The answer for each piece, or why none was detached.
+/// Detaches all background work that runs. In words, what is not kept, and why, and what runs on: also work that was let
+/// go before an answer came.
 pub(crate) async fn detach_background(
     session: &Session,
     supervisor: &mut Supervisor,
-) -> Result<Vec<Detached>, String> {
-    let works = session.background();
-    if !works.iter().any(|work| work.is_running()) {
-        return Ok(Vec::new());
+) -> Vec<String> {
+    let is_running = || session.background().iter().any(|work| work.is_running());
+    if !is_running() {
+        return Vec::new();
     }
-    match supervisor
+    let answer = supervisor
         .wait_to_exit(session.detach_background(), |_| {})
-        .await
-    {
-        Some(Ok(answers)) => Ok(answers),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("the store does not answer".to_owned()),
-    }
+        .await;
+    let not_kept = |why: &str| format!("background work is not kept: {why}");
+    let mut said: Vec<String> = match answer {
+        Some(Ok(answers)) => answers.iter().filter_map(refused_in_words).collect(),
+        Some(Err(error)) => vec![not_kept(&error.to_string())],
+        None if is_running() => vec![not_kept("the store does not answer")],
+        None => Vec::new(),
+    };
+    said.extend(session.let_go().iter().map(runs_on_in_words));
+    said
 }
 
-/// Answer of a detach for one piece of background work, in one line.
-pub(crate) fn detached_in_words(answer: &Detached) -> String {
+fn refused_in_words(answer: &Detached) -> Option<String> {
     let (id, name) = (&answer.work.id, &answer.work.name);
-    if let Some(why) = &answer.refused {
-        return format!("{id} is not kept: {name} · {why}");
+    let why = answer.refused.as_ref()?;
+    Some(format!("{id} is not kept: {name} · {why}"))
+}
+
+fn runs_on_in_words(work: &FoundWork) -> String {
+    let mut said = format!("{} runs on: {}", work.id, work.name);
+    if let Some(keeper) = &work.keeper {
+        said.push_str(&format!(" · end it: kill {}", keeper.pid));
     }
-    let runs = Some(format!("{id} runs on: {name}")).into_iter();
-    let keeper = answer.work.keeper.as_ref();
-    let end = keeper.map(|keeper| format!("end it: kill {}", keeper.pid));
-    let output = answer.work.output.as_ref();
-    let output = output.map(|output| format!("output: {output}"));
-    runs.chain(end)
-        .chain(output)
-        .collect::<Vec<_>>()
-        .join(" · ")
+    if let Some(output) = &work.output {
+        said.push_str(&format!(" · output: {output}"));
+    }
+    said
 }
 
 /// What is closed at the end.

@@ -122,6 +122,14 @@ impl Session {
         background.map_or_else(Vec::new, |background| background.works())
     }
 
+    /// Background work that was let go by this process, and runs on: also where the answer of that detach is not there
+    /// yet.
+    pub fn let_go(&self) -> Vec<FoundWork> {
+        let works = self.background().into_iter();
+        let let_go = works.filter(|work| work.is_let_go());
+        let_go.map(|work| FoundWork::running(&work, true)).collect()
+    }
+
     /// Background work that runs without this process: it was detached, here or by an earlier process, or nobody has
     /// ended it. As it was when somebody last looked. [`StopTarget::Background`] stops it, too.
     pub fn left(&self) -> Vec<FoundWork> {

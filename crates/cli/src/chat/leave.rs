@@ -8,7 +8,7 @@ use allstop_session::StopTarget;
 
 use super::Chat;
 use crate::exit::Exit;
-use crate::shutdown::{self, Closing, detached_in_words};
+use crate::shutdown::{self, Closing};
 use crate::supervise::Supervisor;
 
 /// Ends a chat. `cause`: a signal asked for it. `code`: the exit code, where no signal has a say.
@@ -97,12 +97,7 @@ fn name_running(chat: &Chat<'_>) -> bool {
 }
 
 async fn keep_background(chat: &Chat<'_>, supervisor: &mut Supervisor) {
-    match shutdown::detach_background(&chat.session, supervisor).await {
-        Ok(answers) => answers
-            .iter()
-            .for_each(|answer| chat.screen.note(&detached_in_words(answer))),
-        Err(why) => chat
-            .screen
-            .note(&format!("background work is not kept: {why}")),
+    for said in shutdown::detach_background(&chat.session, supervisor).await {
+        chat.screen.note(&said);
     }
 }

@@ -23,11 +23,11 @@ impl RunTurns<'_, '_> {
         if let Some(reason) = run.stopped {
             envelope.stop_reason = reason;
         }
-        if run.is_cut {
-            return envelope;
-        }
+        // At the moment of the exit this waits for nothing, and names what is left.
         self.end_background(&mut envelope).await;
-        self.close(system, &mut envelope).await;
+        if !run.is_cut {
+            self.close(system, &mut envelope).await;
+        }
         envelope
     }
 
@@ -48,9 +48,15 @@ impl RunTurns<'_, '_> {
             envelope.stop_reason = reason;
         }
         if keeps {
-            envelope.background = self.keep_background().await;
+            for said in shutdown::detach_background(self.session, self.supervisor).await {
+                self.show.warn(&said);
+            }
         }
-        let Some(background) = self.stop_background().await else {
+        let stopped = self.stop_background().await;
+        // Last: what is let go before its stop has been accepted runs on.
+        let let_go = self.session.let_go();
+        envelope.background = let_go.iter().filter_map(LeftWork::of).collect();
+        let Some(background) = stopped else {
             if let (None, Some(stop)) = (&envelope.receipt, &self.stop)
                 && envelope.stop_reason != StopReason::Completed
             {
@@ -99,24 +105,6 @@ impl RunTurns<'_, '_> {
             .wait_to_exit(stop.receipt(), |_| stop.force())
             .await;
         Some(receipt.unwrap_or_else(|| stop.account_now()))
-    }
-
-    /// Detaches the background work, as far as that is possible, and names what runs on.
-    async fn keep_background(&mut self) -> Vec<LeftWork> {
-        let answers = match shutdown::detach_background(self.session, self.supervisor).await {
-            Ok(answers) => answers,
-            Err(why) => {
-                self.show
-                    .warn(&format!("background work is not kept: {why}"));
-                return Vec::new();
-            }
-        };
-        for answer in &answers {
-            self.show.warn(&shutdown::detached_in_words(answer));
-        }
-        let kept = answers.iter().filter(|answer| answer.refused.is_none());
-        kept.filter_map(|answer| LeftWork::of(&answer.work))
-            .collect()
     }
 
     /// Closes the session, saves the recording and closes the store, unless that has failed: then there is nothing to

@@ -84,15 +84,43 @@ fn the_file_of_a_long_output_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&Way::ALL);
 }
 
+/// A call that goes on beside background work whose output cannot be written.
+fn printing_behind(place: &Place, args: &str) -> Hanging {
+    let ready = place.path("ready");
+    let yaml = format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{background: true, command: 'touch {}; while :; do echo x; sleep 0.05; done'}}}}, {{tool: shell, arguments: {{command: sleep 600}}}}]}}]",
+        ready.display()
+    );
+    below(place, "write store.db.output hang", args, &yaml)
+}
+
 #[test]
 fn the_output_of_background_work_takes_no_byte() {
+    let begin = |place: &Place, args: &str| printing_behind(place, args);
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+/// It is let go before its output is complete: then it runs on, and is named.
+#[test]
+fn the_output_of_background_work_to_be_kept_takes_no_byte() {
+    let begin =
+        |place: &Place, args: &str| printing_behind(place, &format!("{args} --keep-background"));
+    Stall::new(begin).not_quiet().check(&Way::ALL);
+}
+
+/// Work that is to be kept, and cannot be: nothing of the way out can be written.
+#[test]
+fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
     let begin = |place: &Place, args: &str| {
-        let ready = place.path("ready");
+        let fault = Fault::new(place, &when_ready(place, "sync store.db hang"));
         let yaml = format!(
-            "replies: [{{calls: [{{tool: shell, arguments: {{background: true, command: 'touch {}; while :; do echo x; sleep 0.05; done'}}}}, {{tool: shell, arguments: {{command: sleep 600}}}}]}}]",
-            ready.display()
+            "replies: [{{calls: [{{tool: shell, arguments: {{background: true, command: \"trap '' TERM; while :; do sleep 0.05; done\"}}}}, {{tool: shell, arguments: {{command: 'touch {}; sleep 600'}}}}]}}]",
+            place.path("ready").display()
         );
-        below(place, "write store.db.output hang", args, &yaml)
+        let run = place.run_script(&yaml).arg("--keep-background");
+        Hanging::from(fault.below(run.args(args).arg("hello")).start())
+            .once_there(&place.path("ready"))
+            .with(fault)
     };
     Stall::new(begin).not_quiet().check(&Way::ALL);
 }
