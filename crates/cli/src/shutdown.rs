@@ -45,14 +45,13 @@ fn refused_in_words(answer: &Detached) -> Option<String> {
 }
 
 fn runs_on_in_words(work: &FoundWork) -> String {
-    let mut said = format!("{} runs on: {}", work.id, work.name);
-    if let Some(keeper) = &work.keeper {
-        said.push_str(&format!(" · end it: kill {}", keeper.pid));
-    }
-    if let Some(output) = &work.output {
-        said.push_str(&format!(" · output: {output}"));
-    }
-    said
+    let runs = Some(format!("{} runs on: {}", work.id, work.name));
+    let end = work.keeper.as_ref();
+    let end = end.map(|keeper| format!("end it: kill {}", keeper.pid));
+    let output = work.output.as_ref();
+    let output = output.map(|output| format!("output: {output}"));
+    let parts = [runs, end, output].into_iter().flatten();
+    parts.collect::<Vec<_>>().join(" · ")
 }
 
 /// What is closed at the end.

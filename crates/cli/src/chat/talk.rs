@@ -57,6 +57,7 @@ pub(super) async fn talk(
         stops: Vec::new(),
         asked_stops: VecDeque::new(),
         pending: FuturesUnordered::new(),
+        held: None,
         wait: None,
         left: None,
     };
@@ -134,6 +135,8 @@ struct Talk<'a> {
     /// Those that were asked for lately.
     asked_stops: VecDeque<Stopping>,
     pending: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Taken out of `pending`, and not shown yet.
+    held: Option<Done>,
     wait: Option<AbortHandle>,
     /// The chat is to end.
     left: Option<Left>,
@@ -158,11 +161,14 @@ impl Talk<'_> {
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
             change = self.chat.news.next() => self.chat.screen.note(&change.to_string()),
             Some(done) = self.pending.next() => {
-                // What came before it is shown before it.
+                // What came before it is shown before it. A turn that began meanwhile takes it first.
+                self.held = Some(done);
                 while let Some(Ok(Some(event))) = self.chat.events.next().now_or_never() {
                     self.session_event(event);
                 }
-                self.done(done);
+                if let Some(done) = self.held.take() {
+                    self.done(done);
+                }
             }
         }
     }

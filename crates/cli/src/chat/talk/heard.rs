@@ -56,7 +56,7 @@ impl Talk<'_> {
     /// be known too, and is shown in its place.
     fn began(&mut self, number: Option<MessageNumber>) {
         let mut later = Vec::new();
-        while let Some(Some(done)) = self.pending.next().now_or_never() {
+        while let Some(done) = self.known() {
             match done {
                 Done::Outcome(of, _) if number.is_some_and(|began| of >= began) => later.push(done),
                 done => self.done(done),
@@ -66,6 +66,12 @@ impl Talk<'_> {
         for done in later {
             self.pending.push(std::future::ready(done).boxed());
         }
+    }
+
+    /// Something that is done and has not been shown.
+    fn known(&mut self) -> Option<Done> {
+        let held = self.held.take();
+        held.or_else(|| self.pending.next().now_or_never()?)
     }
 
     fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
