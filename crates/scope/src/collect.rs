@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::cell::{Listed, Node, Unit};
 use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
 
-/// What the receipt of a stop lists: everything in its extent that ran when it was accepted.
+/// Items of the receipt of a stop: everything in its extent that ran when it was accepted.
 pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[ReceiptItem]> {
     let mut collector = Collector::of(nodes.len());
     for node in nodes {
@@ -34,7 +34,7 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
     collector.finish()
 }
 
-/// What runs in a scope and below it, now. An engine is no work: it answers for the work.
+/// Items that run in a scope and below it, now. An engine is no work: it answers for the work.
 pub(crate) fn items_running(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, |_, _, _, _| {})
 }
@@ -73,7 +73,7 @@ struct Collector {
     parts: Vec<(Arc<Unit>, Part)>,
 }
 
-/// What one piece of work adds to an item.
+/// The part that one piece of work adds to an item.
 struct Part {
     state: ItemState,
     is_process: bool,

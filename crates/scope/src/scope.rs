@@ -35,11 +35,11 @@ pub struct ScopeOptions {
     pub unit: Option<WorkSpec>,
     /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
     pub decision: Option<Arc<Decision>>,
-    /// How firmly it hangs where it is made.
+    /// Its place below the scope that it is made in.
     pub placement: Placement,
 }
 
-/// How a scope hangs below the one that it is made in.
+/// Place of a scope below the one that it is made in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Placement {
     /// On its own, for good: it is gone with its last handle.

@@ -36,7 +36,7 @@ pub(crate) enum Accepted {
     Shut,
 }
 
-/// What the walk of a stop has reached and not dealt with: to be dropped outside of every lock.
+/// The reach of a stop's walk, not dealt with yet: to be dropped outside of every lock.
 #[derive(Default)]
 pub(crate) struct Reached {
     /// Scopes whose barrier is still open.

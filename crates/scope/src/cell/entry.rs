@@ -161,7 +161,7 @@ impl Entries {
         all.map(Seat).filter(move |seat| self.is_below(*seat, top))
     }
 
-    /// Why a scope was stopped: the first cause, for ever.
+    /// The first cause that a scope was stopped for: it stays.
     pub(super) fn cause(&self, seat: Seat) -> Option<&Cause> {
         self.upwards(seat).find_map(|entry| entry.gate.cause())
     }

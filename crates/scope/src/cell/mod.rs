@@ -44,7 +44,7 @@ pub(crate) struct WeakNode {
     seat: Seat,
 }
 
-/// What scopes that belong together share. It lives as long as one of them has a handle.
+/// The shared part of scopes that belong together. It lives as long as one of them has a handle.
 struct Cell {
     env: Arc<ScopeEnv>,
     place: Place,
@@ -139,7 +139,7 @@ impl Node {
         &self.cell.env
     }
 
-    /// What receipts call it: `session/01J…/turn/7`.
+    /// Its name in receipts: `session/01J…/turn/7`.
     pub(crate) fn label(&self) -> Arc<str> {
         Arc::clone(&self.cell.state.lock().entries.get(self.seat).label)
     }
@@ -168,7 +168,7 @@ impl Node {
         true
     }
 
-    /// How much work runs here and below.
+    /// Counts the work that runs here and below.
     pub(crate) fn subtree_live(&self) -> usize {
         let mut live = 0;
         let mut below = vec![self.clone()];
@@ -216,7 +216,7 @@ impl Node {
         self.cell.state.lock().entries.check(self.seat)
     }
 
-    /// How much work runs here and in the scopes below that share the cell.
+    /// Counts the work that runs here and in the scopes below that share the cell.
     pub(crate) fn live(&self) -> usize {
         self.cell.state.lock().entries.live(self.seat)
     }

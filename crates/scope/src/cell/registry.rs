@@ -23,7 +23,7 @@ pub(crate) struct WorkKey {
     seq: u64,
 }
 
-/// What came over a piece of work while it was being made.
+/// Events that came over a piece of work while it was being made.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Meanwhile {
     pub(crate) stopped: bool,

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use super::{Node, Seat};
 use crate::work::{EndedWork, Ending, WorkSpec};
 
-/// What a scope is that is one item of a receipt.
+/// A scope that is one item of a receipt.
 pub(crate) struct Unit {
     pub(crate) spec: WorkSpec,
     pub(crate) seq: u64,
-    /// What receipts call it.
+    /// Its name in receipts.
     pub(crate) path: Arc<str>,
 }
 
@@ -41,7 +41,7 @@ impl Unit {
         self.spec.kind == ItemKind::ToolCall
     }
 
-    /// What a stop keeps of a call that has been asked for and has not begun. Other units are made when they begin.
+    /// The record that a stop keeps of a call that was asked for and has not begun. Other units are made when they begin.
     pub(super) fn not_begun(&self, seat: Seat) -> Option<EndedWork> {
         self.is_call().then(|| EndedWork {
             seat,

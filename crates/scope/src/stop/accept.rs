@@ -50,7 +50,7 @@ pub(crate) fn accept(target: &Node, order: StopOrder) -> Stop {
     }
 }
 
-/// Why a stop of its own is not needed.
+/// Reason that a stop of its own is not needed.
 enum NotCovered {
     /// One that covers the target runs.
     Join(Arc<StopInProgress>),
