@@ -23,10 +23,15 @@ impl RunTurns<'_, '_> {
         if let Some(reason) = run.stopped {
             envelope.stop_reason = reason;
         }
+        let first = envelope.receipt.as_ref();
+        let first = first.map(|receipt| receipt.request().clone());
         // At the moment of the exit this waits for nothing, and names what is left.
         self.end_background(&mut envelope).await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
+        }
+        if let (Some(first), Some(receipt)) = (first, envelope.receipt.take()) {
+            envelope.receipt = Some(by_first_cause(first, receipt, envelope.stop_reason));
         }
         envelope
     }
@@ -150,5 +155,58 @@ impl RunTurns<'_, '_> {
             Some(Err(why)) => self.show.warn(&why),
             None => {}
         }
+    }
+}
+
+/// The receipt of the whole run under the cause that its stop reason is of: the turn may have been stopped for another one,
+/// just before the stop of everything.
+fn by_first_cause(first: StopRequest, whole: Arc<Receipt>, reason: StopReason) -> Arc<Receipt> {
+    let is_of = |cause: &Cause| cause.kind.stop_reason() == Some(reason);
+    if !is_of(&first.cause) || is_of(whole.cause()) {
+        return whole;
+    }
+    let request = StopRequest {
+        target: Arc::clone(&whole.request().target),
+        extent: whole.request().extent,
+        ..first
+    };
+    Arc::new(Receipt::of_parts(request, &[whole]))
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::receipt::StopFindings;
+    use allstop_core::{Extent, StopId, Timestamp};
+
+    use super::*;
+
+    fn stop(id: &str, kind: CauseKind, at: i64) -> StopRequest {
+        StopRequest {
+            stop_id: StopId::new(id),
+            target: "session/s".into(),
+            extent: Extent::Process,
+            cause: Cause::new(kind),
+            requested_at: Timestamp::from_unix_ms(at),
+        }
+    }
+
+    #[test]
+    fn the_receipt_of_a_run_has_the_cause_that_its_stop_reason_is_of() {
+        let (deadline, term) = (
+            stop("1", CauseKind::Deadline, 10),
+            stop("2", CauseKind::Shutdown, 15),
+        );
+        let receipt = |request: &StopRequest| {
+            Arc::new(Receipt::of_stop(request.clone(), StopFindings::default()))
+        };
+        let whole = by_first_cause(deadline.clone(), receipt(&term), StopReason::Timeout);
+        assert_eq!(whole.request(), &deadline);
+        assert!(whole.quiet() && whole.quiet_after_ms().is_some());
+        // A turn that completed, and left something that its end had to stop.
+        let leftover = stop("3", CauseKind::Parent, 5);
+        let whole = by_first_cause(leftover, receipt(&term), StopReason::Shutdown);
+        assert_eq!(whole.request(), &term);
+        let whole = by_first_cause(term.clone(), receipt(&term), StopReason::Shutdown);
+        assert_eq!(whole.request(), &term);
     }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-use super::Allstop;
 use super::processes::{self, Process};
+use super::wait::within;
+use super::{Allstop, FACT_MAX};
 
 /// A place of a test's own: a home, a working directory, a store, and a mark by which every process that comes of it is
 /// known. Dropping it kills what is left of those.
@@ -112,11 +113,13 @@ impl Place {
         processes::of_mark_or_command(&self.mark, &self.sleeper)
     }
 
-    /// Kills what is left.
+    /// Kills what is left, until nothing is: what forks all the time may have forked since it was seen.
     pub(crate) fn kill_leftovers(&self) {
-        for process in self.leftovers() {
-            process.kill();
-        }
+        let _gone = within(FACT_MAX, || {
+            let left = self.leftovers();
+            left.iter().for_each(Process::kill);
+            left.is_empty().then_some(())
+        });
     }
 
     /// Nothing of it runs: looked for at once, without patience.
