@@ -30,8 +30,10 @@ impl RunTurns<'_, '_> {
         if !run.is_cut {
             self.close(system, &mut envelope).await;
         }
-        if let (Some(first), Some(receipt)) = (first, envelope.receipt.take()) {
-            envelope.receipt = Some(by_first_cause(first, receipt, envelope.stop_reason));
+        if let Some(first) = first {
+            let whole = envelope.receipt.take();
+            envelope.receipt =
+                whole.map(|whole| by_first_cause(first, whole, envelope.stop_reason));
         }
         envelope
     }

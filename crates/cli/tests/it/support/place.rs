@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -19,6 +20,9 @@ pub(crate) struct Place {
     /// A command of its own, so that a process is known that has cleared its environment.
     sleeper: String,
 }
+
+/// How long a keeper without processes may outlive its owner.
+const KEEPER_ENDS_MAX: Duration = Duration::from_secs(4);
 
 impl Place {
     pub(crate) fn new() -> Self {
@@ -108,9 +112,16 @@ impl Place {
         self.allstop().args("sessions --store").arg(self.store())
     }
 
-    /// Every process that came of it and lives.
+    /// Every process that came of it and lives. Keepers that have nothing left to keep get the time to see that their
+    /// owner has ended: on a busy machine that takes a while.
     pub(crate) fn leftovers(&self) -> Vec<Process> {
-        processes::of_mark_or_command(&self.mark, &self.sleeper)
+        let look = || processes::of_mark_or_command(&self.mark, &self.sleeper);
+        let settled = within(KEEPER_ENDS_MAX, || {
+            let left = look();
+            let only_keepers = left.iter().all(Process::is_keeper);
+            (left.is_empty() || !only_keepers).then_some(left)
+        });
+        settled.unwrap_or_else(look)
     }
 
     /// Kills what is left, until nothing is: what forks all the time may have forked since it was seen.

@@ -15,6 +15,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    pub(crate) fn is_keeper(&self) -> bool {
+        self.command.ends_with(" __keeper")
+    }
+
     pub(crate) fn kill(&self) {
         // It may have ended since it was seen.
         let _gone = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
