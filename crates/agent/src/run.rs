@@ -149,6 +149,7 @@ fn run_scope(
 ) -> Result<Scope, NotStarted> {
     let deadline = parts.settings.deadlines.run.map(|limit| Deadline {
         at: instant_after(Instant::now(), limit),
+        stops: None,
         detail: format!("run deadline of {limit:?}").into(),
         extent: Extent::Turn,
         bystanders: bystander.into_iter().collect(),

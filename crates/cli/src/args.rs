@@ -250,7 +250,7 @@ pub(crate) struct BackgroundArgs {
 #[command(next_help_heading = "Output")]
 #[group(multiple = false)]
 pub(crate) struct OutputArgs {
-    /// One JSON object at the end, whatever happens
+    /// One JSON object at the end, after everything but wrong usage
     #[arg(long)]
     pub(crate) json: bool,
     /// A line of JSON for each event, and the same object as the last line

@@ -80,12 +80,13 @@ impl Closing<'_> {
         supervisor: &mut Supervisor,
         idle: impl Future<Output = ()>,
     ) -> Closed {
+        let ended = OnceCell::new();
         let close = async {
             if !self.store_failed {
                 idle.await;
             }
             let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
-            let stopping = self.session.stop(&StopTarget::Session, cause);
+            let stopping = ended.get_or_init(|| self.session.stop(&StopTarget::Session, cause));
             if self.force {
                 stopping.force();
             }
@@ -130,13 +131,15 @@ impl Closing<'_> {
             }
         };
         let closed = supervisor.wait_to_exit(both, hurry).await;
-        let receipt = stopped.get().map(Stopping::account_now);
+        let receipts = [&ended, &stopped].map(|stop| stop.get().map(Stopping::account_now));
+        let mut receipts: Vec<_> = receipts.into_iter().flatten().collect();
+        receipts.retain(|receipt| !receipt.items().is_empty());
         let path = self.system.recording_path();
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
         };
         Closed {
-            receipt: receipt.filter(|receipt| !receipt.items().is_empty()),
+            receipt: joined(&receipts),
             recording: match (recorded, closed) {
                 (Some(Ok(path)), _) => Some(Ok(path)),
                 (Some(Err(why)), _) => not_written(&format!(": {why}")).map(Err),
@@ -145,6 +148,15 @@ impl Closing<'_> {
             },
         }
     }
+}
+
+/// One receipt of several, under the request of the first.
+fn joined(receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
+    let (first, rest) = receipts.split_first()?;
+    Some(match rest {
+        [] => Arc::clone(first),
+        _ => Arc::new(Receipt::of_parts(first.request().clone(), receipts)),
+    })
 }
 
 fn the_process_ends() -> Cause {

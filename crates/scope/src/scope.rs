@@ -53,11 +53,13 @@ pub enum Placement {
     Shared,
 }
 
-/// A moment at which a scope stops by itself, and what receipts call it.
+/// A moment at which a scope stops by itself, and its name in receipts.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     /// When, on tokio's clock.
     pub at: Instant,
+    /// The scope above that it stops, where the end of this part is the end of that; `None`: its own.
+    pub stops: Option<Scope>,
     /// `turn deadline of 2s`.
     pub detail: Cow<'static, str>,
     /// What the receipt calls the extent of its stop.
@@ -274,12 +276,13 @@ impl Scope {
             grace: None,
             bystanders: deadline.bystanders,
         };
+        let target = deadline.stops.unwrap_or_else(|| self.clone());
         if deadline.at <= Instant::now() {
             // A deadline that has passed stops before anything starts, without a timer's detour.
-            let _receipt = self.stop(order);
+            let _receipt = target.stop(order);
             return;
         }
-        let node = self.node.downgrade();
+        let node = target.node.downgrade();
         let timer = async move {
             sync::sleep_until(deadline.at).await;
             if let Some(node) = node.upgrade() {

@@ -149,7 +149,7 @@ impl MessageOutcome {
     }
 
     /// The confirmed effect on the conversation after the turn was stopped.
-    fn conversation_effect(&self) -> ConversationEffect {
+    pub fn conversation_effect(&self) -> ConversationEffect {
         match &self.receipt {
             Some(receipt) => receipt.conversation(),
             None if self.is_ending_known => ConversationEffect::Unchanged,

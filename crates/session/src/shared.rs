@@ -165,6 +165,7 @@ impl Shared {
         };
         let deadline = message.deadline.map(|deadline| Deadline {
             at: deadline.at,
+            stops: None,
             detail: deadline.detail.to_string().into(),
             extent: Extent::Turn,
             bystanders: vec![awake.background_scope.clone()],

@@ -92,7 +92,12 @@ impl Shared {
                 // The turn first: what one of its calls starts now in the background is refused, or is found below.
                 let turn = next.map(|slot| stop_turn(&slot, None));
                 let background = self.stop_background(&cause, turn.is_some());
-                let parts: Vec<_> = turn.into_iter().chain(background).collect();
+                let mut parts: Vec<_> = turn.into_iter().chain(background).collect();
+                // Those that are told of the last turn.
+                let hooks = awake.hooks.filter(|hooks| !hooks.is_stopped());
+                let stop =
+                    |hooks: Scope| hooks.stop(StopOrder::new(target.extent(), cause.clone()));
+                parts.extend(hooks.map(|hooks| Stopping::one(stop(hooks), None)));
                 if parts.is_empty() {
                     return nothing(ended);
                 }
@@ -285,8 +290,8 @@ fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
         StopTarget::Session | StopTarget::Process => vec![awake.scope.clone()],
         StopTarget::Turn => running().into_iter().collect(),
         StopTarget::TurnAndBackground => {
-            let background = background_scopes(awake).cloned();
-            running().into_iter().chain(background).collect()
+            let beside = background_scopes(awake).chain(&awake.hooks).cloned();
+            running().into_iter().chain(beside).collect()
         }
         StopTarget::Call(id) => {
             let turns = inner.desk.running().into_iter().chain(&inner.last);

@@ -229,6 +229,7 @@ fn open_scope(
     let run = cx.run.map_err(|refused| refused.cause().cloned())?;
     let deadline = cx.parts.settings.deadlines.turn.map(|limit| Deadline {
         at: instant_after(Instant::now(), limit),
+        stops: None,
         detail: format!("turn deadline of {limit:?}").into(),
         extent: Extent::Turn,
         bystanders: cx

@@ -119,6 +119,7 @@ impl Turn<'_> {
         };
         let deadline = Deadline {
             at: instant_after(Instant::now(), limit),
+            stops: Some(self.scope.clone()),
             detail: format!("step deadline of {limit:?}").into(),
             extent: Extent::Turn,
             bystanders: Vec::new(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use allstop_agent::TurnErrorKind;
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::{ConversationEffect, StopRequest};
 use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
 use allstop_runtime::{Envelope, LeftWork, System};
 use allstop_session::StopTarget;
@@ -25,8 +25,10 @@ impl RunTurns<'_, '_> {
         }
         let first = envelope.receipt.as_ref();
         let first = first.map(|receipt| receipt.request().clone());
+        let effect = run.messages.last().map(|turn| turn.conversation_effect());
         // At the moment of the exit this waits for nothing, and names what is left.
-        self.end_background(&mut envelope).await;
+        self.end_background(&mut envelope, effect.unwrap_or_default())
+            .await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
         }
@@ -38,7 +40,7 @@ impl RunTurns<'_, '_> {
         envelope
     }
 
-    async fn end_background(&mut self, envelope: &mut Envelope) {
+    async fn end_background(&mut self, envelope: &mut Envelope, effect: ConversationEffect) {
         if let (Some(stop), Some(receipt)) = (&self.stop, &envelope.receipt)
             && stop.request().stop_id != *receipt.stop_id()
             && stop.covers(receipt.stop_id())
@@ -76,16 +78,17 @@ impl RunTurns<'_, '_> {
             // The turn had a stop of its own before, which has named the background work as outside of its extent.
             Some(turn) if !self.stops_all() => {
                 let request = StopRequest {
-                    extent: StopTarget::Process.extent(),
+                    target: Arc::clone(&background.request().target),
+                    extent: background.request().extent,
                     ..turn.request().clone()
                 };
                 Receipt::of_parts(request, &[Arc::clone(turn), background])
             }
             _ => Receipt::clone(&background),
         };
-        let conversation = turn.as_deref().map(Receipt::conversation);
+        let conversation = turn.as_deref().map_or(effect, Receipt::conversation);
         let whole = whole
-            .with_conversation(conversation.unwrap_or_default())
+            .with_conversation(conversation)
             .with_usage(envelope.usage);
         envelope.cancel_observed = match &turn {
             Some(turn) => turn.cancel_observed() && whole.cancel_observed(),

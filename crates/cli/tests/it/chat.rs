@@ -565,6 +565,28 @@ fn without_a_terminal_an_answer_is_printed_though_its_hook_is_stopped() {
     place.assert_nothing_runs();
 }
 
+/// Nothing else runs: leaving the chat ends the hook that is told of the stopped turn, and names it.
+#[test]
+fn without_a_terminal_a_hook_that_the_end_stops_is_named() {
+    let place = Place::new();
+    let hook = format!("touch ready; exec {}", place.sleeper());
+    let config = format!("[[hooks]]\non = \"error\"\ncommand = \"{hook}\"\n");
+    let config = place.file("allstop.toml", config);
+    let fails = place.script("replies: [{error: {status: 400}}]");
+    let chat = place.allstop().args("chat --yes --grace 300ms --store");
+    let chat = chat.arg(place.store()).arg("--config").arg(config);
+    let chat = chat.arg("--model").arg(fails).arg("go");
+    let running = chat.stdin(std::process::Stdio::piped()).start();
+    let ready = place.work().join("ready");
+    eventually("the hook", || ready.exists().then_some(()));
+    let ended = running.end_by(Signal::TERM);
+    assert!(
+        ended.stderr.contains("touch ready"),
+        "the hook is named: {ended:#?}"
+    );
+    place.assert_nothing_runs();
+}
+
 #[test]
 fn without_a_terminal_each_line_is_a_message() {
     let place = Place::new();

@@ -119,6 +119,19 @@ pub enum ItemState {
 }
 
 impl ItemState {
+    /// Counts the time of its end from an earlier request.
+    pub(super) fn shift(&mut self, by: Duration) {
+        let after_ms = match self {
+            Self::Finished { after_ms } | Self::Unknown { after_ms, .. } => after_ms.as_mut(),
+            Self::Stopped { after_ms, .. } => Some(after_ms),
+            Self::StillRunning { .. } | Self::Unreachable { .. } | Self::Refused { .. } => None,
+        };
+        if let Some(after_ms) = after_ms {
+            let own = Duration::from_secs_f64(after_ms.as_f64() / 1e3);
+            *after_ms = (own + by).into();
+        }
+    }
+
     /// The word used in JSON and in text.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -11,11 +11,11 @@ impl Receipt {
     /// after the other: `quiet_after_ms` counts from this request to the last part's quiet.
     ///
     /// Parts that found nothing to do add only what they name as still running; if all parts found nothing to do, that is
-    /// the answer. A part that is there twice counts once. What one part names as outside of its extent is left out where
-    /// another part has it in its extent.
+    /// the answer. A part that is there twice counts once, and an item that several parts name is there once: as the last one
+    /// names it that has it in its extent. `after_ms` of all items counts from this request.
     pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
-        let items: Arc<[ReceiptItem]> = items_of(&parts).into();
+        let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
         let ended = || {
             let mut outcomes = parts.iter().map(|part| part.outcome);
@@ -45,9 +45,7 @@ impl Receipt {
     /// From another request to this receipt's quiet.
     fn quiet_after(&self, request: &StopRequest) -> Option<Duration> {
         let own = Duration::from_secs_f64(self.quiet_after_ms?.as_f64() / 1e3);
-        let begun_at = self.request.requested_at.unix_ms();
-        let later_ms = begun_at.saturating_sub(request.requested_at.unix_ms());
-        Some(own + Duration::from_millis(later_ms.try_into().unwrap_or_default()))
+        Some(own + self.request.later_than(request))
     }
 }
 
@@ -62,20 +60,33 @@ fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
     different
 }
 
-/// The items of all parts. One that is outside of every part's extent is named once, as the last part names it.
-fn items_of(parts: &[&Arc<Receipt>]) -> Vec<ReceiptItem> {
+impl StopRequest {
+    /// How much later it was made than another one.
+    fn later_than(&self, other: &Self) -> Duration {
+        let later_ms = self.requested_at.unix_ms() - other.requested_at.unix_ms();
+        Duration::from_millis(later_ms.try_into().unwrap_or_default())
+    }
+}
+
+/// The items of all parts, each once. One that is outside of every part's extent is as the last part names it.
+fn items_of(parts: &[&Arc<Receipt>], request: &StopRequest) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         let later = parts.get(at + 1..).unwrap_or_default();
         let named_elsewhere = |item: &ReceiptItem| {
-            let inside = parts.iter().any(|other| other.has_inside(item));
-            inside || later.iter().any(|other| other.names(item))
+            if item.state.is_outside_extent() {
+                let inside = parts.iter().any(|other| other.has_inside(item));
+                inside || later.iter().any(|other| other.names(item))
+            } else {
+                later.iter().any(|other| other.has_inside(item))
+            }
         };
-        let kept = part
-            .items
-            .iter()
-            .filter(|item| !(item.state.is_outside_extent() && named_elsewhere(item)));
-        items.extend(kept.cloned());
+        let kept = part.items.iter().filter(|item| !named_elsewhere(item));
+        let shift = part.request.later_than(request);
+        items.extend(kept.cloned().map(|mut item| {
+            item.state.shift(shift);
+            item
+        }));
     }
     items
 }

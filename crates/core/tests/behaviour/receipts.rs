@@ -77,6 +77,29 @@ fn what_the_stop_of_the_turn_left_alone_is_accounted_for_once() {
 }
 
 #[test]
+fn what_several_parts_cover_is_there_once_as_the_last_one_has_it() {
+    let engine = |why| item(ItemKind::Engine, "engine_4", running(why));
+    let parts = [
+        receipt(0, &[engine(Why::NotAcknowledged)]),
+        receipt(0, &[engine(Why::BlocksItsThread)]),
+    ];
+    let both = Receipt::of_parts(request(0), &parts);
+    assert_eq!(both.items(), [engine(Why::BlocksItsThread)]);
+}
+
+#[test]
+fn the_ends_of_a_later_part_count_from_the_first_request() {
+    let ended = |after_ms: u64| {
+        background(ItemState::Finished {
+            after_ms: Some(Duration::from_millis(after_ms).into()),
+        })
+    };
+    let later = receipt(1_100, &[ended(5)]);
+    let both = Receipt::of_parts(request(1_000), &[later]);
+    assert_eq!(both.items(), [ended(105)]);
+}
+
+#[test]
 fn what_no_part_covers_is_named_once() {
     let outside = background(running(Why::OutsideExtent));
     let parts = [

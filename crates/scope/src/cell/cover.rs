@@ -117,6 +117,8 @@ impl Node {
         }
         let live = entries.live(self.seat);
         stop.count().more(usize::from(live > 0));
+        // What ended under a stop of its own scope alone, which is answered, is asked for by nobody any more.
+        ended.retain(|ended| entries.is_asked_for(ended.seat));
         if ended.is_empty() {
             // Seldom more than one, or many: a vector that grows has room for four at first.
             ended.reserve_exact(live);
@@ -141,7 +143,7 @@ impl Node {
         Accepted::Covered
     }
 
-    /// The stop that covers this scope: its own if there is one, else the one that came first.
+    /// The stop that covers this scope: its own if there is one, else the nearest that still runs, or has run.
     pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
         let state = self.cell.state.lock();
         let covering = || {
@@ -151,7 +153,8 @@ impl Node {
                 .flat_map(|entry| &entry.stops)
         };
         let own = covering().find(|stop| stop.is_of(self));
-        own.or_else(|| covering().next()).cloned()
+        let running = || covering().find(|stop| !stop.is_done());
+        own.or_else(running).or_else(|| covering().next()).cloned()
     }
 
     /// Whether a stop covers this scope, and has been announced: all that it covers has its cause by then.

@@ -184,6 +184,15 @@ impl Entries {
         self.upwards(seat).any(|entry| !entry.stops.is_empty())
     }
 
+    /// Whether an account may still list work of this scope that has ended: a stop of it runs, or one covers more.
+    pub(super) fn is_asked_for(&self, seat: Seat) -> bool {
+        let mut above = self.upwards(seat).skip(1);
+        let own = &self.get(seat).stops;
+        own.is_empty()
+            || own.iter().any(|stop| !stop.is_done())
+            || above.any(|entry| !entry.stops.is_empty())
+    }
+
     pub(super) fn live(&self, seat: Seat) -> usize {
         self.get(seat).gate.live()
     }

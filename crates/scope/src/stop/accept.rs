@@ -28,11 +28,14 @@ pub(crate) fn accept(target: &Node, order: StopOrder) -> Stop {
         forced: Arc::default(),
     };
     let shared = StopInProgress::new(target, request.clone(), rungs.clone());
-    let covered = shared.covering(|nodes| cover(target, &shared, &order.cause, nodes));
+    let covered = shared.covering(|nodes| {
+        let asks = cover(target, &shared, &order.cause, nodes)?;
+        // All causes are set before anybody hears of the stop, so that whoever does can ask why.
+        shared.announce();
+        Ok(asks)
+    });
     match covered {
         Ok(asks) => {
-            // All causes are set before anybody hears of the stop, so that whoever does can ask why.
-            shared.announce();
             let signals = Signals::of(shared.nodes());
             asks.send();
             ladder::begin(env, &shared, order.bystanders, signals);

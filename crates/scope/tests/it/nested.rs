@@ -92,6 +92,7 @@ async fn what_moves_takes_all_below_along_and_leaves_deadlines_behind() {
     let session = root();
     let deadline = Deadline {
         at: Instant::now() + Duration::from_secs(1),
+        stops: None,
         detail: "turn deadline".into(),
         extent: allstop_core::Extent::Turn,
         bystanders: Vec::new(),

@@ -151,3 +151,48 @@ async fn a_token_is_cancelled_by_stops_of_its_scope_alone() {
     let _receipt = run.stop(by_user());
     assert!(of_other.is_cancelled());
 }
+
+/// The narrow stop is over, and what it could not end runs on.
+#[tokio::test]
+async fn an_account_below_an_answered_stop_is_of_the_stop_that_still_runs() {
+    let run = root();
+    let call = call(&run, "call_1");
+    let inner = shared(&call, "inner");
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let (begins, has_begun) = tokio::sync::oneshot::channel();
+    let thread = inner.spawn_blocking(future("thread"), move |_| {
+        begins.send(()).expect("the test waits");
+        held.recv()
+    });
+    has_begun.await.expect("it begins");
+    let at_once = |kind| StopOrder::new(Extent::Call, Cause::new(kind)).grace(Duration::ZERO);
+    let narrow = call.stop(at_once(CauseKind::Deadline)).await;
+    assert!(!narrow.quiet());
+    let wide = run.stop(at_once(CauseKind::User).grace(Duration::from_hours(1)));
+    let account = inner.account(Extent::Turn, Vec::new()).expect("covered");
+    drop(let_go);
+    let part = account.receipt().await;
+    assert!(part.quiet(), "{part:?}");
+    assert_eq!(part.stop_id(), &wide.request().stop_id);
+    drop(thread.expect("nothing was stopped"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_that_joins_another_one_is_seen_when_it_returns() {
+    for _ in 0..300 {
+        let run = root();
+        let parts: Vec<_> = (0..20).map(|_| shared(&run, "part")).collect();
+        let _running: Vec<_> = parts.iter().map(waits).collect();
+        let part = parts[7].clone();
+        let joining = tokio::task::spawn_blocking(move || {
+            while part.check().is_ok() {
+                std::hint::spin_loop();
+            }
+            let _joined = part.stop(by_user());
+            part.is_stopped()
+        });
+        let stop = run.stop(by_user());
+        assert!(joining.await.expect("it does not panic"));
+        drop(stop.await);
+    }
+}

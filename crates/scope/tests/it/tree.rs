@@ -346,6 +346,7 @@ async fn a_scope_whose_handles_are_gone_leaves_nothing_in_its_parent() {
 fn deadline(at: Instant, detail: &'static str) -> Deadline {
     Deadline {
         at,
+        stops: None,
         detail: detail.into(),
         extent: Extent::Turn,
         bystanders: Vec::new(),

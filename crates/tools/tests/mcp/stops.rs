@@ -92,6 +92,7 @@ async fn a_call_that_takes_too_long_is_cancelled_and_the_turn_goes_on() {
     let call = place.start_and_reach("t__wait", json!({})).await;
     call.scope.arm(Deadline {
         at: tokio::time::Instant::now() + Duration::from_millis(50),
+        stops: None,
         detail: "tool timeout of 50ms".into(),
         extent: Extent::Call,
         bystanders: Vec::new(),

@@ -48,6 +48,7 @@ pub(super) fn start(
         // Its time begins here: what people needed to answer a question is not its own.
         scope.arm(Deadline {
             at: instant_after(Instant::now(), limit),
+            stops: None,
             detail: format!("tool timeout of {limit:?}").into(),
             extent: Extent::Call,
             bystanders: Vec::new(),

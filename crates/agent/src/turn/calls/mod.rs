@@ -95,11 +95,12 @@ impl Turn<'_> {
                 return Box::pin(ending).await;
             }
             self.heard();
-            self.finish(ended).await?;
-            if !running.is_empty()
-                && let Err(interrupt) = self.flush().await
-            {
+            let mut kept = self.finish(ended).await;
+            if kept.is_ok() && !running.is_empty() {
                 // The siblings may take long: what has ended is known even after a crash.
+                kept = self.flush().await;
+            }
+            if let Err(interrupt) = kept {
                 return Box::pin(self.stopped_among(running, None, interrupt)).await;
             }
         }
@@ -135,8 +136,13 @@ impl Turn<'_> {
                 .items()
                 .iter()
                 .find(|item| Some(&item.id) == path.as_ref());
-            if let (End::Overtaken(Some(said)), Some(item)) = (ended.end, item)
-                && ended::ended_by_itself(item)
+            let is_result = match item {
+                Some(item) => ended::ended_by_itself(item),
+                // It had ended before the turn was stopped, and nobody had taken its result yet.
+                None => ended.scope.cause() == self.scope.cause(),
+            };
+            if let End::Overtaken(Some(said)) = ended.end
+                && is_result
             {
                 let end = End::Returned(said);
                 let (call, scope, began) = (ended.call, ended.scope, ended.began);

@@ -198,6 +198,9 @@ impl Turn<'_> {
                 Attempt::Failed(error, usage)
             }
             Err(interrupt) => {
+                // Stopped while it is registered: so it is in the receipt of the stop that ends the turn.
+                let (cause, ..) = self.why(&interrupt);
+                let _account = self.begin_account(cause);
                 let mut registration = registration;
                 registration.acknowledge(partial.checkpoint);
                 let late = Usage::estimate_tokens(partial.bytes_after_stop);

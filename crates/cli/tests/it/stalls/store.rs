@@ -127,6 +127,10 @@ fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
 
 /// An output guardrail is the last thing before the commit.
 fn committing(place: &Place, args: &str, rule: &str) -> Hanging {
+    committing_script(place, args, rule, "replies: [{text: Hello.}]")
+}
+
+fn committing_script(place: &Place, args: &str, rule: &str, yaml: &str) -> Hanging {
     let fault = Fault::new(place, "");
     let (ready, go) = (place.path("ready"), place.path("go"));
     let config = format!(
@@ -135,10 +139,7 @@ fn committing(place: &Place, args: &str, rule: &str) -> Hanging {
         go.display()
     );
     let config = place.file("allstop.toml", config);
-    let run = place
-        .run_script("replies: [{text: Hello.}]")
-        .arg("--config")
-        .arg(config);
+    let run = place.run_script(yaml).arg("--config").arg(config);
     let running = fault.below(run.args(args).arg("hello")).start();
     let hanging = Hanging::from(running).once_there(&ready);
     fault.set(rule);
@@ -149,6 +150,19 @@ fn committing(place: &Place, args: &str, rule: &str) -> Hanging {
 #[test]
 fn the_commit_is_not_synced() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db hang");
+    Stall::new(begin)
+        .ends(Ends::Unconfirmed)
+        .not_quiet()
+        .check(&Way::ALL);
+}
+
+/// The stop of all covers the background work, and says as little of the turn's ending.
+#[test]
+fn the_commit_beside_background_work_is_not_synced() {
+    let begin = |place: &Place, args: &str| {
+        let yaml = "replies: [{calls: [{tool: shell, arguments: {background: true, command: sleep 600}}]}, {text: Hello.}]";
+        committing_script(place, args, "sync store.db hang", yaml)
+    };
     Stall::new(begin)
         .ends(Ends::Unconfirmed)
         .not_quiet()

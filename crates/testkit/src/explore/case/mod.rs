@@ -202,6 +202,7 @@ fn below(session: &Scope, stage: &Stage, deadline: Option<Duration>) -> Scope {
     };
     let deadline = Deadline {
         at: Instant::now() + after,
+        stops: None,
         detail: "explored".into(),
         extent: Extent::Turn,
         bystanders: vec![stage.background().scope()],
