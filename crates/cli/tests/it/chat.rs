@@ -243,6 +243,24 @@ fn a_second_ctrl_c_forces() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
+/// Nothing else runs any more: a preview lists the hook, and leaving ends and names it.
+#[test]
+fn a_hook_that_is_told_of_a_stopped_turn_is_listed_and_ended_by_leaving() {
+    let place = Place::new();
+    let hook = format!("touch ready; exec {}", place.sleeper());
+    let config = format!("[[hooks]]\non = \"stop\"\ncommand = \"{hook}\"\n");
+    let config = place.file("allstop.toml", config);
+    let person = Person::sits_down(&place, &format!("--config {}", config.display()));
+    person.says("hang").sees("This sentence").presses(CTRL_C);
+    person.sees("cancelled: user (ctrl-c)");
+    let ready = place.work().join("ready");
+    eventually("the hook", || ready.exists().then_some(()));
+    person.says("/preview all").sees("Would stop").sees("hook");
+    person.presses(CTRL_D);
+    person.sees("the session was closed").sees("stopped  hook");
+    drop(person.left());
+}
+
 #[test]
 fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
     let place = Place::new();
@@ -560,28 +578,6 @@ fn without_a_terminal_an_answer_is_printed_though_its_hook_is_stopped() {
     assert_eq!(ended.stdout, "A short answer.\n", "{ended:#?}");
     assert!(
         ended.stderr.contains("sleep"),
-        "the hook is named: {ended:#?}"
-    );
-    place.assert_nothing_runs();
-}
-
-/// Nothing else runs: leaving the chat ends the hook that is told of the stopped turn, and names it.
-#[test]
-fn without_a_terminal_a_hook_that_the_end_stops_is_named() {
-    let place = Place::new();
-    let hook = format!("touch ready; exec {}", place.sleeper());
-    let config = format!("[[hooks]]\non = \"error\"\ncommand = \"{hook}\"\n");
-    let config = place.file("allstop.toml", config);
-    let fails = place.script("replies: [{error: {status: 400}}]");
-    let chat = place.allstop().args("chat --yes --grace 300ms --store");
-    let chat = chat.arg(place.store()).arg("--config").arg(config);
-    let chat = chat.arg("--model").arg(fails).arg("go");
-    let running = chat.stdin(std::process::Stdio::piped()).start();
-    let ready = place.work().join("ready");
-    eventually("the hook", || ready.exists().then_some(()));
-    let ended = running.end_by(Signal::TERM);
-    assert!(
-        ended.stderr.contains("touch ready"),
         "the hook is named: {ended:#?}"
     );
     place.assert_nothing_runs();

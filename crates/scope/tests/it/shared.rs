@@ -184,7 +184,7 @@ async fn a_stop_that_joins_another_one_is_seen_when_it_returns() {
         let parts: Vec<_> = (0..20).map(|_| shared(&run, "part")).collect();
         let _running: Vec<_> = parts.iter().map(waits).collect();
         let part = parts[7].clone();
-        let joining = tokio::task::spawn_blocking(move || {
+        let joining = std::thread::Builder::new().spawn(move || {
             while part.check().is_ok() {
                 std::hint::spin_loop();
             }
@@ -192,7 +192,8 @@ async fn a_stop_that_joins_another_one_is_seen_when_it_returns() {
             part.is_stopped()
         });
         let stop = run.stop(by_user());
-        assert!(joining.await.expect("it does not panic"));
+        let joining = joining.expect("a thread");
+        assert!(joining.join().expect("it does not panic"));
         drop(stop.await);
     }
 }
