@@ -8,6 +8,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     given: AtomicBool,
+    /// Given to all who share it: then nobody has to look any further.
+    given_to_all: AtomicBool,
     waiting: Notify,
 }
 
@@ -27,6 +29,17 @@ impl StopSignal {
     /// Wakes those who wait for a signal that has been set.
     pub(crate) fn wake(&self) {
         self.waiting.notify_waiters();
+    }
+
+    /// Gives the signal to all who share it, and wakes them.
+    pub(crate) fn give_to_all(&self) {
+        self.set();
+        self.given_to_all.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn is_given_to_all(&self) -> bool {
+        self.given_to_all.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_given(&self) -> bool {

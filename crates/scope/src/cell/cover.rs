@@ -159,7 +159,9 @@ impl Node {
 
     /// Whether a stop covers this scope, and has been announced: all that it covers has its cause by then.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.cell.signal.is_given() && self.cell.state.lock().entries.is_stopped(self.seat)
+        let signal = &self.cell.signal;
+        signal.is_given_to_all()
+            || signal.is_given() && self.cell.state.lock().entries.is_stopped(self.seat)
     }
 
     /// Resolves when a stop covers this scope.
@@ -167,9 +169,14 @@ impl Node {
         self.cell.signal.given_to(|| self.is_stopped()).await;
     }
 
-    /// Wakes whoever waits for a stop in this cell. Those whom it does not concern wait on.
+    /// Wakes whoever waits for a stop in this cell, once one of this scope has been announced. Those whom it does not
+    /// concern wait on.
     pub(crate) fn wake(&self) {
-        self.cell.signal.wake();
+        if self.seat == Seat::FIRST {
+            self.cell.signal.give_to_all();
+        } else {
+            self.cell.signal.wake();
+        }
     }
 
     /// An engine drives this scope: a stop waits for its acknowledgement too, and names it until then.

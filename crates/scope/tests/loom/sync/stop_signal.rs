@@ -16,6 +16,7 @@ pub(crate) struct StopSignal {
 #[derive(Default)]
 struct SignalState {
     given: bool,
+    given_to_all: bool,
     waiting: Vec<Waker>,
 }
 
@@ -40,6 +41,16 @@ impl StopSignal {
         // Waking is a step that loom sees: the other threads must find the signal unlocked.
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn give_to_all(&self) {
+        self.set();
+        self.state().given_to_all = true;
+        self.wake();
+    }
+
+    pub(crate) fn is_given_to_all(&self) -> bool {
+        self.state().given_to_all
     }
 
     pub(crate) fn is_given(&self) -> bool {
