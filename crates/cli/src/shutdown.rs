@@ -139,7 +139,7 @@ impl Closing<'_> {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
         };
         Closed {
-            receipt: joined(&receipts),
+            receipt: Receipt::joined(&receipts),
             recording: match (recorded, closed) {
                 (Some(Ok(path)), _) => Some(Ok(path)),
                 (Some(Err(why)), _) => not_written(&format!(": {why}")).map(Err),
@@ -148,15 +148,6 @@ impl Closing<'_> {
             },
         }
     }
-}
-
-/// One receipt of several, under the request of the first.
-fn joined(receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
-    let (first, rest) = receipts.split_first()?;
-    Some(match rest {
-        [] => Arc::clone(first),
-        _ => Arc::new(Receipt::of_parts(first.request().clone(), receipts)),
-    })
 }
 
 fn the_process_ends() -> Cause {

@@ -151,8 +151,8 @@ impl Envelope {
     }
 }
 
-/// What was stopped in the run: in its last turn, and in what followed the turns before that. It was requested when the
-/// last one's cause first was.
+/// Receipt of all that was stopped in the run: in its last turn, and in what followed the turns before that. It was
+/// requested when the last one's cause first was.
 fn receipt_of(turns: &[Arc<MessageOutcome>], last: &MessageOutcome) -> Option<Arc<Receipt>> {
     let receipts = turns.iter().filter_map(|turn| turn.receipt.clone());
     let receipts: Vec<_> = receipts.collect();

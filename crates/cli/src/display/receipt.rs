@@ -15,7 +15,7 @@ use super::words;
 /// Columns of a receipt that is written where there is no terminal to ask.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
 
-/// Whether a receipt says anything new: a failure's own says nothing where nothing ran beside it.
+/// True where a receipt says anything new: a failure's own says nothing where nothing ran beside it.
 pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
     !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
 }

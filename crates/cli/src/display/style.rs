@@ -149,7 +149,7 @@ impl Style {
         text.within(&style.to_string(), &format!("{style:#}"))
     }
 
-    /// What failed, and what helps.
+    /// The failure, and the remedy.
     pub(crate) fn failure(self, message: &str, hint: Option<&str>) -> Styled {
         let mut lines = Styled::default();
         let error = self.paint(Role::Bad, "error:");

@@ -10,9 +10,9 @@ impl Receipt {
     /// The receipt of one stop that was carried out in parts, each with a ladder of its own, whether side by side or one
     /// after the other: `quiet_after_ms` counts from this request to the last part's quiet.
     ///
-    /// Parts that found nothing to do add only what they name as still running; if all parts found nothing to do, that is
-    /// the answer. A part that is there twice counts once, and an item that several parts name is there once: as the last one
-    /// names it that has it in its extent. `after_ms` of all items counts from this request.
+    /// Parts that found nothing to do add only what they name as still running; if all parts found nothing to do, that
+    /// is the answer. A part that is there twice counts once, and an item that several parts name is there once: as the
+    /// last one names it that has it in its extent. `after_ms` of all items counts from this request.
     pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
@@ -42,6 +42,15 @@ impl Receipt {
         receipt.with_conversation(conversation).with_usage(usage)
     }
 
+    /// One receipt of several, under the request of the first; none of none.
+    pub fn joined(parts: &[Arc<Self>]) -> Option<Arc<Self>> {
+        let (first, rest) = parts.split_first()?;
+        Some(match rest {
+            [] => Arc::clone(first),
+            _ => Arc::new(Self::of_parts(first.request.clone(), parts)),
+        })
+    }
+
     /// From another request to this receipt's quiet.
     fn quiet_after(&self, request: &StopRequest) -> Option<Duration> {
         let own = Duration::from_secs_f64(self.quiet_after_ms?.as_f64() / 1e3);
@@ -61,7 +70,7 @@ fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
 }
 
 impl StopRequest {
-    /// How much later it was made than another one.
+    /// Time from another request to this one.
     fn later_than(&self, other: &Self) -> Duration {
         let later_ms = self.requested_at.unix_ms() - other.requested_at.unix_ms();
         Duration::from_millis(later_ms.try_into().unwrap_or_default())

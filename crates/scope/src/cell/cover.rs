@@ -47,7 +47,7 @@ pub(crate) struct Reached {
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// Whether the engine that drives a scope has acknowledged.
+/// Acknowledgement of the engine that drives a scope.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
     #[default]
@@ -157,7 +157,7 @@ impl Node {
         own.or_else(running).or_else(|| covering().next()).cloned()
     }
 
-    /// Whether a stop covers this scope, and has been announced: all that it covers has its cause by then.
+    /// True once a stop that covers this scope has been announced: all that it covers has its cause by then.
     pub(crate) fn is_stopped(&self) -> bool {
         let signal = &self.cell.signal;
         signal.is_given_to_all()

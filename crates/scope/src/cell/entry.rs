@@ -54,7 +54,7 @@ pub(super) struct Entry {
     /// The stops that cover the cell from here and are still counting: seldom more than a wide one and the account of a
     /// part.
     pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
-    /// Whether one that is no longer kept has been announced.
+    /// Set once one that is no longer kept has been announced.
     pub(super) was_stopped: bool,
     /// Stops that came after the commit, and wait for the engine to have written it.
     pub(super) late_stops: Vec<Arc<StopInProgress>>,
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// Whether a stop that covers the cell from here has been announced.
+    /// True once a stop that covers the cell from here has been announced.
     fn is_stopped(&self) -> bool {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
@@ -174,17 +174,17 @@ impl Entries {
         }
     }
 
-    /// Whether a stop that covers this scope has been announced.
+    /// True once a stop that covers this scope has been announced.
     pub(super) fn is_stopped(&self, seat: Seat) -> bool {
         self.upwards(seat).any(Entry::is_stopped)
     }
 
-    /// Whether a stop covers this scope, announced or not, over or not.
+    /// True where a stop covers this scope, announced or not, over or not.
     pub(super) fn is_covered(&self, seat: Seat) -> bool {
         self.upwards(seat).any(|entry| !entry.stops.is_empty())
     }
 
-    /// Whether an account may still list work of this scope that has ended: a stop of it runs, or one covers more.
+    /// True while an account may still list work of this scope that has ended: a stop of it runs, or one covers more.
     pub(super) fn is_asked_for(&self, seat: Seat) -> bool {
         let mut above = self.upwards(seat).skip(1);
         let own = &self.get(seat).stops;

@@ -21,7 +21,7 @@ pub(crate) struct Place {
     sleeper: String,
 }
 
-/// How long a keeper without processes may outlive its owner.
+/// Longest time that a keeper without processes outlives its owner.
 const KEEPER_ENDS_MAX: Duration = Duration::from_secs(4);
 
 impl Place {
