@@ -1,6 +1,7 @@
 //! The loop through its public face: scripted models, closures for tools, paused time.
 
 mod calls;
+mod deadlines;
 mod endings;
 mod hooks;
 mod loop_limits;
