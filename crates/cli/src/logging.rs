@@ -8,7 +8,7 @@ use crate::display::Lane;
 const VARIABLE: &str = "ALLSTOP_LOG";
 
 /// Libraries that log whole requests and errors, in which keys can be.
-const NEVER: &str = "genai=off,hyper=off,hyper_util=off,reqwest=off";
+const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
 
 /// Logs to this lane if the environment says so.
 pub(crate) fn start(lane: &Lane) {

@@ -1,9 +1,9 @@
-//! Language models: the trait, every provider that genai knows, and a scripted one.
+//! Language models: the trait, providers over HTTP, and a scripted one.
 //!
 //! A [`Model`] streams, always. Stopping a call is dropping its future or its stream: that closes the connection, and
 //! the [`ConnectionProbe`] that travelled with the request says whether the kernel agrees.
 //!
-//! - [`ProviderModel`] talks to every provider that genai knows by name, and to any OpenAI-compatible server by URL.
+//! - [`ProviderModel`] talks to providers that are known by name, and to any OpenAI-compatible server by URL.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
 //! - [`RecordingModel`] wraps a model and writes a script of what it said.
 //! - [`stream_within`] puts the limits on a call that are the provider's own time; [`RetryPolicy`] says when to try

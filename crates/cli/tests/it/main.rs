@@ -12,6 +12,7 @@ mod chat;
 mod conversation;
 mod crash;
 mod endings;
+mod hostile_provider;
 mod odd_times;
 mod random_stops;
 mod real_model;

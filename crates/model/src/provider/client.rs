@@ -32,7 +32,7 @@ pub(super) struct ClientPlan {
 }
 
 struct Client {
-    genai: genai::Client,
+    reqwest: reqwest::Client,
     book: Arc<SocketBook>,
 }
 
@@ -97,26 +97,17 @@ impl ClientPool {
                 format!("no HTTP client could be made: {}", error.without_url()),
             )
         })?;
-        let genai = genai::Client::builder()
-            .with_reqwest(reqwest)
-            .build()
-            .map_err(|error| {
-                ModelError::new(
-                    ModelErrorKind::Invalid,
-                    format!("no client could be made: {error}"),
-                )
-            })?;
-        Ok(Client { genai, book })
+        Ok(Client { reqwest, book })
     }
 }
 
 impl Lease {
-    pub(super) fn client(&self) -> &genai::Client {
+    pub(super) fn client(&self) -> &reqwest::Client {
         &self
             .client
             .as_ref()
             .expect("a lease holds its client until it is finished")
-            .genai
+            .reqwest
     }
 
     /// The call has ended regularly: its connection is idle and may serve the next one.

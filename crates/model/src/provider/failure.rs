@@ -1,15 +1,16 @@
-//! genai's errors as ours: a kind to branch on, one line to read, what to do about it, and never a secret.
+//! Failures of a call: a kind to branch on, one line to read, what to do about it, and never a secret.
 
 use std::error::Error as StdError;
 
-use genai::Error as GenaiError;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use super::events::FrameWatch;
+use super::answer::ANSWER_BYTES_MAX;
+use super::event_reader::{EVENT_BYTES_MAX, ReadError};
+use super::protocol::DecodeError;
 use super::said::{Said, is_out_of_quota, retry_after};
 use super::target::{Access, Target};
-use crate::{ModelError, ModelErrorKind};
+use crate::{CALLS_MAX, ModelError, ModelErrorKind};
 
 /// The longest message: what a provider says is quoted, and some say pages.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -32,56 +33,60 @@ impl FailureCx {
             key_name: target.key_name(),
             is_server: target.is_server(),
             is_guessed: target.is_guessed(),
-            secrets: access.secrets().to_vec(),
+            secrets: access.secrets.clone(),
         }
     }
 
-    /// The error that a call failed with.
-    pub(super) fn of(&self, error: GenaiError) -> ModelError {
+    /// The next event could not be read.
+    pub(super) fn of_read(&self, error: ReadError) -> ModelError {
         match error {
-            GenaiError::HttpError {
-                status,
-                body,
-                headers,
-                ..
-            } => self.of_status(status, &body, &headers),
-            GenaiError::WebStream { error, .. } => match error.downcast::<GenaiError>() {
-                Ok(inner) => self.of(*inner),
-                Err(error) => self.of_transport(&*error),
-            },
-            GenaiError::ChatResponse { body, .. } => self.of_error_object(&body),
-            GenaiError::StreamParse { serde_error, .. } => match serde_error.classify() {
-                serde_json::error::Category::Eof => self.cut(),
-                // An adapter's way to hand on what the provider said.
-                serde_json::error::Category::Data => self.make(
-                    ModelErrorKind::Unavailable,
-                    &format!("the provider failed: {serde_error}"),
-                ),
-                _ => self.not_the_protocol(&format!("an event is not JSON ({serde_error})")),
-            },
-            GenaiError::Resolver { .. }
-            | GenaiError::RequiresApiKey { .. }
-            | GenaiError::NoAuthData { .. }
-            | GenaiError::NoAuthResolver { .. } => {
-                self.make(ModelErrorKind::Unauthorized, &error.to_string())
-            }
-            GenaiError::JsonValueExt(_)
-            | GenaiError::SerdeJson(_)
-            | GenaiError::InvalidJsonResponseElement { .. }
-            | GenaiError::NoChatResponse { .. } => {
-                self.not_the_protocol(&format!("an event lacks what it must have ({error})"))
-            }
-            other => self.make(ModelErrorKind::Invalid, &other.to_string()),
+            ReadError::Transport(error) => self.of_transport(&error),
+            ReadError::TooLong => self.too_long("one event", EVENT_BYTES_MAX),
+            ReadError::NotText => self.not_the_protocol("what it sent is not text"),
         }
     }
 
-    /// The stream is over and its end marker was not in it.
-    pub(super) fn ended_early(&self, frames: &FrameWatch) -> ModelError {
-        if frames.saw_no_event() {
+    /// An event could be read, and its content not.
+    pub(super) fn of_decode(&self, error: DecodeError) -> ModelError {
+        match error {
+            DecodeError::Json(error) if error.is_eof() => self.cut(),
+            DecodeError::Json(error) => {
+                self.not_the_protocol(&format!("an event is not JSON ({error})"))
+            }
+            DecodeError::Provider(body) => self.of_error_object(&body),
+            DecodeError::AnswerTooLong => self.too_long("the answer", ANSWER_BYTES_MAX),
+            DecodeError::TooManyCalls => self.make(
+                ModelErrorKind::Protocol,
+                &format!(
+                    "the model asked for more than {CALLS_MAX} calls at once, which is more than a model needs"
+                ),
+            ),
+            DecodeError::NoCall => self.make(
+                ModelErrorKind::Protocol,
+                "the provider says that the model calls tools, but sent no call that can be read",
+            ),
+        }
+    }
+
+    /// The response is over and the answer was not complete. `no_event`: nothing in it was an event.
+    pub(super) fn ended_early(&self, no_event: bool) -> ModelError {
+        if no_event {
             self.not_the_protocol("what it sent is no stream of events")
         } else {
             self.cut()
         }
+    }
+
+    fn too_long(&self, part: &str, bytes_max: usize) -> ModelError {
+        let mib = bytes_max / (1024 * 1024);
+        self.make(
+            ModelErrorKind::Protocol,
+            &format!(
+                "{} sent more than {mib} MiB in {part}; the call was ended there",
+                self.url
+            ),
+        )
+        .with_hint("the model repeats itself, or the server is broken; look into its log")
     }
 
     fn cut(&self) -> ModelError {
@@ -107,7 +112,13 @@ impl FailureCx {
         })
     }
 
-    fn of_status(&self, status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+    /// The provider refused the request with this status and the beginning of this body.
+    pub(super) fn of_status(
+        &self,
+        status: StatusCode,
+        body: &str,
+        headers: &HeaderMap,
+    ) -> ModelError {
         let said = Said::of(body);
         let code = said.code.as_deref().unwrap_or_default();
         let kind = match status.as_u16() {
@@ -188,11 +199,7 @@ impl FailureCx {
     }
 
     /// The request did not get through, or the answer did not.
-    fn of_transport(&self, error: &(dyn StdError + 'static)) -> ModelError {
-        let Some(reqwest) = error.downcast_ref::<reqwest::Error>() else {
-            // The bytes are not UTF-8.
-            return self.not_the_protocol("what it sent is not text");
-        };
+    pub(super) fn of_transport(&self, reqwest: &reqwest::Error) -> ModelError {
         let cause = innermost(reqwest);
         if reqwest.is_connect() && reqwest.is_timeout() {
             return self

@@ -1,4 +1,4 @@
-//! Models behind HTTP: every provider that genai knows by name, and any OpenAI-compatible server by URL.
+//! Models behind HTTP: providers that are known by name, and any OpenAI-compatible server by URL.
 //!
 //! Invariants:
 //! 1. Every call streams; a server that is told to stop by a closed connection notices only then.
@@ -7,16 +7,23 @@
 //! 3. A tool call leaves here whole or not at all; arguments that are not JSON leave as they came.
 //! 4. A stream that ends without the provider's end marker is an error.
 //! 5. No key is ever part of a message.
+//! 6. Whatever a provider sends, a call holds no more than one event, one answer and one error body, each of bounded
+//!    length, and yields to the runtime between chunks.
 
 mod address;
+mod answer;
+mod call_ids;
 mod client;
-mod convert;
+mod event_reader;
 mod events;
 mod failure;
+mod known;
 #[cfg(test)]
 mod other_protocols;
+mod protocol;
 mod said;
 mod target;
+mod transcript;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +34,7 @@ use futures::future::BoxFuture;
 
 use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 use client::{ClientPlan, ClientPool};
-use events::{FrameWatch, ProviderEvents};
-use failure::FailureCx;
+use events::ProviderCall;
 use target::Target;
 
 /// How long making a connection (name, TCP, TLS) may take where the caller says nothing: servers that are there answer
@@ -117,27 +123,14 @@ impl Model for ProviderModel {
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         Box::pin(async move {
-            let access = self.target.access()?;
-            let failures = FailureCx::new(&self.target, &access);
-            let frames = Arc::new(FrameWatch::default());
-            let options = self.target.chat_options(&request, Arc::clone(&frames));
-            let ids = events::CallIds::avoiding(&request.messages);
             let lease = ClientPool::lease(&self.clients, &request.probe)?;
-            let chat = convert::chat_request(&request);
-            drop(request);
-            let response = lease
-                .client()
-                .exec_chat_stream(access.into_target(), chat, Some(&options))
-                .await
-                .map_err(|error| failures.of(error))?;
-            let mut events = ProviderEvents::new(response.stream, lease, failures, frames, ids);
-            // The request is sent at the first poll, so the provider has accepted it when the first event is there.
+            let call = ProviderCall::begin(&self.target, lease, request).await?;
+            let mut events = Box::pin(call.into_events());
+            // The provider has begun to answer when the first event is there: what fails before may be tried again.
             match events.next().await {
                 Some(Ok(first)) => {
-                    events.put_back(first);
-                    Ok(ModelStream {
-                        events: Box::pin(events),
-                    })
+                    let first = futures::stream::once(std::future::ready(Ok(first)));
+                    Ok(ModelStream::new(first.chain(events)))
                 }
                 Some(Err(error)) => Err(error),
                 None => Err(ModelError::new(

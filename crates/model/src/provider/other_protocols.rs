@@ -1,5 +1,5 @@
-//! The protocols that are not OpenAI's chat completions, as genai's adapters read them: their ends, their cuts and
-//! their malformed arguments have to come out the same.
+//! The protocols that are not OpenAI's chat completions: their ends, their cuts and their malformed arguments have to
+//! come out the same.
 
 #[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
@@ -153,38 +153,39 @@ async fn anthropic_calls_arrive_whole_or_as_text_and_cuts_are_seen() {
 }
 
 #[tokio::test]
-async fn gemini_and_ollama_ends_are_the_provider_s_own() {
-    let gemini = |end: &str| {
+async fn gemini_ends_with_its_own_reason() {
+    let model = "gemini-2.5-flash";
+    let body = |part: &str, end: &str| {
         format!(
-            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"hi\"}}]}}{end}}}],\
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{part}]}}{end}}}],\
              \"usageMetadata\":{{\"promptTokenCount\":3,\"candidatesTokenCount\":1}}}}\n\n"
         )
     };
-    let ollama =
-        |end: &str| format!("{{\"message\":{{\"content\":\"hi\"}},\"done\":false}}\n{end}");
-    let done = "{\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\
-                \"prompt_eval_count\":3,\"eval_count\":1}\n";
-    for (model, whole, half) in [
-        (
-            "gemini-2.5-flash",
-            gemini(",\"finishReason\":\"STOP\""),
-            gemini(""),
-        ),
-        ("ollama::llama3", ollama(done), ollama("")),
-    ] {
-        let (events, error) = hear(model, &whole, false).await;
-        assert_eq!(error, None, "{model}");
-        assert_eq!(events[0], ModelEvent::Text("hi".into()));
-        assert!(
-            matches!(events[..], [_, ModelEvent::Usage(_), ModelEvent::End(_)]),
-            "{events:?}"
-        );
-        for is_cut in [true, false] {
-            let (events, error) = hear(model, &half, is_cut).await;
-            assert_eq!(events, [ModelEvent::Text("hi".into())], "{model}");
-            assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected, "{model}");
-        }
+    let text = r#"{"text":"hi"}"#;
+    let (events, error) = hear(model, &body(text, r#","finishReason":"STOP""#), false).await;
+    assert_eq!(error, None);
+    assert!(
+        matches!(&events[..], [ModelEvent::Text(text), ModelEvent::Usage(_), ModelEvent::End(_)] if &**text == "hi"),
+        "{events:?}"
+    );
+    for is_cut in [true, false] {
+        let (events, error) = hear(model, &body(text, ""), is_cut).await;
+        assert_eq!(events, [ModelEvent::Text("hi".into())]);
+        assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected);
     }
+
+    let call = r#"{"functionCall":{"name":"shell","args":{"command":"ls"}}}"#;
+    let (events, error) = hear(model, &body(call, r#","finishReason":"STOP""#), false).await;
+    assert_eq!(error, None);
+    assert_eq!(
+        arguments(&events),
+        [&Arguments::from(json!({"command": "ls"}))]
+    );
+
+    let unreadable = body(text, r#","finishReason":"MALFORMED_FUNCTION_CALL""#);
+    let (events, error) = hear(model, &unreadable, false).await;
+    assert!(arguments(&events).is_empty());
+    assert_eq!(error.unwrap().kind, ModelErrorKind::Protocol);
 }
 
 #[tokio::test]

@@ -2,22 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
-use genai::adapter::AdapterKind;
-use genai::chat::{ChatOptions, FnSink};
-use genai::resolver::{AuthData, Endpoint};
-use genai::{ClientConfig, Headers, ModelIden, ServiceTarget};
-use serde_json::json;
 use url::Url;
 
 use super::address::{completions_url, without_secrets};
-use super::events::FrameWatch;
+use super::known::{KnownProvider, PROVIDERS, by_model, by_name};
+use super::protocol::Protocol;
 use super::{KeyLookup, ProviderOptions};
-use crate::{ModelError, ModelErrorKind, ModelRequest};
-
-/// What genai is told instead of the model's name at a base URL, because it reads meaning into names (`a::b`, `…-high`).
-/// The name itself is put into the body, literally.
-const LITERAL: &str = "literal";
+use crate::{ModelError, ModelErrorKind};
 
 /// A model at a place.
 #[derive(Clone)]
@@ -30,31 +21,22 @@ pub(super) struct Target {
 
 #[derive(Clone)]
 enum Place {
-    /// A provider that genai knows. The authentication in it is a placeholder.
     Known {
-        target: ServiceTarget,
-        key_name: Option<&'static str>,
+        provider: &'static KnownProvider,
+        url: Url,
+        /// The name meant nothing, so a local Ollama is assumed.
         guessed: bool,
     },
     /// An OpenAI-compatible server.
     Server { url: Url },
 }
 
-/// What one call needs to get in.
+/// The way in for one call.
 pub(super) struct Access {
-    target: ServiceTarget,
-    secrets: Vec<String>,
-}
-
-impl Access {
-    pub(super) fn into_target(self) -> ServiceTarget {
-        self.target
-    }
-
-    /// What must not be printed.
-    pub(super) fn secrets(&self) -> &[String] {
-        &self.secrets
-    }
+    pub(super) url: Url,
+    pub(super) key: Option<String>,
+    /// Never to be printed.
+    pub(super) secrets: Vec<String>,
 }
 
 impl Target {
@@ -90,27 +72,46 @@ impl Target {
         Ok(target)
     }
 
+    /// The name for receipts and records.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where requests go, for messages: without credentials and query.
+    /// The name that the provider itself gives the model.
+    pub(super) fn model(&self) -> &str {
+        match (&self.place, self.name.split_once("::")) {
+            (Place::Known { .. }, Some((_, model))) => model,
+            _ => &self.name,
+        }
+    }
+
+    pub(super) fn protocol(&self) -> Protocol {
+        match &self.place {
+            Place::Known { provider, .. } => provider.protocol,
+            Place::Server { .. } => Protocol::ChatCompletions,
+        }
+    }
+
+    fn url(&self) -> &Url {
+        match &self.place {
+            Place::Known { url, .. } | Place::Server { url } => url,
+        }
+    }
+
+    /// The URL of requests, for messages: without credentials and query.
     pub(super) fn shown_url(&self) -> String {
-        without_secrets(match &self.place {
-            Place::Known { target, .. } => target.endpoint.base_url(),
-            Place::Server { url } => url.as_str(),
-        })
+        without_secrets(self.url().as_str())
     }
 
     /// The name of the environment variable that the key is looked up by.
     pub(super) fn key_name(&self) -> Option<&'static str> {
         match &self.place {
-            Place::Known { key_name, .. } => *key_name,
+            Place::Known { provider, .. } => provider.key_name,
             Place::Server { .. } => None,
         }
     }
 
-    /// Whether the name meant nothing to genai, which then assumes a local Ollama.
+    /// Whether the name meant nothing, so that a local Ollama was assumed.
     pub(super) fn is_guessed(&self) -> bool {
         matches!(&self.place, Place::Known { guessed: true, .. })
     }
@@ -120,101 +121,56 @@ impl Target {
     }
 
     pub(super) fn is_loopback(&self) -> bool {
-        self.url().is_some_and(|url| match url.host() {
+        match self.url().host() {
             Some(url::Host::Domain(name)) => name == "localhost",
             Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
             Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
             None => false,
-        })
+        }
     }
 
     pub(super) fn is_https(&self) -> bool {
-        self.url().is_none_or(|url| url.scheme() == "https")
-    }
-
-    fn url(&self) -> Option<Url> {
-        match &self.place {
-            Place::Known { target, .. } => Url::parse(target.endpoint.base_url()).ok(),
-            Place::Server { url } => Some(url.clone()),
-        }
+        self.url().scheme() == "https"
     }
 
     /// The same provider somewhere else.
     #[cfg(test)]
-    pub(super) fn moved_to(mut self, url: &str) -> Self {
-        if let Place::Known { target, .. } = &mut self.place {
-            target.endpoint = Endpoint::from_owned(url);
+    pub(super) fn moved_to(mut self, base: &str) -> Self {
+        let model = self.model().to_owned();
+        if let Place::Known { provider, url, .. } = &mut self.place {
+            *url = provider.protocol.url(base, &model).unwrap();
         }
         self
     }
 
     /// The way in, with the key as it is now.
     pub(super) fn access(&self) -> Result<Access, ModelError> {
-        let mut secrets: Vec<String> = Vec::new();
-        let target = match &self.place {
-            Place::Known {
-                target, key_name, ..
-            } => {
-                let found = self.key.clone().or_else(|| (self.key_lookup)((*key_name)?));
+        let key = match &self.place {
+            Place::Known { provider, .. } => {
+                let found = self
+                    .key
+                    .clone()
+                    .or_else(|| (self.key_lookup)(provider.key_name?));
                 let key = found
                     .map(|key| key.trim().to_owned())
                     .filter(|key| !key.is_empty());
-                let auth = match (key, key_name) {
-                    (Some(key), _) => {
-                        secrets.push(key.clone());
-                        AuthData::Key(key)
+                match provider.key_name {
+                    Some(name) if key.is_none() && !self.is_loopback() => {
+                        return Err(self.no_key(name));
                     }
-                    (None, Some(_)) if self.is_loopback() => AuthData::None,
-                    (None, Some(key_name)) => return Err(self.no_key(key_name)),
-                    // It wants none; the adapters ask for something all the same.
-                    (None, None) => AuthData::Key("none".into()),
-                };
-                ServiceTarget {
-                    auth,
-                    ..target.clone()
+                    _ => key,
                 }
             }
-            Place::Server { url } => {
-                let mut headers = Headers::default();
-                if let Some(key) = &self.key {
-                    secrets.push(key.clone());
-                    headers.merge(("Authorization", format!("Bearer {key}")));
-                }
-                secrets.extend(url.password().map(str::to_owned));
-                ServiceTarget {
-                    endpoint: Endpoint::from_owned(url.as_str()),
-                    auth: AuthData::RequestOverride {
-                        url: url.to_string(),
-                        headers,
-                    },
-                    model: ModelIden::from_static(AdapterKind::OpenAI, LITERAL),
-                }
-            }
+            Place::Server { .. } => self.key.clone(),
         };
-        Ok(Access { target, secrets })
-    }
-
-    /// What genai is told about one call.
-    pub(super) fn chat_options(
-        &self,
-        request: &ModelRequest,
-        frames: Arc<FrameWatch>,
-    ) -> ChatOptions {
-        let mut options = ChatOptions::default()
-            .with_capture_usage(true)
-            .with_capture_tool_calls(true);
-        options.raw_frame_sink = Some(Arc::new(FnSink::new(
-            move |_: &_, frame: genai::chat::RawFrameRef<'_>| {
-                frames.saw(frame.data);
-            },
-        )));
-        if let Some(limit) = request.max_output_tokens {
-            options.max_tokens = Some(u32::try_from(limit).unwrap_or(u32::MAX));
-        }
-        if self.is_server() {
-            options.extra_body = Some(json!({"model": &*self.name}));
-        }
-        options
+        let url = self.url().clone();
+        let secrets = key
+            .iter()
+            .map(String::as_str)
+            .chain(url.password())
+            .map(str::to_owned)
+            .collect();
+        Ok(Access { url, key, secrets })
     }
 
     fn no_key(&self, key_name: &str) -> ModelError {
@@ -228,42 +184,45 @@ impl Target {
     }
 }
 
+/// The provider that a model's name leads to: by its namespace (`groq::…`), else by the name's beginning.
 fn known(model: &str) -> Result<(Arc<str>, Place), ModelError> {
-    let kind = AdapterKind::from_model(model)
-        .map_err(|error| ModelError::new(ModelErrorKind::NotFound, error.to_string()))?;
-    let namespace = model.split_once("::").map(|(namespace, _)| namespace);
-    let is_fallback = kind == AdapterKind::Ollama && namespace != Some("ollama");
-    if let Some(namespace) = namespace
-        && (is_fallback || matches!(kind, AdapterKind::Custom(_)))
-    {
-        let names: Vec<_> = AdapterKind::all()
-            .iter()
-            .map(AdapterKind::as_lower_str)
-            .collect();
-        return Err(ModelError::new(
-            ModelErrorKind::NotFound,
-            format!("no provider is called {namespace:?}"),
-        )
-        .with_hint(format!("use one of {}, or --base-url", names.join(", "))));
-    }
-    let iden = ModelIden::new(kind, model);
-    let config = ClientConfig::default();
-    let target = config
-        .resolve_model_spec(iden.into())
-        .now_or_never()
-        .expect("without resolvers nothing in it waits")
-        .map_err(|error| ModelError::new(ModelErrorKind::NotFound, error.to_string()))?;
-    let name = match namespace {
-        Some(_) => model.into(),
-        None => format!("{}::{model}", kind.as_lower_str()).into(),
+    let (provider, bare, guessed) = match model.split_once("::") {
+        Some((namespace, bare)) => {
+            let provider = by_name(namespace).ok_or_else(|| {
+                let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name).collect();
+                ModelError::new(
+                    ModelErrorKind::NotFound,
+                    format!("no provider is called {namespace:?}"),
+                )
+                .with_hint(format!("use one of {}, or --base-url", names.join(", ")))
+            })?;
+            (provider, bare, false)
+        }
+        None => match by_model(model) {
+            Some(provider) => (provider, model, false),
+            None => (
+                by_name("ollama").expect("ollama is in the table"),
+                model,
+                true,
+            ),
+        },
     };
-    let key_name = kind.default_key_env_name();
+    let url = provider
+        .protocol
+        .url(provider.base_url, bare)
+        .map_err(|error| {
+            ModelError::new(
+                ModelErrorKind::NotFound,
+                format!("{model:?} does not name a model: {error}"),
+            )
+        })?;
+    let name = format!("{}::{bare}", provider.name).into();
     Ok((
         name,
         Place::Known {
-            target,
-            key_name,
-            guessed: is_fallback,
+            provider,
+            url,
+            guessed,
         },
     ))
 }
@@ -317,6 +276,6 @@ mod tests {
             .unwrap()
             .access()
             .unwrap();
-        assert!(access.secrets().is_empty());
+        assert!(access.key.is_none() && access.secrets.is_empty());
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Piece {
     Event(String),
     /// Bytes of the body as they are.
     Raw(Vec<u8>),
+    /// These bytes of the body, again and again, as fast as the client takes them.
+    Forever(Vec<u8>),
     Wait(Duration),
     /// Until the client closes.
     Stall,
@@ -141,6 +143,20 @@ impl Answer {
     #[must_use]
     pub fn raw(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.pieces.push(Piece::Raw(bytes.into()));
+        self
+    }
+
+    /// The same, with these bytes of the body sent again and again until the client goes away.
+    #[must_use]
+    pub fn forever(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.pieces.push(Piece::Forever(bytes.into()));
+        self
+    }
+
+    /// The same, with this status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
         self
     }
 

@@ -15,6 +15,8 @@ use super::{Decide, Received, Seen};
 
 /// The longest head of a request: far beyond what clients send, so that garbage ends.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The chunk of a body without end: large enough that the server is never the slower side.
+const FOREVER_CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) async fn accept(
     listener: std::net::TcpListener,
@@ -103,6 +105,12 @@ async fn send(
         let bytes = match piece {
             Piece::Event(data) => event_bytes(data),
             Piece::Raw(bytes) => bytes.clone(),
+            Piece::Forever(bytes) => {
+                let chunk = chunk_bytes(&bytes.repeat(FOREVER_CHUNK_BYTES.div_ceil(bytes.len())));
+                loop {
+                    write.write_all(&chunk).await?;
+                }
+            }
             Piece::Wait(duration) => {
                 tokio::time::sleep(*duration).await;
                 continue;

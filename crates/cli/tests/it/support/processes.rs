@@ -1,6 +1,7 @@
 //! What runs, as `/proc` says.
 
 use std::fs;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -70,6 +71,16 @@ pub(crate) fn memory_kb(pid: i32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The processor time of a process so far, in steps of the kernel's clock tick (usually 10 ms).
+pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    // utime and stime are the fields 14 and 15 of proc(5); `rest` begins with the third.
+    let ticks = rest.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)
 }
 
 /// Whether a process has a handler for this signal.

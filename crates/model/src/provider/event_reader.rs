@@ -1,0 +1,190 @@
+//! Server-sent events of a response, read line by line within bounds
+//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>).
+//!
+//! The reader holds one event at a time and yields to the runtime after each chunk, so that a server that never ends an
+//! event costs neither memory nor a thread.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use memchr::memchr2;
+
+/// The longest event. The last event of some protocols repeats the whole answer, with escapes.
+pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Why no further event can be read.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    Transport(reqwest::Error),
+    /// One event is longer than [`EVENT_BYTES_MAX`].
+    TooLong,
+    /// An event is not UTF-8.
+    NotText,
+}
+
+/// The data of a response's events, in order.
+pub(super) struct EventReader {
+    response: reqwest::Response,
+    /// The line under way.
+    line: Vec<u8>,
+    /// The last chunk ended with CR: an LF that follows belongs to the same line end.
+    after_cr: bool,
+    /// The data of the event under way: its `data:` lines, joined.
+    data: Option<Vec<u8>>,
+    events: VecDeque<Vec<u8>>,
+    content: Content,
+    at_end: bool,
+}
+
+/// The kind of content that a response has had so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Nothing,
+    NoEvent,
+    Events,
+}
+
+impl EventReader {
+    pub(super) fn new(response: reqwest::Response) -> Self {
+        Self {
+            response,
+            line: Vec::new(),
+            after_cr: false,
+            data: None,
+            events: VecDeque::new(),
+            content: Content::Nothing,
+            at_end: false,
+        }
+    }
+
+    /// Whether something came, but nothing that is an event: a web page, or JSON that is no stream.
+    pub(super) fn saw_no_event(&self) -> bool {
+        self.content == Content::NoEvent
+    }
+
+    /// The data of the next event; `None` at the end of the response.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: what was read stays in the reader.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, ReadError> {
+        loop {
+            if let Some(data) = self.events.pop_front() {
+                return match String::from_utf8(data) {
+                    Ok(data) => Ok(Some(data)),
+                    Err(_) => Err(ReadError::NotText),
+                };
+            }
+            if self.at_end {
+                return Ok(None);
+            }
+            match self.response.chunk().await.map_err(ReadError::Transport)? {
+                Some(chunk) => self.take(&chunk)?,
+                None => self.end(),
+            }
+            if self.events.is_empty() {
+                // A server that sends what means nothing, faster than it is read, would keep the task for itself.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: &Bytes) -> Result<(), ReadError> {
+        if self.content == Content::Nothing {
+            self.content = Content::NoEvent;
+        }
+        let mut rest = &chunk[..];
+        if self.after_cr && !rest.is_empty() {
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+            self.after_cr = false;
+        }
+        while let Some(at) = memchr2(b'\n', b'\r', rest) {
+            let (line, end) = rest.split_at(at);
+            if self.line.is_empty() {
+                self.take_line(line);
+            } else {
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.take_line(&whole);
+            }
+            self.check_length()?;
+            rest = match end {
+                [b'\r'] => {
+                    self.after_cr = true;
+                    &[]
+                }
+                [b'\r', b'\n', after @ ..] | [_, after @ ..] => after,
+                [] => &[],
+            };
+        }
+        self.line.extend_from_slice(rest);
+        self.check_length()
+    }
+
+    fn check_length(&self) -> Result<(), ReadError> {
+        let held = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
+        if held > EVENT_BYTES_MAX {
+            return Err(ReadError::TooLong);
+        }
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: &[u8]) {
+        if line.is_empty() {
+            self.events.extend(self.data.take());
+            return;
+        }
+        // Names, ids and retry times of events repeat what the data says, or mean nothing here.
+        let Some(value) = line.strip_prefix(b"data:") else {
+            return;
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        self.content = Content::Events;
+        match &mut self.data {
+            Some(data) => {
+                data.push(b'\n');
+                data.extend_from_slice(value);
+            }
+            None => self.data = Some(value.to_vec()),
+        }
+    }
+
+    /// Servers forget the empty line behind their last event.
+    fn end(&mut self) {
+        self.at_end = true;
+        let last = std::mem::take(&mut self.line);
+        if !last.is_empty() {
+            self.take_line(&last);
+        }
+        self.events.extend(self.data.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The data of a body's events, read in chunks of this many bytes.
+    async fn events(body: &str, chunk_bytes: usize) -> Vec<String> {
+        let chunks: Vec<Result<Bytes, std::io::Error>> = body
+            .as_bytes()
+            .chunks(chunk_bytes)
+            .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
+            .collect();
+        let body = reqwest::Body::wrap_stream(futures::stream::iter(chunks));
+        let mut reader = EventReader::new(http::Response::new(body).into());
+        let mut events = Vec::new();
+        while let Some(event) = reader.next().await.unwrap() {
+            events.push(event);
+        }
+        events
+    }
+
+    #[tokio::test]
+    async fn events_are_the_same_however_they_are_cut() {
+        let body = ": comment\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: lines\n\n\rdata: é\r\rdata: last";
+        for chunk_bytes in 1..body.len() {
+            let events = events(body, chunk_bytes).await;
+            assert_eq!(events, ["one", "two\nlines", "é", "last"], "{chunk_bytes}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Providers that are known by name: where they are, what they speak, and where people keep their keys.
+
+use super::protocol::Protocol;
+
+/// A provider that is known by name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct KnownProvider {
+    /// The name in front of `::`.
+    pub(super) name: &'static str,
+    /// Ends with a slash.
+    pub(super) base_url: &'static str,
+    /// The environment variable in which people keep the key; `None`: it wants no key.
+    pub(super) key_name: Option<&'static str>,
+    pub(super) protocol: Protocol,
+}
+
+const fn provider(
+    name: &'static str,
+    base_url: &'static str,
+    key_name: &'static str,
+    protocol: Protocol,
+) -> KnownProvider {
+    KnownProvider {
+        name,
+        base_url,
+        key_name: Some(key_name),
+        protocol,
+    }
+}
+
+use Protocol::{ChatCompletions, GenerateContent, Messages, Responses};
+
+#[rustfmt::skip]
+pub(super) const PROVIDERS: &[KnownProvider] = &[
+    provider("openai", "https://api.openai.com/v1/", "OPENAI_API_KEY", ChatCompletions),
+    provider("openai_resp", "https://api.openai.com/v1/", "OPENAI_API_KEY", Responses),
+    provider("anthropic", "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY", Messages),
+    provider("gemini", "https://generativelanguage.googleapis.com/v1beta/", "GEMINI_API_KEY", GenerateContent),
+    provider("aihubmix", "https://aihubmix.com/v1/", "AIHUBMIX_API_KEY", ChatCompletions),
+    provider("aliyun", "https://dashscope.aliyuncs.com/compatible-mode/v1/", "ALIYUN_API_KEY", ChatCompletions),
+    provider("bigmodel", "https://open.bigmodel.cn/api/paas/v4/", "BIGMODEL_API_KEY", ChatCompletions),
+    provider("cohere", "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY", ChatCompletions),
+    provider("deepseek", "https://api.deepseek.com/v1/", "DEEPSEEK_API_KEY", ChatCompletions),
+    provider("fireworks", "https://api.fireworks.ai/inference/v1/", "FIREWORKS_API_KEY", ChatCompletions),
+    provider("github_copilot", "https://models.github.ai/inference/", "GITHUB_TOKEN", ChatCompletions),
+    provider("groq", "https://api.groq.com/openai/v1/", "GROQ_API_KEY", ChatCompletions),
+    provider("kimi", "https://api.moonshot.ai/v1/", "KIMI_API_KEY", ChatCompletions),
+    provider("mimo", "https://api.mimo.com/openai/v1/", "MIMO_API_KEY", ChatCompletions),
+    provider("minimax", "https://api.minimax.io/anthropic/v1/", "MINIMAX_API_KEY", Messages),
+    provider("mistral", "https://api.mistral.ai/v1/", "MISTRAL_API_KEY", ChatCompletions),
+    provider("moonshot", "https://api.moonshot.cn/v1/", "MOONSHOT_API_KEY", ChatCompletions),
+    provider("nebius", "https://api.studio.nebius.ai/v1/", "NEBIUS_API_KEY", ChatCompletions),
+    KnownProvider { name: "ollama", base_url: "http://localhost:11434/v1/", key_name: None, protocol: ChatCompletions },
+    provider("ollama_cloud", "https://ollama.com/v1/", "OLLAMA_API_KEY", ChatCompletions),
+    provider("open_router", "https://openrouter.ai/api/v1/", "OPEN_ROUTER_API_KEY", ChatCompletions),
+    provider("qwen_cloud", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/", "QWEN_CLOUD_API_KEY", ChatCompletions),
+    provider("together", "https://api.together.xyz/v1/", "TOGETHER_API_KEY", ChatCompletions),
+    provider("xai", "https://api.x.ai/v1/", "XAI_API_KEY", ChatCompletions),
+    provider("zai", "https://api.z.ai/api/paas/v4/", "ZAI_API_KEY", ChatCompletions),
+];
+
+/// The provider of this name.
+pub(super) fn by_name(name: &str) -> Option<&'static KnownProvider> {
+    PROVIDERS.iter().find(|provider| provider.name == name)
+}
+
+/// The provider whose models have names like this one, where the name tells.
+pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
+    let begins = |with: &[&str]| with.iter().any(|with| model.starts_with(with));
+    let name = if begins(&["gpt-oss"]) {
+        return None;
+    } else if begins(&["gpt", "codex"]) && needs_responses(model) {
+        "openai_resp"
+    } else if begins(&["gpt", "chatgpt", "codex", "o1", "o3", "o4"]) {
+        "openai"
+    } else if begins(&["claude"]) {
+        "anthropic"
+    } else if begins(&["gemini"]) {
+        "gemini"
+    } else if begins(&["grok"]) {
+        "xai"
+    } else if begins(&["deepseek-"]) {
+        "deepseek"
+    } else if begins(&["command"]) {
+        "cohere"
+    } else if begins(&["glm"]) {
+        "zai"
+    } else if begins(&["kimi-"]) {
+        "kimi"
+    } else if begins(&["moonshot-"]) {
+        "moonshot"
+    } else if begins(&["mimo-"]) {
+        "mimo"
+    } else if begins(&["MiniMax-", "minimax-"]) {
+        "minimax"
+    } else if model.contains("fireworks") {
+        "fireworks"
+    } else {
+        return None;
+    };
+    by_name(name)
+}
+
+/// Whether `OpenAI` serves the model best, or only, by its responses: from the fifth generation on, and some before.
+fn needs_responses(model: &str) -> bool {
+    let generation: String = model
+        .trim_start_matches("gpt-")
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    generation.parse::<u32>().is_ok_and(|n| n >= 5)
+        || model.contains("codex")
+        || model.contains("-pro")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_urls_end_with_a_slash_and_names_are_unique() {
+        for (at, provider) in PROVIDERS.iter().enumerate() {
+            let url = provider.protocol.url(provider.base_url, "m").unwrap();
+            assert!(
+                url.as_str().starts_with(provider.base_url),
+                "{provider:?}: {url}"
+            );
+            assert!(
+                PROVIDERS[..at]
+                    .iter()
+                    .all(|other| other.name != provider.name)
+            );
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `OpenAI`'s chat completions, as `OpenAI` and everybody who imitates it sends them
+//! (<https://platform.openai.com/docs/api-reference/chat-streaming>).
+
+use serde_json::{Value, json};
+
+use super::super::answer::AnswerParts;
+use super::super::transcript::{Entry, arguments_object, entries};
+use super::{DecodeError, Progress, text_at, usage_of};
+use crate::{FinishReason, ModelRequest};
+
+/// The data of the event that ends the stream.
+pub(super) const END_MARKER: &str = "[DONE]";
+
+pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+    let mut messages = Vec::new();
+    if let Some(system) = &request.system {
+        messages.push(json!({"role": "system", "content": system}));
+    }
+    for entry in entries(&request.messages) {
+        match entry {
+            Entry::User(texts) => {
+                // One text: not every server takes a list of parts.
+                messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
+            }
+            Entry::Assistant { text, calls } => {
+                let mut message = json!({"role": "assistant", "content": text});
+                let calls: Vec<_> = calls
+                    .iter()
+                    .map(|call| {
+                        json!({"id": call.id, "type": "function", "function": {
+                            "name": call.name,
+                            "arguments": arguments_object(&call.arguments).to_string(),
+                        }})
+                    })
+                    .collect();
+                if !calls.is_empty() {
+                    message["tool_calls"] = calls.into();
+                }
+                messages.push(message);
+            }
+            Entry::Results(results) => messages.extend(results.iter().map(|result| {
+                json!({"role": "tool", "tool_call_id": result.call_id, "content": result.text})
+            })),
+        }
+    }
+    let mut body = json!({
+        "model": model,
+        "messages": messages,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({"type": "function", "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input_schema,
+            }})
+        });
+        body["tools"] = tools.collect();
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["max_tokens"] = limit.into();
+    }
+    body
+}
+
+pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+    if event.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(DecodeError::Provider(event.clone()));
+    }
+    if let Some(usage) = event.get("usage") {
+        let tokens = |name| usage.get(name).and_then(Value::as_u64);
+        answer.usage(usage_of(
+            tokens("prompt_tokens"),
+            tokens("completion_tokens"),
+        ));
+    }
+    let Some(choice) = event.pointer("/choices/0") else {
+        return Ok(Progress::More);
+    };
+    answer.reasoning(text_at(choice, "/delta/reasoning_content"))?;
+    answer.reasoning(text_at(choice, "/delta/reasoning"))?;
+    answer.text(text_at(choice, "/delta/content"))?;
+    for call in list_at(choice, "/delta/tool_calls") {
+        take_call(call, answer)?;
+    }
+    if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+        let finish = match reason {
+            "length" => FinishReason::Length,
+            "content_filter" => FinishReason::ContentFilter,
+            _ => FinishReason::Done,
+        };
+        answer.finish(finish, matches!(reason, "tool_calls" | "function_call"));
+    }
+    Ok(Progress::More)
+}
+
+/// Takes a piece of a call. Servers differ in what they number: most give each call an index, some only an id, and
+/// some number every call 0.
+fn take_call(piece: &Value, answer: &mut AnswerParts) -> Result<(), DecodeError> {
+    let id = text_at(piece, "/id");
+    let name = text_at(piece, "/function/name");
+    let index = piece.get("index").and_then(Value::as_u64);
+    let open = {
+        let mut calls = answer.newest_calls();
+        match index {
+            Some(index) => calls.find(|call| call.index() == index),
+            None if id.is_empty() => calls.next(),
+            None => calls.find(|call| call.id() == id),
+        }
+    };
+    let is_another = open.is_none_or(|call| {
+        !name.is_empty() && !id.is_empty() && id != call.id() && call.is_whole()
+    });
+    let index = match open {
+        Some(call) => call.index(),
+        None => index.unwrap_or_else(|| answer.newest_calls().count() as u64),
+    };
+    if is_another {
+        answer.begin_call(index, id, name, false)?;
+    }
+    match piece.pointer("/function/arguments") {
+        Some(Value::String(text)) => answer.more_arguments(index, text),
+        Some(whole @ Value::Object(_)) => answer.more_arguments(index, &whole.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn list_at<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::call_ids::CallIds;
+    use super::*;
+    use crate::ModelEvent;
+
+    /// The ids and arguments of the calls that these pieces come to.
+    fn calls(pieces: &[Value]) -> Vec<(String, String)> {
+        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        for piece in pieces {
+            let event = json!({"choices": [{"delta": {"tool_calls": [piece]}}]});
+            take(&event, &mut answer).unwrap();
+        }
+        answer.end().unwrap();
+        std::iter::from_fn(|| answer.next_event())
+            .filter_map(|event| match event {
+                ModelEvent::ToolCall(call) => {
+                    let arguments = arguments_object(&call.arguments).to_string();
+                    Some((call.id.to_string(), arguments))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn calls_are_told_apart_however_a_server_numbers_them() {
+        let first = json!({"name": "t", "arguments": "{\"a\":"});
+        let (rest, whole) = (
+            json!({"arguments": "1}"}),
+            json!({"name": "t", "arguments": "{}"}),
+        );
+        let a = ("a".to_owned(), "{\"a\":1}".to_owned());
+        let b = ("b".to_owned(), "{}".to_owned());
+        for pieces in [
+            // An index for each call.
+            [
+                json!({"index": 0, "id": "a", "function": first}),
+                json!({"index": 0, "function": rest}),
+                json!({"index": 1, "id": "b", "function": whole}),
+            ],
+            // Only ids.
+            [
+                json!({"id": "a", "function": first}),
+                json!({"id": "a", "function": rest}),
+                json!({"id": "b", "function": whole}),
+            ],
+            // Nothing on what follows.
+            [
+                json!({"id": "a", "function": first}),
+                json!({"function": rest}),
+                json!({"id": "b", "function": whole}),
+            ],
+            // Every call is number 0.
+            [
+                json!({"index": 0, "id": "a", "function": first}),
+                json!({"index": 0, "function": rest}),
+                json!({"index": 0, "id": "b", "function": whole}),
+            ],
+            // The id and the name again with each piece, and arguments that are no text.
+            [
+                json!({"index": 0, "id": "a", "function": first}),
+                json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "1}"}}),
+                json!({"index": 1, "id": "b", "function": {"name": "t", "arguments": {}}}),
+            ],
+            // Another id with the second piece.
+            [
+                json!({"index": 0, "id": "a", "function": first}),
+                json!({"index": 0, "id": "x", "function": {"name": "t", "arguments": "1}"}}),
+                json!({"index": 1, "id": "b", "function": whole}),
+            ],
+        ] {
+            assert_eq!(calls(&pieces), [a.clone(), b.clone()], "{pieces:?}");
+        }
+    }
+}

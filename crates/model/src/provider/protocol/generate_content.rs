@@ -1,0 +1,109 @@
+//! Google's `generateContent` (<https://ai.google.dev/api/generate-content>).
+
+use serde_json::{Value, json};
+
+use super::super::answer::AnswerParts;
+use super::super::transcript::{Entry, arguments_object, entries};
+use super::{DecodeError, Progress, text_at, usage_of};
+use crate::{FinishReason, ModelRequest};
+
+pub(super) fn body(request: &ModelRequest) -> Value {
+    let contents: Vec<_> = entries(&request.messages)
+        .into_iter()
+        .map(|entry| match entry {
+            Entry::User(texts) => {
+                let parts = texts.iter().map(|text| json!({"text": text}));
+                json!({"role": "user", "parts": parts.collect::<Value>()})
+            }
+            Entry::Assistant { text, calls } => {
+                let text = (!text.is_empty()).then(|| json!({"text": text}));
+                let calls = calls.iter().map(|call| {
+                    let args = arguments_object(&call.arguments);
+                    json!({"functionCall": {"name": call.name, "args": args}})
+                });
+                let parts: Value = text.into_iter().chain(calls).collect();
+                json!({"role": "model", "parts": parts})
+            }
+            Entry::Results(results) => {
+                let parts = results.iter().map(|result| {
+                    let key = if result.is_error { "error" } else { "result" };
+                    let response = json!({key: result.text});
+                    json!({"functionResponse": {"name": result.tool, "response": response}})
+                });
+                json!({"role": "user", "parts": parts.collect::<Value>()})
+            }
+        })
+        .collect();
+    let mut body = json!({"contents": contents});
+    if let Some(system) = &request.system {
+        body["systemInstruction"] = json!({"parts": [{"text": system}]});
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parametersJsonSchema": tool.input_schema,
+            })
+        });
+        body["tools"] = json!([{"functionDeclarations": tools.collect::<Value>()}]);
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["generationConfig"] = json!({"maxOutputTokens": limit});
+    }
+    body
+}
+
+pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+    if event.get("error").is_some() {
+        return Err(DecodeError::Provider(event));
+    }
+    if let Some(usage) = event.get("usageMetadata") {
+        let tokens = |name| usage.get(name).and_then(Value::as_u64);
+        let thoughts = tokens("thoughtsTokenCount").unwrap_or_default();
+        let output = tokens("candidatesTokenCount").map(|tokens| tokens + thoughts);
+        answer.usage(usage_of(tokens("promptTokenCount"), output));
+    }
+    // A prompt that was refused has no candidate.
+    if event.pointer("/promptFeedback/blockReason").is_some() {
+        answer.finish(FinishReason::ContentFilter, false);
+    }
+    let reason = text_at(&event, "/candidates/0/finishReason").to_owned();
+    let parts = event.pointer_mut("/candidates/0/content/parts");
+    if let Some(Value::Array(parts)) = parts.map(Value::take) {
+        for mut part in parts {
+            let text = text_at(&part, "/text");
+            if part.get("thought").and_then(Value::as_bool) == Some(true) {
+                answer.reasoning(text)?;
+            } else {
+                answer.text(text)?;
+            }
+            if let Some(mut call) = part.get_mut("functionCall").map(Value::take) {
+                let arguments = match call.get_mut("args").map(Value::take) {
+                    None | Some(Value::Null) => json!({}),
+                    Some(arguments) => arguments,
+                };
+                let bytes = arguments.to_string().len();
+                answer.whole_call(
+                    text_at(&call, "/id"),
+                    text_at(&call, "/name"),
+                    arguments,
+                    bytes,
+                )?;
+            }
+        }
+    }
+    match &*reason {
+        "" | "FINISH_REASON_UNSPECIFIED" => {}
+        "MAX_TOKENS" => answer.finish(FinishReason::Length, false),
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
+            answer.finish(FinishReason::ContentFilter, false);
+        }
+        // It wrote a call that the provider itself could not read.
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
+            answer.finish(FinishReason::Done, true);
+        }
+        _ => answer.finish(FinishReason::Done, false),
+    }
+    Ok(Progress::More)
+}

@@ -1,0 +1,134 @@
+//! Anthropic's messages (<https://docs.anthropic.com/en/docs/build-with-claude/streaming>).
+
+use allstop_core::Usage;
+use serde_json::{Value, json};
+
+use super::super::answer::AnswerParts;
+use super::super::transcript::{Entry, arguments_object, entries};
+use super::{DecodeError, Progress, text_at};
+use crate::{FinishReason, ModelRequest};
+
+/// The version of the protocol that is spoken here.
+pub(super) const VERSION: &str = "2023-06-01";
+
+pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+    let messages: Vec<_> = entries(&request.messages)
+        .into_iter()
+        .map(|entry| match entry {
+            Entry::User(texts) => {
+                let parts = texts
+                    .iter()
+                    .map(|text| json!({"type": "text", "text": text}));
+                json!({"role": "user", "content": parts.collect::<Value>()})
+            }
+            Entry::Assistant { text, calls } => {
+                let text = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
+                let calls = calls.iter().map(|call| {
+                    json!({
+                        "type": "tool_use",
+                        "id": call.id,
+                        "name": call.name,
+                        "input": arguments_object(&call.arguments),
+                    })
+                });
+                let parts: Value = text.into_iter().chain(calls).collect();
+                json!({"role": "assistant", "content": parts})
+            }
+            Entry::Results(results) => {
+                let parts = results.iter().map(|result| {
+                    json!({
+                        "type": "tool_result",
+                        "tool_use_id": result.call_id,
+                        "content": result.text,
+                        "is_error": result.is_error,
+                    })
+                });
+                json!({"role": "user", "content": parts.collect::<Value>()})
+            }
+        })
+        .collect();
+    let limit = request.max_output_tokens.unwrap_or(output_limit(model));
+    let mut body = json!({
+        "model": model,
+        "messages": messages,
+        "max_tokens": limit,
+        "stream": true,
+    });
+    if let Some(system) = &request.system {
+        body["system"] = (**system).into();
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+            })
+        });
+        body["tools"] = tools.collect();
+    }
+    body
+}
+
+/// The longest answer to ask for, in tokens. The protocol wants a number, and refuses one that is beyond the model.
+fn output_limit(model: &str) -> u64 {
+    match model {
+        _ if model.contains("claude-3-5") => 8_192,
+        _ if model.contains("claude-3-7") => 32_000,
+        _ if model.contains("claude-3") => 4_096,
+        _ => 32_000,
+    }
+}
+
+pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+    let index = event
+        .get("index")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
+    match text_at(event, "/type") {
+        "message_start" => answer.usage(usage(event.pointer("/message/usage"), None)),
+        "content_block_start" if text_at(event, "/content_block/type") == "tool_use" => {
+            let block = |key: &str| text_at(event, &format!("/content_block/{key}"));
+            answer.begin_call(index, block("id"), block("name"), true)?;
+        }
+        "content_block_start" => answer.text(text_at(event, "/content_block/text"))?,
+        "content_block_delta" => {
+            answer.text(text_at(event, "/delta/text"))?;
+            answer.reasoning(text_at(event, "/delta/thinking"))?;
+            if let Some(piece) = event.pointer("/delta/partial_json").and_then(Value::as_str) {
+                answer.more_arguments(index, piece)?;
+            }
+        }
+        "message_delta" => {
+            let before = answer.usage_so_far();
+            answer.usage(usage(event.get("usage"), before));
+            let reason = text_at(event, "/delta/stop_reason");
+            let finish = match reason {
+                "" => return Ok(Progress::More),
+                "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+                "refusal" => FinishReason::ContentFilter,
+                _ => FinishReason::Done,
+            };
+            answer.finish(finish, reason == "tool_use");
+        }
+        "message_stop" => return Ok(Progress::Complete),
+        "error" => return Err(DecodeError::Provider(event.clone())),
+        _ => {}
+    }
+    Ok(Progress::More)
+}
+
+/// The tokens of a usage object, over those that were counted before. Cached input is input, counted apart.
+fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
+    let counted = counted?;
+    let tokens = |name| counted.get(name).and_then(Value::as_u64);
+    let input_tokens = tokens("input_tokens").map(|input| {
+        input
+            + tokens("cache_creation_input_tokens").unwrap_or_default()
+            + tokens("cache_read_input_tokens").unwrap_or_default()
+    });
+    super::usage_of(
+        input_tokens.or(before.map(|usage| usage.input_tokens)),
+        tokens("output_tokens").or(before.map(|usage| usage.output_tokens)),
+    )
+}

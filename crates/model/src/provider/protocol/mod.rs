@@ -1,0 +1,252 @@
+//! The wire protocols of providers: a request as JSON, and the events of its answer.
+
+mod chat_completions;
+mod generate_content;
+mod messages;
+mod responses;
+
+use allstop_core::Usage;
+use reqwest::RequestBuilder;
+use reqwest::header::HeaderValue;
+use serde_json::Value;
+use url::Url;
+
+use super::answer::AnswerParts;
+use crate::ModelRequest;
+
+/// The protocol that a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// `OpenAI`'s chat completions, which most providers and servers speak.
+    ChatCompletions,
+    /// `OpenAI`'s responses.
+    Responses,
+    /// Anthropic's messages.
+    Messages,
+    /// Google's `generateContent`.
+    GenerateContent,
+}
+
+/// Why the events of an answer cannot be read further.
+#[derive(Debug)]
+pub(super) enum DecodeError {
+    Json(serde_json::Error),
+    /// The provider's own error object.
+    Provider(Value),
+    /// More than [`super::answer::ANSWER_BYTES_MAX`].
+    AnswerTooLong,
+    /// More than [`crate::CALLS_MAX`].
+    TooManyCalls,
+    /// The provider says that the model calls tools, and sent no call.
+    NoCall,
+}
+
+/// Whether an answer is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    More,
+    Complete,
+}
+
+impl Protocol {
+    /// Where requests go, below a provider's base URL, which ends with a slash.
+    pub(super) fn url(self, base: &str, model: &str) -> Result<Url, url::ParseError> {
+        let path = match self {
+            Self::ChatCompletions => "chat/completions".to_owned(),
+            Self::Responses => "responses".to_owned(),
+            Self::Messages => "messages".to_owned(),
+            Self::GenerateContent => format!("models/{model}:streamGenerateContent?alt=sse"),
+        };
+        Url::parse(base)?.join(&path)
+    }
+
+    /// Adds the key to a request, marked so that nothing prints it.
+    pub(super) fn authorize(self, request: RequestBuilder, key: Option<&str>) -> RequestBuilder {
+        let request = match self {
+            Self::Messages => request.header("anthropic-version", messages::VERSION),
+            _ => request,
+        };
+        let Some(key) = key else { return request };
+        let (name, value) = match self {
+            Self::ChatCompletions | Self::Responses => ("authorization", format!("Bearer {key}")),
+            Self::Messages => ("x-api-key", key.to_owned()),
+            Self::GenerateContent => ("x-goog-api-key", key.to_owned()),
+        };
+        match HeaderValue::from_str(&value) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                request.header(name, value)
+            }
+            // It fails when it is sent, as an invalid request.
+            Err(_) => request.header(name, value),
+        }
+    }
+
+    /// The body of a request.
+    pub(super) fn body(self, model: &str, request: &ModelRequest) -> Value {
+        match self {
+            Self::ChatCompletions => chat_completions::body(model, request),
+            Self::Responses => responses::body(model, request),
+            Self::Messages => messages::body(model, request),
+            Self::GenerateContent => generate_content::body(request),
+        }
+    }
+
+    /// Takes the data of one event into the answer.
+    pub(super) fn take(
+        self,
+        data: &str,
+        answer: &mut AnswerParts,
+    ) -> Result<Progress, DecodeError> {
+        if self == Self::ChatCompletions && data == chat_completions::END_MARKER {
+            return Ok(Progress::Complete);
+        }
+        let event: Value = serde_json::from_str(data).map_err(DecodeError::Json)?;
+        match self {
+            Self::ChatCompletions => chat_completions::take(&event, answer),
+            Self::Responses => responses::take(&event, answer),
+            Self::Messages => messages::take(&event, answer),
+            Self::GenerateContent => generate_content::take(event, answer),
+        }
+    }
+}
+
+/// The text at a JSON pointer; empty where there is none.
+fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Tokens in and out, if the provider counted both.
+fn usage_of(input_tokens: Option<u64>, output_tokens: Option<u64>) -> Option<Usage> {
+    Some(Usage {
+        input_tokens: input_tokens?,
+        output_tokens: output_tokens?,
+        estimated: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use allstop_core::message::Arguments;
+    use allstop_core::{Message, ToolCall, ToolResult};
+    use serde_json::json;
+
+    use super::*;
+    use crate::ToolDeclaration;
+
+    /// One call and its result, between two messages of the user.
+    fn request() -> ModelRequest {
+        let call = ToolCall {
+            id: "a".into(),
+            name: "shell".into(),
+            arguments: Arguments::from(json!({"command": "ls"})),
+        };
+        let messages = [
+            Message::user("one"),
+            Message::Assistant {
+                text: "Look.".into(),
+                tool_calls: vec![call],
+            },
+            Message::Tool(ToolResult {
+                call_id: "a".into(),
+                content: "no".into(),
+                is_error: true,
+            }),
+            Message::user("two"),
+        ];
+        ModelRequest {
+            system: Some("be brief".into()),
+            tools: Arc::new([ToolDeclaration {
+                name: "shell".into(),
+                description: "Runs.".into(),
+                input_schema: Arc::new(json!({"type": "object"})),
+            }]),
+            max_output_tokens: Some(7),
+            ..ModelRequest::new(messages.map(Arc::new).to_vec())
+        }
+    }
+
+    #[test]
+    fn each_protocol_has_its_own_form_of_a_request() {
+        let schema = json!({"type": "object"});
+        assert_eq!(
+            Protocol::Messages.body("m", &request()),
+            json!({
+                "model": "m", "max_tokens": 7, "stream": true, "system": "be brief",
+                "tools": [{"name": "shell", "description": "Runs.", "input_schema": schema}],
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "one"}]},
+                    {"role": "assistant", "content": [
+                        {"type": "text", "text": "Look."},
+                        {"type": "tool_use", "id": "a", "name": "shell", "input": {"command": "ls"}},
+                    ]},
+                    {"role": "user", "content": [
+                        {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": true},
+                    ]},
+                    {"role": "user", "content": [{"type": "text", "text": "two"}]},
+                ],
+            })
+        );
+        assert_eq!(
+            Protocol::Responses.body("m", &request()),
+            json!({
+                "model": "m", "max_output_tokens": 7, "stream": true, "store": false,
+                "instructions": "be brief",
+                "tools": [{"type": "function", "name": "shell", "description": "Runs.",
+                    "parameters": schema, "strict": false}],
+                "input": [
+                    {"role": "user", "content": "one"},
+                    {"role": "assistant", "content": "Look."},
+                    {"type": "function_call", "call_id": "a", "name": "shell",
+                        "arguments": "{\"command\":\"ls\"}"},
+                    {"type": "function_call_output", "call_id": "a", "output": "no"},
+                    {"role": "user", "content": "two"},
+                ],
+            })
+        );
+        assert_eq!(
+            Protocol::GenerateContent.body("m", &request()),
+            json!({
+                "generationConfig": {"maxOutputTokens": 7},
+                "systemInstruction": {"parts": [{"text": "be brief"}]},
+                "tools": [{"functionDeclarations": [{"name": "shell", "description": "Runs.",
+                    "parametersJsonSchema": schema}]}],
+                "contents": [
+                    {"role": "user", "parts": [{"text": "one"}]},
+                    {"role": "model", "parts": [
+                        {"text": "Look."},
+                        {"functionCall": {"name": "shell", "args": {"command": "ls"}}},
+                    ]},
+                    {"role": "user", "parts": [
+                        {"functionResponse": {"name": "shell", "response": {"error": "no"}}},
+                    ]},
+                    {"role": "user", "parts": [{"text": "two"}]},
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn a_key_travels_in_the_header_of_its_protocol() {
+        let client = reqwest::Client::new();
+        let key_header = |protocol: Protocol| {
+            let request = protocol.authorize(client.post("http://127.0.0.1"), Some("k"));
+            let headers = request.build().unwrap().headers().clone();
+            ["authorization", "x-api-key", "x-goog-api-key"]
+                .into_iter()
+                .find(|name| headers.get(*name).is_some_and(HeaderValue::is_sensitive))
+        };
+        assert_eq!(key_header(Protocol::ChatCompletions), Some("authorization"));
+        assert_eq!(key_header(Protocol::Responses), Some("authorization"));
+        assert_eq!(key_header(Protocol::Messages), Some("x-api-key"));
+        assert_eq!(
+            key_header(Protocol::GenerateContent),
+            Some("x-goog-api-key")
+        );
+    }
+}

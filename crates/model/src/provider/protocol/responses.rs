@@ -1,0 +1,114 @@
+//! `OpenAI`'s responses (<https://platform.openai.com/docs/api-reference/responses-streaming>).
+
+use serde_json::{Value, json};
+
+use super::super::answer::AnswerParts;
+use super::super::transcript::{Entry, arguments_object, entries};
+use super::{DecodeError, Progress, text_at, usage_of};
+use crate::{FinishReason, ModelRequest};
+
+pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+    let mut input = Vec::new();
+    for entry in entries(&request.messages) {
+        match entry {
+            Entry::User(texts) => {
+                input.push(json!({"role": "user", "content": texts.join("\n\n")}));
+            }
+            Entry::Assistant { text, calls } => {
+                if !text.is_empty() {
+                    input.push(json!({"role": "assistant", "content": text}));
+                }
+                input.extend(calls.iter().map(|call| {
+                    json!({
+                        "type": "function_call",
+                        "call_id": call.id,
+                        "name": call.name,
+                        "arguments": arguments_object(&call.arguments).to_string(),
+                    })
+                }));
+            }
+            Entry::Results(results) => input.extend(results.iter().map(|result| {
+                json!({
+                    "type": "function_call_output",
+                    "call_id": result.call_id,
+                    "output": result.text,
+                })
+            })),
+        }
+    }
+    let mut body = json!({"model": model, "input": input, "stream": true, "store": false});
+    if let Some(system) = &request.system {
+        body["instructions"] = (**system).into();
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input_schema,
+                // Strict schemas must make every field required, which those of tools do not.
+                "strict": false,
+            })
+        });
+        body["tools"] = tools.collect();
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["max_output_tokens"] = limit.into();
+    }
+    body
+}
+
+pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+    let index = event
+        .get("output_index")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
+    match text_at(event, "/type") {
+        "response.output_text.delta" | "response.refusal.delta" => {
+            answer.text(text_at(event, "/delta"))?;
+        }
+        "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
+            answer.reasoning(text_at(event, "/delta"))?;
+        }
+        "response.output_item.added" if text_at(event, "/item/type") == "function_call" => {
+            let (id, name) = (
+                text_at(event, "/item/call_id"),
+                text_at(event, "/item/name"),
+            );
+            answer.begin_call(index, id, name, false)?;
+            answer.more_arguments(index, text_at(event, "/item/arguments"))?;
+        }
+        "response.function_call_arguments.delta" => {
+            answer.more_arguments(index, text_at(event, "/delta"))?;
+        }
+        "response.completed" => {
+            finish(event, FinishReason::Done, answer);
+            return Ok(Progress::Complete);
+        }
+        "response.incomplete" => {
+            let reason = match text_at(event, "/response/incomplete_details/reason") {
+                "content_filter" => FinishReason::ContentFilter,
+                _ => FinishReason::Length,
+            };
+            finish(event, reason, answer);
+            return Ok(Progress::Complete);
+        }
+        "response.failed" => {
+            let response = event.get("response").unwrap_or(event);
+            return Err(DecodeError::Provider(response.clone()));
+        }
+        "error" => return Err(DecodeError::Provider(event.clone())),
+        _ if event.get("error").is_some_and(Value::is_object) => {
+            return Err(DecodeError::Provider(event.clone()));
+        }
+        _ => {}
+    }
+    Ok(Progress::More)
+}
+
+fn finish(event: &Value, reason: FinishReason, answer: &mut AnswerParts) {
+    let tokens = |name| event.pointer(&format!("/response/usage/{name}"))?.as_u64();
+    answer.usage(usage_of(tokens("input_tokens"), tokens("output_tokens")));
+    answer.finish(reason, false);
+}

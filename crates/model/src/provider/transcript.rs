@@ -1,0 +1,146 @@
+//! The conversation of a request, in the shape that all protocols share: neighbours joined, results with their tool.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use allstop_core::message::Arguments;
+use allstop_core::{CallId, Message, ToolCall};
+use serde_json::{Value, json};
+
+/// One entry of a conversation.
+#[derive(Debug, PartialEq)]
+pub(super) enum Entry<'a> {
+    /// User messages that follow one another: chat templates of local models refuse two in a row.
+    User(Vec<&'a str>),
+    /// An answer of the model. Never empty, because providers refuse that.
+    Assistant {
+        text: &'a str,
+        calls: &'a [ToolCall],
+    },
+    /// The results of one answer's calls: some providers want them together.
+    Results(Vec<CallResult<'a>>),
+}
+
+/// The result of one call.
+#[derive(Debug, PartialEq)]
+pub(super) struct CallResult<'a> {
+    pub(super) call_id: &'a CallId,
+    /// The tool's name, which some providers want repeated.
+    pub(super) tool: &'a str,
+    pub(super) text: &'a str,
+    pub(super) is_error: bool,
+}
+
+/// The entries of these messages, in order.
+pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
+    let mut entries = Vec::with_capacity(messages.len());
+    let mut tools: HashMap<&CallId, &str> = HashMap::new();
+    for message in messages {
+        match &**message {
+            Message::User { text }
+            | Message::Note { text }
+            | Message::Summary { text }
+            | Message::StopMarker { text } => match entries.last_mut() {
+                Some(Entry::User(texts)) => texts.push(&**text),
+                _ => entries.push(Entry::User(vec![text])),
+            },
+            Message::Assistant { text, tool_calls } => {
+                tools.extend(tool_calls.iter().map(|call| (&call.id, &*call.name)));
+                if !text.is_empty() || !tool_calls.is_empty() {
+                    entries.push(Entry::Assistant {
+                        text,
+                        calls: tool_calls,
+                    });
+                }
+            }
+            Message::Tool(result) => {
+                let result = CallResult {
+                    call_id: &result.call_id,
+                    tool: tools.get(&result.call_id).copied().unwrap_or_default(),
+                    text: &result.content,
+                    is_error: result.is_error,
+                };
+                match entries.last_mut() {
+                    Some(Entry::Results(results)) => results.push(result),
+                    _ => entries.push(Entry::Results(vec![result])),
+                }
+            }
+        }
+    }
+    entries
+}
+
+/// A call's arguments as an object. Some providers take nothing else, so malformed arguments are shown to the model
+/// within one.
+pub(super) fn arguments_object(arguments: &Arguments) -> Value {
+    match arguments {
+        Arguments::Json(object) if object.is_object() => Value::clone(object),
+        Arguments::Json(other) => json!({"not_an_object": other}),
+        Arguments::Malformed(text) => json!({"not_json": text}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::ToolResult;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_are_joined_and_results_know_their_tool() {
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: "shell".into(),
+            arguments: Arguments::from(json!({})),
+        };
+        let result = |id: &str| {
+            Message::Tool(ToolResult {
+                call_id: id.into(),
+                content: "ok".into(),
+                is_error: false,
+            })
+        };
+        let assistant = |calls| Message::Assistant {
+            text: "".into(),
+            tool_calls: calls,
+        };
+        let messages = [
+            Message::user("one"),
+            assistant(vec![call("a"), call("b")]),
+            result("a"),
+            result("b"),
+            assistant(vec![]),
+            Message::StopMarker {
+                text: "stopped".into(),
+            },
+            Message::user("two"),
+        ]
+        .map(Arc::new);
+        let [
+            Entry::User(first),
+            Entry::Assistant { calls, .. },
+            Entry::Results(results),
+            Entry::User(last),
+        ] = &entries(&messages)[..]
+        else {
+            panic!("{:?}", entries(&messages))
+        };
+        assert_eq!((first, calls.len()), (&vec!["one"], 2));
+        assert!(results.iter().all(|result| result.tool == "shell"));
+        assert_eq!(last, &["stopped", "two"]);
+    }
+
+    #[test]
+    fn arguments_always_reach_a_provider_as_an_object() {
+        let shown = |arguments| arguments_object(&arguments);
+        assert_eq!(shown(Arguments::from(json!({"x": 1}))), json!({"x": 1}));
+        assert_eq!(
+            shown(Arguments::from(json!([1]))),
+            json!({"not_an_object": [1]})
+        );
+        assert_eq!(
+            shown(Arguments::Malformed("{\"x".into())),
+            json!({"not_json": "{\"x"})
+        );
+    }
+}
