@@ -61,7 +61,7 @@ pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progres
     if let Some(usage) = event.get("usageMetadata") {
         let tokens = |name| usage.get(name).and_then(Value::as_u64);
         let thoughts = tokens("thoughtsTokenCount").unwrap_or_default();
-        let output = tokens("candidatesTokenCount").map(|tokens| tokens + thoughts);
+        let output = tokens("candidatesTokenCount").map(|tokens| tokens.saturating_add(thoughts));
         answer.usage(usage_of(tokens("promptTokenCount"), output));
     }
     // A prompt that was refused has no candidate.

@@ -123,9 +123,10 @@ fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
     let counted = counted?;
     let tokens = |name| counted.get(name).and_then(Value::as_u64);
     let input_tokens = tokens("input_tokens").map(|input| {
-        input
-            + tokens("cache_creation_input_tokens").unwrap_or_default()
-            + tokens("cache_read_input_tokens").unwrap_or_default()
+        ["cache_creation_input_tokens", "cache_read_input_tokens"]
+            .into_iter()
+            .filter_map(tokens)
+            .fold(input, u64::saturating_add)
     });
     super::usage_of(
         input_tokens.or(before.map(|usage| usage.input_tokens)),

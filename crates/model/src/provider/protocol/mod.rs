@@ -1,5 +1,7 @@
 //! The wire protocols of providers: a request as JSON, and the events of its answer.
 
+#[cfg(test)]
+mod any_event_tests;
 mod chat_completions;
 mod generate_content;
 mod messages;
