@@ -15,6 +15,7 @@ pub mod record;
 mod shared_text;
 pub mod stop_reason;
 mod sync;
+pub mod terminal_text;
 pub mod time;
 pub mod turn;
 pub mod usage;

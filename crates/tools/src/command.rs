@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
+use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_scope::process::{ExitInfo, Member, OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, SpawnProcessError, StopOrder, WorkSpec};
@@ -174,10 +175,10 @@ pub(crate) async fn read_to_end(
     }
 }
 
-/// A command as a name: its first line, bounded, without control characters.
+/// A command as a name: its first line, bounded, without characters that are unsafe on a terminal.
 pub fn command_name(command: &str) -> Arc<str> {
     let line = command.trim().lines().next().unwrap_or_default();
-    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let plain = |c: char| if is_unsafe(c) { '\u{fffd}' } else { c };
     let mut name: String = line.chars().take(NAME_CHARS_MAX).map(plain).collect();
     if name.len() < command.trim().len() {
         name.push('…');

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use allstop_agent::AgentEvent;
 use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem, Why};
 use allstop_core::record::CallOutcome;
+use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp};
 
 use super::screen::Screen;
@@ -16,7 +17,7 @@ const STYLE: Style = Style::new(true, true);
 
 /// One of each kind, and sequences that no style and no live line has.
 const HOSTILE: &str = "a\0\u{1}\u{7}\u{8}\u{b}\r\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{7f}\u{80}\u{85}\u{9b}5m\u{9d}\
-    \u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fff9}\u{e0001}\u{e0041}z";
+    \u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fff9}\u{fe00}\u{e0001}\u{e0041}\u{e0101}z";
 
 /// What was written but for the sequences that are ours, and the ends of line as a terminal gets them.
 fn without_ours(written: &str) -> String {
@@ -37,7 +38,7 @@ fn check_harmless(way: &str, written: &str) {
     let rest = without_ours(written);
     let harm: Vec<char> = rest
         .chars()
-        .filter(|c| escape::is_harmful(*c) && !matches!(c, '\n' | '\t'))
+        .filter(|c| is_unsafe(*c) && !matches!(c, '\n' | '\t'))
         .collect();
     assert!(harm.is_empty(), "{way}: {harm:?} in {written:?}");
 }

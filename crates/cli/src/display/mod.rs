@@ -4,7 +4,7 @@
 //! [`Output::flush`] waits no longer than it is told. Nothing that others wrote may drive a terminal: a [`Lane`] takes
 //! [`Styled`] text, answers and JSON, and makes each of them harmless.
 
-mod escape;
+pub(crate) mod escape;
 #[cfg(test)]
 mod hostile_tests;
 mod json_stream;

@@ -20,3 +20,4 @@ mod servers;
 mod shell;
 mod stalls;
 mod surface;
+mod terminal_text;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::Effect;
+use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use serde_json::Value;
 
 use super::command::{Command, Match};
@@ -141,20 +142,21 @@ impl<'a> Call<'a> {
             ""
         };
         let text = invocation.arguments.to_string();
+        let name = for_people(&tool);
         let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
             // Only this very command: a prefix that a person did not write is a prefix that nobody thought about.
             Some(command) if self.command.is_some() => (
-                format!("{tool}{background}: {}", for_people(command)),
+                format!("{name}{background}: {}", for_people(command)),
                 "this very command".to_owned(),
                 Grant::Command(command.into()),
             ),
             _ => (
                 // The path first: a long content must not push it out of sight.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
-                    Some(path) => format!("{tool} {}: {}", for_people(path), for_people(&text)),
-                    None => format!("{tool} {}", for_people(&text)),
+                    Some(path) => format!("{name} {}: {}", for_people(path), for_people(&text)),
+                    None => format!("{name} {}", for_people(&text)),
                 },
-                format!("every call of {tool}"),
+                format!("every call of {name}"),
                 Grant::Tool(Arc::clone(&tool)),
             ),
         };
@@ -173,20 +175,12 @@ fn shell_command(arguments: &Value) -> Option<&str> {
     arguments.get("command").and_then(Value::as_str)
 }
 
-/// One line, without control characters or letters that turn the direction of the text round, and bounded.
+/// One line in which nothing is invisible or changes how the rest looks, and bounded.
 fn for_people(text: &str) -> String {
-    let mut line = String::new();
-    let mut chars = text.chars();
-    for c in chars.by_ref().take(QUESTION_CHARS_MAX) {
-        if c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            line.extend(c.escape_default());
-        } else {
-            line.push(c);
-        }
-    }
-    match chars.count() {
+    let cut = text.char_indices().nth(QUESTION_CHARS_MAX);
+    let (shown, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));
+    let line = escape(shown, is_unsafe_in_question).into_owned();
+    match rest.chars().count() {
         0 => line,
         rest => format!("{line} … and {rest} more characters"),
     }

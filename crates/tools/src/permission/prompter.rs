@@ -15,8 +15,8 @@ pub struct Question {
     pub call_id: CallId,
     /// The tool.
     pub tool: Arc<str>,
-    /// What would run, in one line for people: control characters are escaped, so that a call cannot write to the
-    /// terminal that asks about it.
+    /// What would run, in one line for people: what could drive the terminal that asks, or is invisible on it, is
+    /// escaped.
     pub text: String,
     /// What [`Answer::AllowForSession`] would allow from then on, in words.
     pub session_scope: String,

@@ -278,6 +278,23 @@ async fn a_question_is_one_line_that_cannot_write_to_the_terminal() {
 }
 
 #[tokio::test]
+async fn a_question_hides_nothing_of_a_command_or_a_tools_name() {
+    let hidden = "\u{ad}\u{61c}\u{200d}\u{feff}\u{fe0f}\u{a0}\u{e0041}\u{e0101}";
+    let arguments = json!({"command": hidden, "path": hidden});
+    let tool = format!("tool{hidden}");
+    for name in ["shell", &tool] {
+        let spec = spec(name, Effect::Irreversible);
+        let call = invocation(name, arguments.clone());
+        let Decision::Ask(question) = PermissionPolicy::default().decide(&spec, &call) else {
+            panic!("not asked")
+        };
+        for shown in [question.text, question.session_scope] {
+            assert!(!shown.contains(|c| hidden.contains(c)), "{shown:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_question_says_whether_the_command_would_run_on() {
     let policy = PermissionPolicy::default();
     let ask = |background: bool| {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
+use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use allstop_session::{Answered, OpenQuestion};
 use allstop_tools::Answer;
 
@@ -22,7 +23,9 @@ impl Talk<'_> {
         self.asked += 1;
         let number = self.asked;
         let asker = self.asker(&question.agents);
-        let call = question.question.call_id.to_string();
+        // As the rest of a question: nothing of it may be invisible.
+        let call = question.question.call_id.as_str();
+        let call = escape(call, is_unsafe_in_question).into_owned();
         let screen = &self.chat.screen;
         screen.question(&question.question.text, &call, asker.as_deref());
         let waiting = Waiting {

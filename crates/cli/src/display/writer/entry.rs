@@ -1,8 +1,8 @@
 //! The line that a person types into: how it looks in so many columns.
 
+use allstop_core::terminal_text::is_unsafe;
 use unicode_width::UnicodeWidthChar as _;
 
-use super::super::escape;
 use super::super::style::{Role, Style};
 use super::super::styled::Styled;
 
@@ -98,7 +98,7 @@ impl Entry {
 fn shown(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if escape::is_harmful(c) => '?',
+        c if is_unsafe(c) => '?',
         c => c,
     }
 }

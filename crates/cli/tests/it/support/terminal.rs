@@ -72,6 +72,18 @@ impl Terminal {
         String::from_utf8_lossy(&screen).into_owned()
     }
 
+    /// All that was shown by those who have ended.
+    #[track_caller]
+    pub(crate) fn all_shown(&self) -> String {
+        const END: &str = "-- end of the show --";
+        let copy = self.line.try_clone().expect("it can be duplicated");
+        File::from(copy)
+            .write_all(END.as_bytes())
+            .expect("the terminal is open");
+        self.wait(END);
+        self.shown().replace(END, "")
+    }
+
     /// Waits until this was shown.
     #[track_caller]
     pub(crate) fn wait(&self, text: &str) {

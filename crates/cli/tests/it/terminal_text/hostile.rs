@@ -1,0 +1,68 @@
+//! Text that must not reach a terminal as it is, and a look for it in what one got.
+
+use std::fmt::Write as _;
+
+use allstop_core::terminal_text::is_unsafe;
+
+/// All of them but NUL, which no argument and no name of a file can have, and sequences that are none of ours.
+pub(super) fn hostile() -> String {
+    let sequences = "\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{9b}5m\u{9d}0;x\u{9c}";
+    let all = ('\u{1}'..='\u{e01ef}').filter(|c| is_unsafe(*c) && !matches!(c, '\n' | '\t'));
+    let text = sequences.chars().chain(all);
+    // At both ends: of a long text some show the beginning, and some the end.
+    text.chain(sequences.chars()).collect()
+}
+
+/// The characters without those that would make a line of a file, or a name of one, too long.
+pub(super) fn short_hostile() -> String {
+    "a\u{1b}[3J\u{1b}]52;c;eA==\u{7}\r\u{9b}5m\u{ad}\u{61c}\u{200b}\u{202e}\u{2066}\u{feff}\u{e0041}\u{e0101}z".to_owned()
+}
+
+/// A string of YAML, TOML and JSON for a shell: each character outside ASCII by its number.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            ' '..='~' => quoted.push(c),
+            c => {
+                let _ = write!(quoted, "\\U{:08x}", u32::from(c));
+            }
+        }
+    }
+    quoted + "\""
+}
+
+/// What was shown but for the sequences that are ours, and the ends of line as a terminal gets them.
+pub(super) fn without_ours(shown: &str) -> String {
+    let mut rest = shown.replace("\r\n", "\n");
+    for count in 1..300 {
+        for ours in [format!("\u{1b}[{count}A"), format!("\r\u{1b}[{count}C")] {
+            rest = rest.replace(&ours, "");
+        }
+    }
+    for code in ["", "0", "1", "2", "4", "7", "31", "32", "33"] {
+        rest = rest.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    for ours in ["\r\u{1b}[J", "\r\u{1b}[K", "\u{1b}[?2004h", "\u{1b}[?2004l"] {
+        rest = rest.replace(ours, "");
+    }
+    rest
+}
+
+/// Nothing unsafe is there as it is, and the text itself has come.
+#[track_caller]
+pub(super) fn check(way: &str, shown: &str) {
+    check_harmless(way, shown);
+    // A long line breaks anywhere.
+    let joined = without_ours(shown).replace('\n', "");
+    assert!(joined.contains("[3J"), "{way}: it has not come: {shown:?}");
+}
+
+#[track_caller]
+pub(super) fn check_harmless(way: &str, shown: &str) {
+    let rest = without_ours(shown);
+    let mut harm: Vec<char> = rest.chars().filter(|c| is_unsafe(*c)).collect();
+    harm.retain(|c| !matches!(c, '\n' | '\t'));
+    assert!(harm.is_empty(), "{way}: {harm:?} in {shown:?}");
+}

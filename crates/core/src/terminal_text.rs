@@ -1,0 +1,101 @@
+//! The one definition of characters that must not reach a terminal as they are.
+//!
+//! Control sequences hide a line, write to the clipboard or answer a question in the user's place. Characters that turn
+//! the direction of text, or that are invisible, make a command look like another one. Whoever makes text for people
+//! replaces them; whoever sends text to programs keeps its value.
+//!
+//! There are two sets. [`is_unsafe`] is for text that people read: the joiners and variation selectors that scripts and
+//! emoji need stay, so that `👩‍🚀` is one letter and not three. They drive nothing, and nobody decides by such a text.
+//! [`is_unsafe_in_question`] is for text that people say yes to: there nothing is invisible, and the only blank is the
+//! space.
+
+use std::borrow::Cow;
+
+/// Whether a character could drive a terminal or deceive its reader.
+pub fn is_unsafe(c: char) -> bool {
+    // Most text, decided at once.
+    if matches!(c, ' '..='~') {
+        return false;
+    }
+    // C0, DEL and C1.
+    c.is_control()
+        // Ends of line.
+        || matches!(c, '\u{2028}' | '\u{2029}')
+        || (is_invisible(c) && !is_joiner(c))
+}
+
+/// The same where a person decides by the text: joiners, variation selectors and odd blanks are unsafe there, too.
+pub fn is_unsafe_in_question(c: char) -> bool {
+    is_unsafe(c) || is_joiner(c) || c == '\u{2800}' || (c.is_whitespace() && c != ' ')
+}
+
+/// Writes each character that `is_wrong` as an escape such as `\u{202e}`.
+pub fn escape(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_wrong) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_wrong(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Joins or changes the letters beside it: ZWNJ, ZWJ, and the selectors of text and emoji style.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
+}
+
+/// Has no look of its own: what Unicode calls default ignorable, and the interlinear annotations. In these ranges are all
+/// marks, embeddings, overrides and isolates of direction, and all tags.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_classes_of_characters_are_unsafe() {
+        let classes = [
+            '\0'..='\u{1f}',
+            '\u{7f}'..='\u{9f}',
+            '\u{ad}'..='\u{ad}',
+            '\u{61c}'..='\u{61c}',
+            '\u{200e}'..='\u{200f}',
+            '\u{2028}'..='\u{202e}',
+            '\u{2060}'..='\u{206f}',
+            '\u{fe00}'..='\u{fe0d}',
+            '\u{feff}'..='\u{feff}',
+            '\u{e0000}'..='\u{e007f}',
+            '\u{e0100}'..='\u{e01ef}',
+        ];
+        for c in classes.into_iter().flatten() {
+            assert!(is_unsafe(c) && is_unsafe_in_question(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn text_of_every_script_and_emoji_stay() {
+        let text = "größer 你好 می\u{200c}خواهم हिन्दी 👩\u{200d}🔬 ❤\u{fe0f} ⠋ a\u{a0}b 한글";
+        assert!(matches!(escape(text, is_unsafe), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn nothing_is_invisible_in_a_question() {
+        let asked = "rm\u{a0}x\u{200d}\u{fe0f}\u{3000}y\u{2800}z é你";
+        assert_eq!(
+            escape(asked, is_unsafe_in_question),
+            "rm\\u{a0}x\\u{200d}\\u{fe0f}\\u{3000}y\\u{2800}z é你"
+        );
+    }
+}
