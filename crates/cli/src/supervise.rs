@@ -61,7 +61,11 @@ impl Supervisor {
     }
 }
 
-async fn until(moment: Option<Instant>) {
+/// Waits for a moment, or for ever.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn until(moment: Option<Instant>) {
     match moment {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

@@ -20,7 +20,7 @@ Commands:
   //…                 a message that begins with a slash
 Keys:
   Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
-  Ctrl-R looks for it: again for an older one, Ctrl-G gives up · Tab completes a command
+  Ctrl-R looks for it: again for an older one, Escape gives up · Tab completes a command
   Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
   empty line it leaves
   Ctrl-D on an empty line leaves";

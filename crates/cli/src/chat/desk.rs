@@ -29,8 +29,9 @@ use typing::{Typed, Typing};
 /// Presses of Ctrl-C so close together are one: nobody presses a key twice in a tenth of a second.
 const ONE_PRESS: Duration = Duration::from_millis(100);
 
-/// Time after a stop in which Ctrl-C does not leave: a person who wants to force has seen what came of it by then.
-const STOP_TO_LEAVE: Duration = Duration::from_secs(1);
+/// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave: who wanted to stop or to
+/// force has seen by then that it is over.
+const END_TO_LEAVE: Duration = Duration::from_secs(1);
 
 /// State of the chat, and the line that a person is typing.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(super) struct Desk {
     /// Stops that were asked for here and have no receipt yet.
     stops: usize,
     stopped_at: Option<Instant>,
+    /// When a turn or a stop last ended, or a stop was forced.
+    ended_at: Option<Instant>,
     waits: bool,
     control: Control,
     leaving: bool,
@@ -53,6 +56,7 @@ impl Desk {
             messages: Messages::default(),
             stops: 0,
             stopped_at: None,
+            ended_at: None,
             waits: false,
             control,
             leaving: false,
@@ -83,10 +87,19 @@ impl Desk {
             Event::Taken { message, steers } => return self.messages.taken(message, steers),
             Event::Refused { message, why } => return self.refused(message, &why),
             Event::Began(message) => return self.messages.began(message),
-            Event::Outcome(message) => return self.messages.outcome(message),
+            Event::Outcome(message) => {
+                self.ended_at = Some(now);
+                return self.messages.outcome(message);
+            }
             Event::Names(names) => return self.typing.complete(&names),
-            Event::TurnEnded(message) => self.messages.turn_ended(message),
-            Event::StopEnded => self.stops = self.stops.saturating_sub(1),
+            Event::TurnEnded(message) => {
+                self.ended_at = Some(now);
+                self.messages.turn_ended(message);
+            }
+            Event::StopEnded => {
+                self.ended_at = Some(now);
+                self.stops = self.stops.saturating_sub(1);
+            }
             Event::Waits(waits) => self.waits = waits,
             Event::Asked(ask) => self.typing.asked(ask),
             Event::QuestionOver(number) => self.typing.question_over(number, now),
@@ -152,6 +165,7 @@ impl Desk {
             return Vec::new();
         }
         if self.stops > 0 {
+            self.ended_at = Some(now);
             return vec![Effect::Force];
         }
         if self.messages.is_busy() {
@@ -167,11 +181,11 @@ impl Desk {
                 "line cleared · Ctrl-C on an empty line leaves".to_owned(),
             )];
         }
-        let just_stopped = |at: Instant| now < at + STOP_TO_LEAVE;
-        if self.stopped_at.is_some_and(just_stopped) {
-            // Meant to force what has ended already: it must not end the chat, and its background work with it.
+        let just_ended = |at: Instant| now < at + END_TO_LEAVE;
+        if self.ended_at.is_some_and(just_ended) {
+            // Meant for what has ended already: it must not end the chat, and its background work with it.
             return vec![Effect::Note(
-                "stopped already · Ctrl-C again in a moment leaves".to_owned(),
+                "it has ended already · Ctrl-C again in a moment leaves".to_owned(),
             )];
         }
         self.leave(None)

@@ -4,6 +4,8 @@
 //! 1. The terminal has its mode back when [`Input`] is dropped, whatever came before.
 //! 2. Nothing is read afterwards: what is typed then is the shell's. The check and the read are one step.
 //! 3. Ctrl-C and Ctrl-Z stay signals, so that they work whatever this process is busy with.
+//! 4. What was typed before the terminal had this mode is taken as it was typed: an Enter is one, although the terminal has
+//!    made an end of line of it.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
@@ -48,7 +51,16 @@ pub(super) struct Input {
 struct Shared {
     tty: Tty,
     wake: UnixStream,
-    over: Mutex<bool>,
+    reading: Mutex<Reading>,
+}
+
+/// State of reading.
+#[derive(Debug, Default)]
+struct Reading {
+    /// Nothing is read any more.
+    over: bool,
+    /// Bytes that are still to be read of what was typed before the terminal had its mode.
+    typed_ahead: usize,
 }
 
 impl Input {
@@ -63,13 +75,9 @@ impl Input {
         let shared = Arc::new(Shared {
             tty,
             wake,
-            over: Mutex::new(false),
+            reading: Mutex::default(),
         });
         let (tx, bytes) = mpsc::channel(READS_MAX);
-        let reader = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("read-keys".to_owned());
-        // Not in a scope on purpose: whoever sits there may never press a key, and no exit waits for that.
-        thread.spawn(move || reader.run(&tx)).map(drop)?;
         let input = Self {
             shared,
             bytes,
@@ -77,7 +85,12 @@ impl Input {
             has_cursor,
             waker,
         };
+        // Before anything is read, so that what was typed ahead is known.
         input.take_mode();
+        let reader = Arc::clone(&input.shared);
+        let thread = std::thread::Builder::new().name("read-keys".to_owned());
+        // Not in a scope on purpose: whoever sits there may never press a key, and no exit waits for that.
+        thread.spawn(move || reader.run(&tx)).map(drop)?;
         Ok(input)
     }
 
@@ -92,13 +105,22 @@ impl Input {
         mode.special_codes[SpecialCodeIndex::VMIN] = 1;
         mode.special_codes[SpecialCodeIndex::VTIME] = 0;
         if self.shared.tty.is_foreground() {
-            self.set(&mode, PASTE_ON);
+            let mut reading = self.shared.reading.lock();
+            self.set(&mode);
+            // Without the mode only whole lines would be counted.
+            let ahead = ioctl_fionread(&self.shared.tty).unwrap_or_default();
+            reading.typed_ahead = usize::try_from(ahead).unwrap_or_default();
+            self.mark_pastes(PASTE_ON);
         }
     }
 
-    fn set(&self, mode: &Termios, paste: &[u8]) {
-        // A terminal that is gone has no mode. It never blocks for long: what has no room after that is left out.
+    fn set(&self, mode: &Termios) {
+        // A terminal that is gone has no mode.
         let _gone = tcsetattr(&self.shared.tty, OptionalActions::Now, mode);
+    }
+
+    /// Writes the mode of pasting. It never blocks for long: what has no room after that is left out.
+    fn mark_pastes(&self, paste: &[u8]) {
         if !self.has_cursor {
             return;
         }
@@ -126,12 +148,27 @@ impl Input {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        *self.shared.over.lock() = true;
+        self.shared.reading.lock().over = true;
         // Full is as good as woken.
         let _full = (&self.waker).write(&[0]);
         if self.shared.tty.is_foreground() {
-            self.set(&self.before, PASTE_OFF);
+            self.set(&self.before);
+            self.mark_pastes(PASTE_OFF);
         }
+    }
+}
+
+impl Reading {
+    /// Gives the keys back that the terminal has made ends of line and of input of.
+    fn take_ahead(&mut self, bytes: &mut [u8]) {
+        for byte in bytes.iter_mut().take(self.typed_ahead) {
+            *byte = match *byte {
+                b'\n' => b'\r',
+                0 => 0x04,
+                other => other,
+            };
+        }
+        self.typed_ahead = self.typed_ahead.saturating_sub(bytes.len());
     }
 }
 
@@ -140,14 +177,18 @@ impl Shared {
         loop {
             let typed = self.tty.wait_typed(&self.wake);
             let read = {
-                let over = self.over.lock();
-                if *over {
+                let mut reading = self.reading.lock();
+                if reading.over {
                     return;
                 }
                 if !typed || !self.tty.is_foreground() {
                     continue;
                 }
-                self.read()
+                let mut read = self.read();
+                if let Some(bytes) = &mut read {
+                    reading.take_ahead(bytes);
+                }
+                read
             };
             match read {
                 Some(bytes) if bytes.is_empty() => {}

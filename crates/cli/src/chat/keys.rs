@@ -1,5 +1,7 @@
 //! From the bytes of a terminal to keys.
 
+use std::time::Duration;
+
 use vte::{Params, Parser, Perform};
 
 /// A key, or what is as good as one.
@@ -39,13 +41,16 @@ pub(super) enum Key {
     Redraw,
     /// Ctrl-R.
     Search,
-    /// Ctrl-G.
+    /// Ctrl-G, or Escape alone.
     Cancel,
     /// Tab.
     Complete,
 }
 
-/// Reads keys. A sequence may come in pieces.
+/// Time in which the pieces of one sequence come, also over a slow connection. After it an Escape was a key of its own.
+pub(super) const SEQUENCE_MAX: Duration = Duration::from_millis(100);
+
+/// Reads keys. A sequence may come in pieces, but not with a pause between them.
 #[derive(Default)]
 pub(super) struct Keys {
     parser: Parser,
@@ -59,6 +64,8 @@ struct Read {
     paste: Option<String>,
     /// Escape came right before: the next key is one with Alt.
     escaped: bool,
+    /// A sequence has begun, and not ended.
+    in_sequence: bool,
 }
 
 impl std::fmt::Debug for Keys {
@@ -74,8 +81,9 @@ impl Keys {
             // Not known to the parser: within a sequence it would carry the byte out and go on waiting.
             let is_alt = self.read.escaped && matches!(byte, b'\r' | b'\n' | 0x7f | 0x08);
             self.read.escaped = *byte == 0x1b;
+            self.read.in_sequence |= self.read.escaped;
             if is_alt && self.read.paste.is_none() {
-                self.parser = Parser::default();
+                self.forget_sequence();
                 self.read.keys.push(match byte {
                     b'\r' | b'\n' => Key::NewLine,
                     _ => Key::KillWordBack,
@@ -86,10 +94,32 @@ impl Keys {
         }
         std::mem::take(&mut self.read.keys)
     }
+
+    /// Whether more may belong to what was read last, if it comes within [`SEQUENCE_MAX`].
+    pub(super) fn is_in_sequence(&self) -> bool {
+        self.read.in_sequence && self.read.paste.is_none()
+    }
+
+    /// Nothing more has come within that time. What is pasted ends only with its mark.
+    pub(super) fn end_sequence(&mut self) -> Option<Key> {
+        if !self.is_in_sequence() {
+            return None;
+        }
+        let is_escape = self.read.escaped;
+        self.forget_sequence();
+        is_escape.then_some(Key::Cancel)
+    }
+
+    fn forget_sequence(&mut self) {
+        self.parser = Parser::default();
+        self.read.escaped = false;
+        self.read.in_sequence = false;
+    }
 }
 
 impl Perform for Read {
     fn print(&mut self, c: char) {
+        self.in_sequence = false;
         match &mut self.paste {
             Some(paste) => paste.push(c),
             None if c == '\x7f' => self.keys.push(Key::Backspace),
@@ -130,6 +160,7 @@ impl Perform for Read {
     }
 
     fn csi_dispatch(&mut self, params: &Params, _: &[u8], _ignore: bool, action: char) {
+        self.in_sequence = false;
         let mut params = params.iter().filter_map(|group| group.first().copied());
         let (first, second) = (params.next().unwrap_or(0), params.next().unwrap_or(1));
         match (action, first) {
@@ -160,7 +191,16 @@ impl Perform for Read {
         });
     }
 
+    fn osc_dispatch(&mut self, _: &[&[u8]], _ended_by_bell: bool) {
+        self.in_sequence = false;
+    }
+
+    fn unhook(&mut self) {
+        self.in_sequence = false;
+    }
+
     fn esc_dispatch(&mut self, _: &[u8], _ignore: bool, byte: u8) {
+        self.in_sequence = false;
         if self.paste.is_some() {
             return;
         }
@@ -206,6 +246,29 @@ mod tests {
         let mut keys = Keys::default();
         let one_by_one: Vec<Key> = bytes.iter().flat_map(|byte| keys.read(&[*byte])).collect();
         assert_eq!(one_by_one, whole);
+    }
+
+    #[test]
+    fn an_escape_alone_swallows_nothing_that_comes_later() {
+        let mut keys = Keys::default();
+        for begun in [&b"\x1b"[..], b"\x1b[", b"\x1b[1;", b"\x1b]0;x"] {
+            assert_eq!(keys.read(begun), []);
+            assert!(keys.is_in_sequence(), "{begun:?}");
+            let alone = (begun == b"\x1b").then_some(Key::Cancel);
+            assert_eq!(keys.end_sequence(), alone);
+            assert_eq!(keys.read(b"a\r"), [Key::Letter('a'), Key::Enter]);
+            assert!(!keys.is_in_sequence());
+        }
+        assert_eq!(keys.read(b"\x1bb"), [Key::WordLeft]);
+        assert!(!keys.is_in_sequence());
+    }
+
+    #[test]
+    fn a_pause_in_the_end_mark_of_a_paste_ends_nothing() {
+        let mut keys = Keys::default();
+        assert_eq!(keys.read(b"\x1b[200~one\x1b[20"), []);
+        assert_eq!(keys.end_sequence(), None);
+        assert_eq!(keys.read(b"1~"), [Key::Paste("one".to_owned())]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::desk::{Desk, Effect, Event, MessageNumber};
 use super::input::Input;
-use super::keys::Keys;
+use super::keys::{Keys, SEQUENCE_MAX};
 use super::past::Past;
 use super::{Chat, leave};
 use crate::Exit;
@@ -27,7 +27,7 @@ use crate::display::Role;
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use crate::signals::Signals;
-use crate::supervise::Supervisor;
+use crate::supervise::{Supervisor, until};
 use done::Done;
 use questions::Waiting;
 
@@ -50,6 +50,7 @@ pub(super) async fn talk(
         desk,
         input,
         keys: Keys::default(),
+        sequence_until: None,
         numbers: HashMap::new(),
         questions: HashMap::new(),
         asked: 0,
@@ -124,6 +125,8 @@ struct Talk<'a> {
     desk: Desk,
     input: Input,
     keys: Keys,
+    /// Until when more may come of a sequence that has begun.
+    sequence_until: Option<Instant>,
     numbers: HashMap<MessageId, MessageNumber>,
     /// The questions that nobody has answered yet.
     questions: HashMap<u64, Waiting>,
@@ -149,13 +152,15 @@ impl Talk<'_> {
             biased;
             signal = self.signals.next() => self.apply(Event::Signal(signal)),
             bytes = self.input.next() => match bytes {
-                Some(bytes) => {
-                    for key in self.keys.read(&bytes) {
-                        self.apply(Event::Key(key));
-                    }
-                }
+                Some(bytes) => self.typed(&bytes),
                 None => self.apply(Event::InputEnded),
             },
+            () = until(self.sequence_until) => {
+                self.sequence_until = None;
+                if let Some(key) = self.keys.end_sequence() {
+                    self.apply(Event::Key(key));
+                }
+            }
             _ = changes.resumed.recv() => self.input.take_mode(),
             _ = changes.resized.recv() => {}
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
@@ -171,6 +176,14 @@ impl Talk<'_> {
                 }
             }
         }
+    }
+
+    fn typed(&mut self, bytes: &[u8]) {
+        for key in self.keys.read(bytes) {
+            self.apply(Event::Key(key));
+        }
+        let waits = self.keys.is_in_sequence();
+        self.sequence_until = waits.then(|| Instant::now() + SEQUENCE_MAX);
     }
 
     fn apply(&mut self, event: Event) {

@@ -93,7 +93,10 @@ impl<'a> Person<'a> {
     }
 
     fn at(place: &'a Place, command: Allstop<'_>) -> Self {
-        let terminal = Terminal::new();
+        Self::at_terminal(place, command, Terminal::new())
+    }
+
+    fn at_terminal(place: &'a Place, command: Allstop<'_>, terminal: Terminal) -> Self {
         let copy = terminal
             .line()
             .try_clone()
@@ -241,6 +244,56 @@ fn a_second_ctrl_c_forces() {
         .presses(CTRL_D);
     let (ended, screen) = person.left();
     assert_eq!(ended.code, 0, "{screen}");
+}
+
+/// Its ladder takes longer than a second. What was meant to force must not end the chat, and what runs behind it.
+#[test]
+fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "--yes --grace 2s");
+    person.says("server").sees("It is up.");
+    person.says("stubborn");
+    let begun = place.work().join("begun");
+    eventually("the call", || begun.exists().then_some(()));
+    person
+        .presses(CTRL_C)
+        .sees("SIGKILL; verified")
+        .presses(CTRL_C);
+    person
+        .sees("it has ended already")
+        .says("/background")
+        .sees("bg_1: runs");
+    person.presses(CTRL_D);
+    person.left();
+}
+
+#[test]
+fn an_escape_swallows_no_key_that_comes_later() {
+    let place = Place::new();
+    let person = Person::sits_down(&place, "");
+    person
+        .presses("\x12nothing")
+        .sees("search: nothing")
+        .presses("\x1b");
+    // Alone, it gives the search up; until then it could begin a sequence.
+    let line = within(FACT_MAX, || {
+        (!person.screen().contains("search")).then_some(())
+    });
+    assert!(line.is_some(), "{}", person.screen());
+    person.says("short").sees("A short answer.").presses(CTRL_D);
+    person.left();
+}
+
+/// The terminal makes an end of line of an Enter, until the chat has it.
+#[test]
+fn what_is_typed_ahead_is_taken_as_it_was_typed() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    terminal.type_keys("short\rhal");
+    let person = Person::at_terminal(&place, place.allstop().arg("chat"), terminal);
+    person.sees("A short answer.").sees("› hal");
+    person.presses("\x15").presses(CTRL_D);
+    person.left();
 }
 
 /// Nothing else runs any more: a preview lists the hook, and leaving ends and names it.

@@ -252,7 +252,7 @@ fn a_turn_that_background_work_caused_is_shown_and_stopped() {
     assert!(chat.desk.shows(None));
     assert!(matches!(&*chat.ctrl_c(), [Effect::StopTurn(_)]));
     chat.hears(Event::TurnEnded(None));
-    chat.now += STOP_TO_LEAVE;
+    chat.now += END_TO_LEAVE;
     assert!(is_leave(&chat.ctrl_c()));
 }
 
@@ -330,7 +330,25 @@ fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     chat.hears(Event::StopEnded);
     chat.later();
     assert!(matches!(&*chat.ctrl_c(), [Effect::Note(_)]));
-    chat.now += STOP_TO_LEAVE;
+    chat.now += END_TO_LEAVE;
+    assert!(is_leave(&chat.ctrl_c()));
+}
+
+/// The ladder of a stubborn tree takes longer than a second: the time counts from its receipt.
+#[test]
+fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
+    let mut chat = Chat::new();
+    chat.runs(1);
+    chat.ctrl_c();
+    chat.desk.stop_begun(chat.now);
+    chat.now += GRACE + END_TO_LEAVE;
+    assert_eq!(chat.ctrl_c(), [Effect::Force]);
+    chat.now += GRACE;
+    chat.hears(Event::Outcome(1));
+    chat.hears(Event::StopEnded);
+    chat.now += END_TO_LEAVE - ONE_PRESS;
+    assert!(matches!(&*chat.ctrl_c(), [Effect::Note(_)]));
+    chat.later();
     assert!(is_leave(&chat.ctrl_c()));
 }
 
