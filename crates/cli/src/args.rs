@@ -74,7 +74,7 @@ Exit codes:
 Examples:
   allstop chat --model openai::gpt-5-mini
   allstop chat --policy steer \"Fix the tests\"
-  allstop sessions resume 01J9  (the beginning of an id is enough)
+  allstop sessions resume EGE6SJCE  (the end of an id, as `sessions list` shows it)
   printf 'hello\\nand again\\n' | allstop chat --model script:replies.yaml ";
 
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ pub(crate) struct ChatArgs {
     /// The first message
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Go on with this session; the beginning of an id is enough
+    /// Continue this session; the end or the beginning of an id is enough
     #[arg(long, value_name = "ID", help_heading = "Session")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -177,7 +177,7 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionArgs {
-    /// Go on with this session
+    /// Continue this session; the end or the beginning of an id is enough
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -295,7 +295,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Show a session: its turns, how they ended, and what still runs
     Show {
-        /// The id, or the beginning of one
+        /// The id, or its end (as in the list) or beginning
         id: String,
         /// As JSON
         #[arg(long)]
@@ -306,7 +306,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Remove sessions that nobody has open
     Rm {
-        /// The ids
+        /// The ids, or their ends (as in the list) or beginnings
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -314,7 +314,7 @@ pub(crate) enum SessionsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The id, or the beginning of one
+    /// The id, or its end (as in the list) or beginning
     pub(crate) id: String,
     /// The next message
     #[arg(value_name = "PROMPT")]

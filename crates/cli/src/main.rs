@@ -10,6 +10,7 @@ mod exit;
 mod host;
 mod last_words;
 mod logging;
+mod pasted;
 mod problem;
 mod prompt;
 mod resources;

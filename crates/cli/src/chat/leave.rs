@@ -8,6 +8,7 @@ use allstop_session::StopTarget;
 
 use super::Chat;
 use crate::exit::Exit;
+use crate::pasted::quoted;
 use crate::shutdown::{self, Closing};
 use crate::supervise::Supervisor;
 
@@ -47,9 +48,9 @@ pub(super) async fn leave(
         stop(&chat, &mut supervisor, StopTarget::Session, &cause).await;
     }
     let id = chat.session.id();
-    chat.screen.hint(&format!(
-        "session {id} · go on: allstop sessions resume {id}"
-    ));
+    let resume = chat.flags.command(&format!("sessions resume {id}"));
+    chat.screen
+        .hint(&format!("session {id} · to continue: {resume}"));
     let closing = Closing {
         session: &chat.session,
         system: &chat.system,
@@ -62,7 +63,10 @@ pub(super) async fn leave(
     }
     if let Some(said) = closed.recording {
         chat.screen.note(&match said {
-            Ok(path) => format!("recorded: allstop chat --model script:{}", path.display()),
+            Ok(path) => {
+                let script = format!("script:{}", path.display());
+                format!("recorded: allstop chat --model {}", quoted(&script))
+            }
             Err(why) => why,
         });
     }

@@ -37,6 +37,7 @@ use crate::args::{ChatArgs, ChatWith, OnStopArg};
 use crate::control::Control;
 use crate::display::{call_label, found_in_words};
 use crate::host::Host;
+use crate::pasted::SameFlags;
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use crate::start::options::{self, Given};
@@ -87,6 +88,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
         session: open.session,
         screen,
         keeps_background: args.with.keep_background,
+        flags: SameFlags::of(&args.with.model, &args.store),
     };
     match tty {
         Some(tty) => talk::talk(chat, supervisor, tty, past, args.prompt).await,
@@ -118,6 +120,8 @@ struct Chat<'a> {
     news: McpNews,
     screen: Screen,
     keeps_background: bool,
+    /// For the command that resumes it.
+    flags: SameFlags,
 }
 
 fn config(with: &ChatWith) -> Result<Config, Problem> {
@@ -182,6 +186,7 @@ async fn open(
     let opening = Opening {
         system,
         session: args.session.clone(),
+        flags: SameFlags::of_store(&args.store),
         asks,
     };
     let opened = start::open(opening, supervisor, |said| screen.hint(said)).await?;

@@ -10,6 +10,7 @@ use allstop_runtime::{Envelope, LeftWork, System};
 use allstop_session::StopTarget;
 
 use super::turns::{RunOutcome, RunTurns, show};
+use crate::pasted::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
@@ -153,10 +154,11 @@ impl RunTurns<'_, '_> {
             });
         }
         match closed.recording {
-            Some(Ok(path)) => self.show.note(&format!(
-                "recorded: allstop run --model script:{} …",
-                path.display()
-            )),
+            Some(Ok(path)) => {
+                let script = format!("script:{}", path.display());
+                let said = format!("recorded: allstop run --model {} \"…\"", quoted(&script));
+                self.show.note(&said);
+            }
             Some(Err(why)) => self.show.warn(&why),
             None => {}
         }

@@ -20,6 +20,7 @@ use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
 use crate::display::found_in_words;
 use crate::host::Host;
+use crate::pasted::SameFlags;
 use crate::problem::Problem;
 use crate::prompt::{Nobody, TerminalPrompter};
 use crate::start::{self, Opening, StartFailure};
@@ -35,7 +36,7 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
     let mut supervisor = Supervisor::new(signals, control);
     let nobody = Nobody::default();
-    let mut show = Show::new(host, &args.output, nobody.clone());
+    let mut show = Show::new(host, &args, nobody.clone());
     let prompter = prompter(host, &args.permissions, &show, nobody);
 
     let envelope = match drive(args, host, prompter, &mut supervisor, &mut show).await {
@@ -64,6 +65,7 @@ async fn drive(
     show: &mut Show<'_>,
 ) -> Result<Envelope, StartFailure> {
     let (background, id) = (args.background, args.session.session.clone());
+    let flags = SameFlags::of_store(&args.session.store);
     let inputs = inputs::read(args, host, prompter, supervisor).await?;
     let control = &mut supervisor.control;
     control.set_grace(inputs.grace);
@@ -71,6 +73,7 @@ async fn drive(
     let opening = Opening {
         system: inputs.system,
         session: id,
+        flags,
         asks: Asks::Prompter,
     };
     let (system, open) = start::open(opening, supervisor, |said| show.hint(said)).await?;

@@ -5,12 +5,13 @@ use allstop_core::StopReason;
 use allstop_runtime::Envelope;
 use allstop_tools::mcp::McpChange;
 
-use crate::args::OutputArgs;
+use crate::args::RunArgs;
 use crate::display::{
     JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Styled, Watcher,
     is_worth_showing, plain, render_receipt, styled,
 };
 use crate::host::Host;
+use crate::pasted::SameFlags;
 use crate::prompt::Nobody;
 
 /// Output of a run.
@@ -18,6 +19,8 @@ pub(super) struct Show<'a> {
     host: &'a Host,
     /// Not JSON.
     for_people: bool,
+    /// For the command that continues the session.
+    flags: SameFlags,
     live: Option<Live>,
     stream: Option<JsonStream>,
     /// Remembers that a question came where nobody can be asked.
@@ -25,7 +28,9 @@ pub(super) struct Show<'a> {
 }
 
 impl<'a> Show<'a> {
-    pub(super) fn new(host: &'a Host, args: &OutputArgs, nobody: Nobody) -> Self {
+    pub(super) fn new(host: &'a Host, args: &RunArgs, nobody: Nobody) -> Self {
+        let flags = SameFlags::of(&args.model, &args.session.store);
+        let args = &args.output;
         let for_people = !args.json && !args.stream_json;
         // Beside an envelope the calls are shown only to a person.
         let is_watched = for_people || host.output.stderr().is_terminal();
@@ -37,6 +42,7 @@ impl<'a> Show<'a> {
         Self {
             host,
             for_people,
+            flags,
             nobody,
             live: is_watched.then(|| Live::new(&host.output, &options)),
             stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),
@@ -131,7 +137,8 @@ impl<'a> Show<'a> {
         }
         let id = envelope.session_id.as_ref();
         if let Some(id) = id.filter(|_| stderr.is_terminal()) {
-            let line = format!("session {id} · go on: allstop run --session {id} \"…\"");
+            let run = self.flags.command(&format!("run --session {id}"));
+            let line = format!("session {id} · to continue: {run} \"…\"");
             text.push_line(&style.paint(Role::Dim, line));
         }
         stderr.lines(text, Keep::Last);

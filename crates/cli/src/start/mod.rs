@@ -14,6 +14,7 @@ use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
 
 use crate::commands::sessions::resolve;
+use crate::pasted::SameFlags;
 use crate::supervise::Supervisor;
 use stage::begin;
 pub(crate) use stage::{Stage, StartFailure};
@@ -40,8 +41,10 @@ pub(crate) async fn read<T: Send + 'static>(
 /// What is to be opened.
 pub(crate) struct Opening {
     pub(crate) system: SystemOptions,
-    /// The beginning of a session's id; `None`: a new session.
+    /// What a person gave for a session's id; `None`: a new session.
     pub(crate) session: Option<String>,
+    /// For commands that look at the same store.
+    pub(crate) flags: SameFlags,
     pub(crate) asks: Asks,
 }
 
@@ -56,6 +59,7 @@ pub(crate) async fn open(
     let Opening {
         system: options,
         session,
+        flags,
         asks,
     } = opening;
     let root = options.root();
@@ -76,7 +80,7 @@ pub(crate) async fn open(
         let late = || late_servers(&system);
         stage.wait(starting, late).await?.ok_or_stopped()??;
     }
-    let opening = open_session(Arc::clone(&system), session, asks);
+    let opening = open_session(Arc::clone(&system), session, flags, asks);
     let opening = begin(&root, "opening the session", opening);
     let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
     Ok((system, open))
@@ -85,11 +89,12 @@ pub(crate) async fn open(
 async fn open_session(
     system: Arc<System>,
     id: Option<String>,
+    flags: SameFlags,
     asks: Asks,
 ) -> Result<OpenSession, StartFailure> {
     match id {
         Some(id) => {
-            let id = resolve(&**system.log(), &id).await?;
+            let id = resolve(&**system.log(), &id, &flags).await?;
             Ok(system.resume_session(id, asks).await?)
         }
         None => Ok(system.new_session(None, asks).await?),

@@ -178,7 +178,7 @@ impl<'a> Person<'a> {
     #[track_caller]
     fn left(self) -> (Ended, String) {
         // The last that it says: what was written is read a little later.
-        self.sees("go on: allstop sessions resume");
+        self.sees("to continue: allstop sessions resume");
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);
         let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
@@ -585,6 +585,30 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
     person.sees_twice("A short answer.");
     person.presses(CTRL_D);
     person.left();
+}
+
+/// As a shell reads it, without anything else.
+#[test]
+fn the_printed_command_continues_the_session() {
+    let place = Place::new();
+    let script = place.file("it's a script.yaml", SCRIPT);
+    let script = format!("script:{}", script.display());
+    let person = Person::at(&place, place.allstop().arg("chat"));
+    person.says("short").sees("A short answer.").presses(CTRL_D);
+    let (_, screen) = person.left();
+    let run = place.run().arg("--model").arg(&script).arg("hello");
+    let run = run.env("TERM", "xterm");
+    let terminal = Terminal::new();
+    run.on_terminal(terminal.line()).end();
+    let shown = terminal.all_shown();
+    for (screen, prompt) in [(screen, "short"), (shown, "")] {
+        let (_, printed) = screen.split_once("to continue: allstop").expect("a hint");
+        let printed = printed.replace(['\n', '\r'], "").replace("\u{1b}[0m", "");
+        let printed = printed.replace('…', "short");
+        let script = format!("exec \"$0\" {printed} {prompt}");
+        let ended = place.allstop().by_script(&script).end().ok();
+        assert_eq!(ended.stdout, "A short answer.\n", "{script}: {ended:#?}");
+    }
 }
 
 #[test]

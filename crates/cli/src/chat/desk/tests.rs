@@ -346,7 +346,7 @@ fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
     chat.now += GRACE;
     chat.hears(Event::Outcome(1));
     chat.hears(Event::StopEnded);
-    chat.now += END_TO_LEAVE - ONE_PRESS;
+    chat.now += END_TO_LEAVE.saturating_sub(ONE_PRESS);
     assert!(matches!(&*chat.ctrl_c(), [Effect::Note(_)]));
     chat.later();
     assert!(is_leave(&chat.ctrl_c()));

@@ -3,12 +3,13 @@
 use allstop_log::{LogError, SessionError};
 
 use super::view::chain;
+use crate::pasted::SameFlags;
 use crate::problem::Problem;
 
 /// Why a command on sessions failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    /// No session has this id, and none begins with it.
+    /// No session has this id, and none begins or ends with it.
     #[error("there is no session {given}")]
     NotFound {
         /// What was asked for.
@@ -16,12 +17,12 @@ pub(super) enum SessionsError {
         /// Ids that look like it, the nearest first.
         near: Vec<String>,
     },
-    /// More than one session begins with it.
-    #[error("{given} is the beginning of more than one session: {}", .matches.join(", "))]
+    /// More than one session begins or ends with it.
+    #[error("{given} can mean {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
         /// What was asked for.
         given: String,
-        /// Those that begin with it.
+        /// Short forms of those.
         matches: Vec<String>,
     },
     /// Its background work runs, and the log is all that tells of it.
@@ -40,18 +41,34 @@ pub(super) enum SessionsError {
     Log(#[from] LogError),
 }
 
+/// How many sessions that can be meant are named: those of one error are read, not searched.
+const MATCHES_MAX: usize = 8;
+
+/// The newest of them, as ids go.
+fn bounded(matches: &[String]) -> String {
+    let older = matches.len().saturating_sub(MATCHES_MAX);
+    let newest = matches.iter().skip(older).map(String::as_str);
+    let newest = newest.collect::<Vec<_>>().join(", ");
+    match older {
+        0 => newest,
+        older => format!("{newest}, and {older} older"),
+    }
+}
+
 impl SessionsError {
     /// What helps, where something is known to.
-    fn hint(&self) -> Option<String> {
+    fn hint(&self, flags: &SameFlags) -> Option<String> {
         match self {
             Self::NotFound { near, .. } if near.is_empty() => {
-                Some("`allstop sessions list` lists those there are".to_owned())
+                let list = flags.command("sessions list");
+                Some(format!("`{list}` lists those there are"))
             }
             Self::NotFound { near, .. } => Some(format!("is it {}?", near.join(" or "))),
-            Self::Ambiguous { .. } => Some("give more of the id".to_owned()),
-            Self::StillRuns { id, .. } => Some(format!(
-                "end it first: `allstop sessions show {id}` says how"
-            )),
+            Self::Ambiguous { .. } => Some("give one of these, or more of the id".to_owned()),
+            Self::StillRuns { id, .. } => {
+                let show = flags.command(&format!("sessions show {id}"));
+                Some(format!("end it first: `{show}` says how"))
+            }
             Self::Session(SessionError::InUse { .. }) => {
                 Some("stop the run that has it open, or wait for its end".to_owned())
             }
@@ -60,16 +77,15 @@ impl SessionsError {
     }
 }
 
-impl From<SessionsError> for Problem {
-    fn from(error: SessionsError) -> Self {
-        let message = chain(&error);
-        let problem = match &error {
-            SessionsError::NotFound { .. } | SessionsError::Ambiguous { .. } => {
-                Self::usage(message)
-            }
-            _ => Self::failure(message),
+impl SessionsError {
+    /// The same for whoever gave the command, with what helps. `flags`: those that a command on the same store needs.
+    pub(super) fn into_problem(self, flags: &SameFlags) -> Problem {
+        let message = chain(&self);
+        let problem = match &self {
+            Self::NotFound { .. } | Self::Ambiguous { .. } => Problem::usage(message),
+            _ => Problem::failure(message),
         };
-        match error.hint() {
+        match self.hint(flags) {
             Some(hint) => problem.hint(hint),
             None => problem,
         }

@@ -5,6 +5,7 @@ use allstop_log::session::{STREAM_PREFIX, session_of};
 use allstop_log::{Log, LogError};
 
 use super::error::SessionsError;
+use super::short::{is_meant, short};
 
 /// How many ids that look alike are named: more is a list.
 const NEAR_MAX: usize = 3;
@@ -17,27 +18,23 @@ async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
     Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
 }
 
-/// The session with this id, or the only one that begins with it. Letters may be small or large.
+/// The session with this id, or the only one that begins or ends with it.
 pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
     let mut ids = ids(log).await?;
     if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
         return Ok(ids.swap_remove(at));
     }
-    let wanted = given.to_ascii_uppercase();
-    let begins = |id: &&SessionId| id.as_str().to_ascii_uppercase().starts_with(&wanted);
-    let matches: Vec<&SessionId> = match given {
-        "" => Vec::new(),
-        _ => ids.iter().filter(begins).collect(),
-    };
+    let mut matches: Vec<&SessionId> = ids.iter().filter(|id| is_meant(id, given)).collect();
+    matches.sort();
     match matches.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(SessionsError::NotFound {
             given: given.to_owned(),
-            near: near(&wanted, &ids),
+            near: near(&given.to_ascii_uppercase(), &ids),
         }),
         many => Err(SessionsError::Ambiguous {
             given: given.to_owned(),
-            matches: many.iter().map(ToString::to_string).collect(),
+            matches: many.iter().map(|id| short(id).to_owned()).collect(),
         }),
     }
 }

@@ -6,6 +6,7 @@ use allstop_log::{Log, SessionSummary, list_sessions};
 use serde::Serialize;
 
 use super::error::SessionsError;
+use super::short::short;
 use super::view::{chain, json};
 use super::{Printed, View};
 use crate::display::{Role, Styled, Table, age, plain, styled};
@@ -29,7 +30,7 @@ pub(super) async fn list(
     table.row(head.map(|title| view.style.paint(Role::Dim, title)));
     for session in &sessions {
         table.row([
-            styled![session.id.as_str()],
+            styled![short(&session.id)],
             match session.problem {
                 None => session.turns.to_string().into(),
                 Some(_) => "?".into(),

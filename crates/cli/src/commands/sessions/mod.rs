@@ -1,12 +1,13 @@
 //! `allstop sessions`: what the log says of sessions, read beside whoever writes it.
 //!
 //! Listing and showing take no lock and change nothing: they work while a run has the session open. A session is named
-//! by its id or by any beginning of it that no other session has.
+//! by its id, or by any beginning or end of it that no other session has; the list shows an end.
 
 mod error;
 mod find;
 mod list;
 mod remove;
+mod short;
 mod show;
 mod view;
 
@@ -23,6 +24,7 @@ use self::find::find;
 use crate::args::{SessionsCommand, StoreArgs};
 use crate::display::{Keep, RECEIPT_WIDTH_DEFAULT, Style, Styled};
 use crate::host::Host;
+use crate::pasted::SameFlags;
 use crate::problem::Problem;
 
 /// Runs the command and gives its exit code.
@@ -35,10 +37,12 @@ pub(crate) async fn sessions(
     host: &Host,
 ) -> Result<u8, Problem> {
     let (log, output_folder) = open(store).await?;
+    let flags = SameFlags::of_store(store);
     let mut outputs = Vec::new();
     if let SessionsCommand::Rm { ids } = command {
         for id in ids {
-            outputs.push(output_folder.join(find(&*log, id).await?.as_str()));
+            let id = resolve(&*log, id, &flags).await?;
+            outputs.push(output_folder.join(id.as_str()));
         }
     }
     let stdout = host.output.stdout();
@@ -53,7 +57,8 @@ pub(crate) async fn sessions(
             Printed::Words(text) => stdout.lines(text, Keep::Last),
         };
     };
-    on_log(command, &*log, view, &mut print).await?;
+    let done = on_log(command, &*log, view, &mut print).await;
+    done.map_err(|error| error.into_problem(&flags))?;
     for output in outputs {
         // Most sessions have none.
         drop(std::fs::remove_dir_all(output));
@@ -61,12 +66,17 @@ pub(crate) async fn sessions(
     Ok(0)
 }
 
-/// The session with this id, or the only one that begins with it.
+/// The session with this id, or the only one that begins or ends with it.
 ///
 /// # Cancel safety
 /// Dropping it leaves nothing behind.
-pub(crate) async fn resolve(log: &dyn Log, given: &str) -> Result<SessionId, Problem> {
-    Ok(find(log, given).await?)
+pub(crate) async fn resolve(
+    log: &dyn Log,
+    given: &str,
+    flags: &SameFlags,
+) -> Result<SessionId, Problem> {
+    let found = find(log, given).await;
+    found.map_err(|error| error.into_problem(flags))
 }
 
 /// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.

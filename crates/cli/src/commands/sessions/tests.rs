@@ -314,19 +314,44 @@ async fn an_id_that_is_not_there_names_those_that_look_like_it() {
     for id in ["01JABCDEF", "01JABCXYZ", "02"] {
         drop(open(&log, id).await);
     }
-    let problem = async |id: &str| Problem::from(show(&log, id, false, false).await.unwrap_err());
+    let problem = async |id: &str| {
+        show(&log, id, false, false)
+            .await
+            .unwrap_err()
+            .into_problem(&SameFlags::default())
+    };
     let unknown = problem("01JABCDEG").await;
     assert_eq!(unknown.message, "there is no session 01JABCDEG");
     assert_eq!(unknown.hint.as_deref(), Some("is it 01JABCDEF?"));
     assert_eq!(unknown.code, 2);
     let ambiguous = problem("01JABC").await;
-    let said = "01JABC is the beginning of more than one session: 01JABCDEF, 01JABCXYZ";
+    let said = "01JABC can mean 2 sessions: 01JABCDEF, 01JABCXYZ";
     assert_eq!((ambiguous.message.as_str(), ambiguous.code), (said, 2));
     for id in ["", "zzzz", "session/02", "\u{1b}"] {
         let problem = problem(id).await;
         assert_eq!(problem.code, 2, "{id}");
         assert!(problem.hint.unwrap().contains("sessions list"), "{id}");
     }
+}
+
+/// Ids of one hour begin alike.
+#[tokio::test]
+async fn the_end_of_an_id_that_the_list_shows_is_enough() {
+    let log = MemoryLog::new();
+    let (one, other) = ("01M82ZDK405NZBRRXREGE6SJCE", "01M82ZDM7EKJQ5Z7S3J5QQZWR7");
+    for id in [one, other] {
+        drop(open(&log, id).await);
+    }
+    let listed = list(&log, false).await;
+    assert!(
+        listed.contains("\nEGE6SJCE ") && !listed.contains(one),
+        "{listed}"
+    );
+    let shown = show(&log, "ege6sjce", false, false).await.unwrap();
+    assert!(shown.contains(one), "{shown}");
+    let ambiguous = show(&log, "01M8", false, false).await.unwrap_err();
+    let said = "01M8 can mean 2 sessions: EGE6SJCE, J5QQZWR7";
+    assert_eq!(ambiguous.to_string(), said);
 }
 
 #[tokio::test]
@@ -350,7 +375,10 @@ async fn a_removed_session_is_gone() {
 async fn a_session_in_use_is_not_removed() {
     let log = MemoryLog::new();
     let session = open(&log, "s").await;
-    let problem = Problem::from(rm(&log, &["s"]).await.unwrap_err());
+    let problem = rm(&log, &["s"])
+        .await
+        .unwrap_err()
+        .into_problem(&SameFlags::default());
     assert_eq!(problem.code, 1);
     assert!(
         problem.message.starts_with("the session s is in use"),
@@ -364,7 +392,10 @@ async fn a_session_in_use_is_not_removed() {
 async fn a_session_whose_background_work_runs_is_not_removed() {
     let log = MemoryLog::new();
     drop(eventful(&log).await);
-    let problem = Problem::from(rm(&log, &["01JEVENTFUL"]).await.unwrap_err());
+    let problem = rm(&log, &["01JEVENTFUL"])
+        .await
+        .unwrap_err()
+        .into_problem(&SameFlags::default());
     let said = "background work of the session 01JEVENTFUL still runs: npm run dev (pid [number])";
     assert_eq!(redacted(&problem.message), said);
 }

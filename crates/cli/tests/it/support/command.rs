@@ -76,7 +76,8 @@ impl<'a> Allstop<'a> {
         self.by_script(&format!("{before} && exec \"$0\" \"$@\""))
     }
 
-    fn by_script(mut self, script: &str) -> Self {
+    /// Runs a script of a shell in which it is `$0`, and its arguments `$@`.
+    pub(crate) fn by_script(mut self, script: &str) -> Self {
         self.program
             .splice(0..0, ["sh".into(), "-c".into(), script.into()]);
         self
