@@ -16,6 +16,7 @@ mod style;
 mod styled;
 mod table;
 mod watch;
+mod width;
 mod words;
 mod writer;
 

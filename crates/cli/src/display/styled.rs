@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::escape;
+use super::width::widest;
 
 /// A text for a terminal. Whatever goes in as a string is escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,9 +112,15 @@ impl Styled {
         letters.map(|(c, _)| c).collect::<String>().width()
     }
 
-    /// The text, cut to so many columns and marked if it was.
+    /// The most columns that any terminal gives it.
+    pub(super) fn widest(&self) -> usize {
+        let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
+        letters.map(|(c, _)| widest(c)).sum()
+    }
+
+    /// The text, cut to so many columns and marked if it was. It fits on every terminal.
     pub(crate) fn cut(&self, columns: usize, mark: &str) -> Self {
-        if self.width() <= columns {
+        if self.widest() <= columns {
             return self.clone();
         }
         let room = columns.saturating_sub(mark.width());
@@ -121,11 +128,7 @@ impl Styled {
         let mut text = String::new();
         let mut is_marked = false;
         for (c, is_control) in letters(&self.text) {
-            used += if is_control {
-                0
-            } else {
-                c.width().unwrap_or(0)
-            };
+            used += if is_control { 0 } else { widest(c) };
             if is_control || used <= room {
                 text.push(c);
             } else if !is_marked {

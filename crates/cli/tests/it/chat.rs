@@ -1,76 +1,13 @@
 //! A conversation, with the test as the person at the terminal.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
 
-use rustix::termios::{LocalModes, tcgetattr};
-
+use crate::support::person::{CTRL_C, CTRL_D, Person, SCRIPT, assert_in_order};
 use crate::support::terminal::Terminal;
 use crate::support::wait::within;
-use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, Signal, eventually};
+use crate::support::{FACT_MAX, Place, Signal, eventually};
 
-const CTRL_C: &str = "\x03";
-const CTRL_D: &str = "\x04";
 const UP: &str = "\x1b[A";
-
-/// How long after a press another one is another one.
-const ANOTHER_PRESS: Duration = Duration::from_millis(200);
-
-/// Sent once the terminal has its mode: what is typed before is somebody else's.
-const READY: &str = "\x1b[?2004h";
-
-const SCRIPT: &str = r#"
-turns:
-  - when: hang
-    replies:
-      - {text: "This sentence has no end at all.", stall: mid_stream}
-  - when: short
-    replies:
-      - {text: "A short answer."}
-  - when: server
-    replies:
-      - calls: [{tool: shell, arguments: {command: "echo up; sleep 600", background: true}}]
-      - {text: "It is up."}
-  - when: orphan
-    replies:
-      - calls: [{tool: shell, arguments: {command: "P=$PPID; sleep 0.3; kill -9 $P; sleep 600", background: true}}]
-      - {text: "It has no keeper."}
-  - when: stubborn
-    replies:
-      - calls: [{tool: shell, arguments: {command: "trap '' TERM INT HUP; echo x > begun; while :; do sleep 1; done"}}]
-      - {text: "Never said."}
-  - when: wake
-    replies:
-      - calls: [{tool: shell, arguments: {command: "echo up", background: true}}]
-      - {text: "It runs behind."}
-      - {text: "I heard of its end."}
-  - when: Summarise
-    replies:
-      - {text: "It was short."}
-  - when: touch
-    replies:
-      - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
-      - {text: "It is done."}
-  - when: sleep in there
-    replies:
-      - calls: [{tool: shell, arguments: {command: "echo x > sleeps; sleep 600"}}]
-      - {text: "It was cut short."}
-  - when: someone else
-    replies:
-      - calls: [{tool: agent, arguments: {prompt: "sleep in there"}}]
-      - {text: "That is that."}
-  - when: two others
-    replies:
-      - calls:
-          - {tool: agent, arguments: {prompt: "touch the file"}}
-          - {tool: agent, arguments: {prompt: "touch it too"}}
-      - {text: "Done by both."}
-  - when: delegate
-    replies:
-      - calls: [{tool: agent, arguments: {prompt: "touch the file"}}]
-      - {text: "Done by another."}
-replies: []
-"#;
 
 /// The id of the first session of the store.
 fn only_session(place: &Place) -> String {
@@ -78,126 +15,6 @@ fn only_session(place: &Place) -> String {
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
     let id = listed["sessions"][0]["session_id"].as_str();
     id.expect("a session").to_owned()
-}
-
-/// Somebody at a terminal, in a chat.
-struct Person<'a> {
-    terminal: Terminal,
-    chat: Running,
-    place: &'a Place,
-}
-
-impl<'a> Person<'a> {
-    fn sits_down(place: &'a Place, args: &str) -> Self {
-        Self::at(place, place.allstop().arg("chat").args(args))
-    }
-
-    fn at(place: &'a Place, command: Allstop<'_>) -> Self {
-        Self::at_terminal(place, command, Terminal::new())
-    }
-
-    fn at_terminal(place: &'a Place, command: Allstop<'_>, terminal: Terminal) -> Self {
-        let copy = terminal
-            .line()
-            .try_clone()
-            .expect("a terminal can be duplicated");
-        let command = command.arg("--store").arg(place.store());
-        let command = command.arg("--model").arg(place.script(SCRIPT));
-        let command = command.env("TERM", "xterm").env("LANG", "C.UTF-8");
-        let chat = command.on_terminal(terminal.line()).stdout(copy).start();
-        terminal.wait(READY);
-        Self {
-            terminal,
-            chat,
-            place,
-        }
-    }
-
-    fn says(&self, line: &str) -> &Self {
-        self.presses(line).presses("\r")
-    }
-
-    fn presses(&self, keys: &str) -> &Self {
-        self.terminal.type_keys(keys);
-        self
-    }
-
-    /// The screen, with all that has scrolled off it.
-    fn screen(&self) -> String {
-        let mut parser = vt100::Parser::new(200, 80, 0);
-        parser.process(self.terminal.shown().as_bytes());
-        parser.screen().contents()
-    }
-
-    #[track_caller]
-    fn sees(&self, text: &str) -> &Self {
-        let seen = within(FACT_MAX, || self.screen().contains(text).then_some(()));
-        assert!(
-            seen.is_some(),
-            "no {text:?} on the screen:\n{}",
-            self.screen()
-        );
-        self
-    }
-
-    #[track_caller]
-    fn sees_twice(&self, text: &str) {
-        let seen = within(FACT_MAX, || {
-            (self.screen().matches(text).count() == 2).then_some(())
-        });
-        assert!(
-            seen.is_some(),
-            "{text:?} is not there twice:\n{}",
-            self.screen()
-        );
-    }
-
-    /// Presses a key until it has been heard: two presses within a tenth of a second are one.
-    #[track_caller]
-    fn presses_until(&self, key: &str, text: &str) {
-        let mut pressed = Instant::now();
-        self.presses(key);
-        let seen = within(FACT_MAX, || {
-            if self.screen().contains(text) {
-                return Some(());
-            }
-            if pressed.elapsed() >= ANOTHER_PRESS {
-                pressed = Instant::now();
-                self.presses(key);
-            }
-            None
-        });
-        assert!(
-            seen.is_some(),
-            "no {text:?} on the screen:\n{}",
-            self.screen()
-        );
-    }
-
-    /// The end of the chat, with nothing left behind and the terminal as it was; and what its screen shows in the end.
-    #[track_caller]
-    fn left(self) -> (Ended, String) {
-        // The last that it says: what was written is read a little later.
-        self.sees("to continue: allstop sessions resume");
-        let screen = self.screen();
-        let ended = self.chat.end(FACT_MAX);
-        let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
-        let cooked = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
-        assert!(mode.local_modes.contains(cooked), "{:?}", mode.local_modes);
-        self.place.assert_nothing_runs();
-        (ended, screen)
-    }
-}
-
-/// Whether the texts stand there in this order.
-#[track_caller]
-fn assert_in_order(screen: &str, texts: &[&str]) {
-    let mut rest = screen;
-    for text in texts {
-        let at = rest.find(text);
-        let at = at.unwrap_or_else(|| panic!("no {text:?} in its place:\n{screen}"));
-        rest = &rest[at + text.len()..];
-    }
 }
 
 #[test]
@@ -244,56 +61,6 @@ fn a_second_ctrl_c_forces() {
         .presses(CTRL_D);
     let (ended, screen) = person.left();
     assert_eq!(ended.code, 0, "{screen}");
-}
-
-/// Its ladder takes longer than a second. What was meant to force must not end the chat, and what runs behind it.
-#[test]
-fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
-    let place = Place::new();
-    let person = Person::sits_down(&place, "--yes --grace 2s");
-    person.says("server").sees("It is up.");
-    person.says("stubborn");
-    let begun = place.work().join("begun");
-    eventually("the call", || begun.exists().then_some(()));
-    person
-        .presses(CTRL_C)
-        .sees("SIGKILL; verified")
-        .presses(CTRL_C);
-    person
-        .sees("it has ended already")
-        .says("/background")
-        .sees("bg_1: runs");
-    person.presses(CTRL_D);
-    person.left();
-}
-
-#[test]
-fn an_escape_swallows_no_key_that_comes_later() {
-    let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person
-        .presses("\x12nothing")
-        .sees("search: nothing")
-        .presses("\x1b");
-    // Alone, it gives the search up; until then it could begin a sequence.
-    let line = within(FACT_MAX, || {
-        (!person.screen().contains("search")).then_some(())
-    });
-    assert!(line.is_some(), "{}", person.screen());
-    person.says("short").sees("A short answer.").presses(CTRL_D);
-    person.left();
-}
-
-/// The terminal makes an end of line of an Enter, until the chat has it.
-#[test]
-fn what_is_typed_ahead_is_taken_as_it_was_typed() {
-    let place = Place::new();
-    let terminal = Terminal::new();
-    terminal.type_keys("short\rhal");
-    let person = Person::at_terminal(&place, place.allstop().arg("chat"), terminal);
-    person.sees("A short answer.").sees("› hal");
-    person.presses("\x15").presses(CTRL_D);
-    person.left();
 }
 
 /// Nothing else runs any more: a preview lists the hook, and leaving ends and names it.

@@ -9,6 +9,7 @@ mod at_terminal;
 mod background;
 mod bad_input;
 mod chat;
+mod chat_sizes;
 mod conversation;
 mod crash;
 mod endings;

@@ -1,13 +1,16 @@
 //! The line that a person types into: how it looks in so many columns.
 
 use allstop_core::terminal_text::is_unsafe;
-use unicode_width::UnicodeWidthChar as _;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::super::style::{Role, Style};
 use super::super::styled::Styled;
+use super::super::width::widest;
 
 /// Rows of typed text that are shown at once; of more, those around the cursor.
 const ROWS_MAX: usize = 10;
+/// Columns that typed text gets at least beside its sign.
+const TEXT_COLUMNS_MIN: usize = 10;
 
 /// The line that a person types into, and what stands right above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,20 +39,22 @@ impl Entry {
     pub(super) fn draw(&self, columns: usize, screen_rows: usize) -> Drawn {
         // The last column stays free: some terminals wrap as soon as it is written.
         let room = columns.saturating_sub(1).max(2);
-        let indent = self.prefix.width().min(room - 1);
+        let (head, prefix) = self.head(room);
+        let indent = prefix.widest();
         let mut rows = vec![String::new()];
         let mut column = indent;
         let mut cursor = None;
         for (at, c) in self.text.char_indices() {
             let shown = shown(c);
-            let width = shown.width().unwrap_or(0);
-            let breaks = c != '\n' && column + width > room;
+            // A row fits on every terminal; where they differ, the cursor stands where most have it.
+            let width = widest(shown);
+            let breaks = c != '\n' && column > indent && column + width > room;
             if breaks {
                 rows.push(String::new());
                 column = indent;
             }
             if at == self.cursor {
-                cursor = Some((rows.len() - 1, column));
+                cursor = Some(end_of(&rows));
             }
             if c == '\n' {
                 rows.push(String::new());
@@ -59,7 +64,8 @@ impl Entry {
                 column += width;
             }
         }
-        let (mut cursor_row, cursor_column) = cursor.unwrap_or((rows.len() - 1, column));
+        let (mut cursor_row, typed_columns) = cursor.unwrap_or_else(|| end_of(&rows));
+        let cursor_column = indent + typed_columns;
 
         let most = ROWS_MAX.min(screen_rows / 2).max(1);
         let first = (cursor_row + 1).saturating_sub(most);
@@ -69,7 +75,7 @@ impl Entry {
             .skip(first)
             .take(most)
             .map(|(at, row)| match at {
-                0 => self.style.paint(Role::Strong, &self.prefix).into_string() + &row,
+                0 => self.style.paint(Role::Strong, &prefix).into_string() + &row,
                 _ => format!("{:indent$}{row}", ""),
             })
             .collect();
@@ -79,6 +85,8 @@ impl Entry {
             .iter()
             .map(|line| self.above(line, room).into_string())
             .collect();
+        let head = head.into_iter();
+        all.extend(head.map(|line| self.style.paint(Role::Strong, line).into_string()));
         cursor_row += all.len();
         all.extend(rows);
         Drawn {
@@ -88,10 +96,26 @@ impl Entry {
         }
     }
 
+    /// The sign in front of the text; one that leaves no room for it stands in rows of its own.
+    fn head(&self, room: usize) -> (Vec<Styled>, Styled) {
+        if self.prefix.widest() + TEXT_COLUMNS_MIN.min(room / 2) <= room {
+            return (Vec::new(), self.prefix.clone());
+        }
+        let lines = self.prefix.wrap(room).into_iter();
+        let cut = lines.map(|line| line.cut(room, self.style.pick("…", "...")));
+        (cut.collect(), Styled::default())
+    }
+
     fn above(&self, line: &Styled, room: usize) -> Styled {
         let line = line.cut(room, self.style.pick("…", "..."));
         self.style.paint(Role::Dim, line)
     }
+}
+
+/// The end of the last row.
+fn end_of(rows: &[String]) -> (usize, usize) {
+    let last = rows.last().map_or(0, |row| row.width());
+    (rows.len().saturating_sub(1), last)
 }
 
 /// A letter as it may stand on a terminal: what was pasted can hold anything.
@@ -136,6 +160,27 @@ mod tests {
         let long = drawn("1\n2\n3\n4\n5", 9, 80, 6);
         assert_eq!(long.rows, ["  3", "  4", "  5"]);
         assert_eq!((long.cursor_row, long.cursor_column), (2, 3));
+    }
+
+    /// A row that the terminal breaks once more is one too many to take away.
+    #[test]
+    fn no_row_is_wider_than_the_terminal() {
+        let mut entry = Entry {
+            above: vec!["  waits: 👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦".into()],
+            prefix: "  [y]es, once  [a]lways: this very command  [n]o > ".into(),
+            text: "y".to_owned(),
+            cursor: 1,
+            style: Style::default(),
+        };
+        let drawn = entry.draw(24, 24);
+        for row in &drawn.rows {
+            assert!(Styled::text(row).widest() < 24, "{row}");
+        }
+        assert_eq!(drawn.rows.last().map(String::as_str), Some("y"));
+        entry.prefix = "> ".into();
+        entry.text = "👩‍👩‍👧‍👦👩‍👩‍👧‍👦👩‍👩‍👧‍👦".to_owned();
+        entry.cursor = entry.text.len();
+        assert_eq!(entry.draw(24, 24).rows.len(), 3);
     }
 
     #[test]

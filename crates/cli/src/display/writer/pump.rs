@@ -10,7 +10,7 @@ use parking_lot::MutexGuard;
 use super::entry::Entry;
 use super::lane::{Life, Piece, Shared, State};
 use super::open_line::OpenLine;
-use super::region::{Region, Running};
+use super::region::{Erased, Region, Running};
 use super::sink;
 
 /// How often the lines that change are drawn: as often as a spinner needs to look alive.
@@ -106,16 +106,27 @@ impl Pump {
     fn write(&mut self, batch: &Batch) -> io::Result<()> {
         let mut text = String::new();
         let size = || sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
-        if self.region.erase(&mut text) {
-            text.push_str(self.open_line.as_str());
+        let is_one_row = self.open_line.is_one_row_of(size().0);
+        match self.region.erase(size().1, is_one_row, &mut text) {
+            Erased::OpenRow => text.push_str(self.open_line.as_str()),
+            Erased::BelowOpenRow => {
+                self.open_line.clear();
+                self.in_line = false;
+            }
+            Erased::Region => {}
         }
         for piece in &batch.pieces {
             if piece.on_new_line && self.in_line {
                 text.push('\n');
                 self.open_line.clear();
             }
-            text.push_str(&piece.text);
-            self.open_line.push(&piece.text, size().0);
+            if batch.entry.is_some() {
+                self.open_line.write(&piece.text, size().0, &mut text);
+            } else {
+                // Nothing is drawn below it, so the terminal alone breaks it.
+                self.open_line.clear();
+                text.push_str(&piece.text);
+            }
             // Whoever answers a question ends its line, and whoever withdraws it does.
             let is_ended = piece.text.is_empty() || piece.text.ends_with('\n');
             self.in_line = piece.question.is_none() && !is_ended;

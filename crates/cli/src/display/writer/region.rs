@@ -36,16 +36,37 @@ pub(super) struct Region {
     below_open_line: bool,
 }
 
+/// Place of the cursor after the region was taken off the terminal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Erased {
+    /// Where the region was.
+    Region,
+    /// At the beginning of a row that is not ended: what stood there has to be written again.
+    OpenRow,
+    /// Below such a row, which stays as it is.
+    BelowOpenRow,
+}
+
 impl Region {
-    /// Takes it off the terminal: the cursor is where it was before, or at the beginning of that row. True: so it is,
-    /// and what of an open line stood there has to be written again.
-    pub(super) fn erase(&mut self, to: &mut String) -> bool {
-        if self.lines > 0 {
-            let _ = write!(to, "\x1b[{}A\r\x1b[J", self.lines);
-        } else if self.has_entry {
+    /// Takes it off a terminal of so many rows. `is_one_row`: the line that is not ended still is one row.
+    ///
+    /// Where the terminal has become narrower, the region may take more rows than it did, but never fewer: what stands above
+    /// it is safe.
+    pub(super) fn erase(&mut self, rows: usize, is_one_row: bool, to: &mut String) -> Erased {
+        let region = std::mem::take(self);
+        let (erased, up) = if !region.below_open_line {
+            (Erased::Region, region.lines)
+        } else if is_one_row && region.lines < rows {
+            (Erased::OpenRow, region.lines)
+        } else {
+            (Erased::BelowOpenRow, region.lines.saturating_sub(1))
+        };
+        if up > 0 {
+            let _ = write!(to, "\x1b[{up}A\r\x1b[J");
+        } else if region.has_entry {
             to.push_str("\r\x1b[J");
         }
-        std::mem::take(self).below_open_line
+        erased
     }
 
     /// Goes to where it is drawn.

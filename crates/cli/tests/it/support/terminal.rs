@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcgetwinsize, tcsetwinsize};
 
 use super::FACT_MAX;
 use super::wait::within;
@@ -18,6 +19,9 @@ pub(crate) struct Terminal {
     line: OwnedFd,
     screen: Arc<Mutex<Vec<u8>>>,
 }
+
+/// Columns of a terminal that does not say.
+const COLUMNS: u16 = 80;
 
 impl Terminal {
     /// One whose screen is read.
@@ -51,6 +55,26 @@ impl Terminal {
             keyboard: person.into(),
             line,
             screen: Arc::default(),
+        }
+    }
+
+    /// Gives it so many columns and rows.
+    pub(crate) fn resize(&self, (columns, rows): (u16, u16)) {
+        let size = Winsize {
+            ws_col: columns,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.line, size).expect("it has a size");
+    }
+
+    pub(crate) fn columns(&self) -> u16 {
+        let size = tcgetwinsize(&self.line).expect("it has a size");
+        if size.ws_col > 0 {
+            size.ws_col
+        } else {
+            COLUMNS
         }
     }
 

@@ -1,0 +1,140 @@
+//! A chat at terminals of three sizes: what the emulator's screen shows of it.
+
+use crate::support::person::{CTRL_C, CTRL_D, Person};
+use crate::support::terminal::Terminal;
+use crate::support::{Place, eventually};
+
+/// Columns and rows: a usual terminal, a small one and a large one.
+const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
+
+/// One letter where a terminal joins them, four of two columns each where it does not.
+const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
+
+fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
+    let terminal = Terminal::new();
+    terminal.resize(size);
+    Person::at_terminal(place, place.allstop().arg("chat").args(args), terminal)
+}
+
+/// Its ladder takes longer than a second. What was meant to force must not end the chat, and what runs behind it.
+#[test]
+fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
+    for size in SIZES {
+        let place = Place::new();
+        let person = sits_down(&place, size, "--yes --grace 1100ms");
+        person.says("server").sees("It is up.");
+        person.says("stubborn");
+        let begun = place.work().join("begun");
+        eventually("the call", || begun.exists().then_some(()));
+        person.presses(CTRL_C).sees("Stopped session/");
+        person.presses(CTRL_C).sees("it has ended already");
+        person.says("/background").sees("bg_1: runs");
+        person.presses(CTRL_D);
+        person.left();
+    }
+}
+
+#[test]
+fn an_escape_swallows_no_key_that_comes_later() {
+    for size in SIZES {
+        let place = Place::new();
+        let person = sits_down(&place, size, "");
+        person.presses("\x12nothing").sees("search: nothing");
+        person.presses("\x1b");
+        // Alone, it gives the search up; until then it could begin a sequence.
+        let is_over = || (!person.screen().contains("search")).then_some(());
+        eventually("the end of the search", is_over);
+        person.says("short").sees("A short answer.").presses(CTRL_D);
+        person.left();
+    }
+}
+
+/// The terminal makes an end of line of an Enter, until the chat has it.
+#[test]
+fn what_is_typed_ahead_is_taken_as_it_was_typed() {
+    for size in SIZES {
+        let place = Place::new();
+        let terminal = Terminal::new();
+        terminal.resize(size);
+        terminal.type_keys("short\rhal");
+        let person = Person::at_terminal(&place, place.allstop().arg("chat"), terminal);
+        person.sees("A short answer.").sees("› hal");
+        person.presses("\x15").presses(CTRL_D);
+        person.left();
+    }
+}
+
+/// A question whose choices are wider than the terminal: each key takes away what was drawn, and no more.
+#[test]
+fn a_question_is_answered_at_every_size() {
+    for size in SIZES {
+        let place = Place::new();
+        let person = sits_down(&place, size, "");
+        person.says("touch it").sees("[n]o");
+        person.presses("nonsense\x15").says("y").sees("It is done.");
+        person.presses(CTRL_D);
+        let (_, screen) = person.left();
+        for text in ["› touch it", "? Allow shell: echo x"] {
+            assert_eq!(screen.matches(text).count(), 1, "{size:?}:\n{screen}");
+        }
+    }
+}
+
+/// Rows of an answer that emoji end, in a terminal that joins them and in one that does not.
+#[test]
+fn emoji_at_the_edge_erase_no_row() {
+    for (columns, rows) in SIZES {
+        let place = Place::new();
+        let edge = "x".repeat(usize::from(columns) - 6);
+        let script = place.script(&format!(
+            "replies: [{{chunks: [{{text: \"first\\nsecond\\n{edge}{FAMILY}{FAMILY}\"}}, {{after: 50ms, text: \" more\"}}, {{after: 50ms, text: \" end.\"}}]}}]"
+        ));
+        let terminal = Terminal::new();
+        terminal.resize((columns, rows));
+        let chat = place.allstop().arg("chat").arg("--model").arg(script);
+        let person = Person::with_model(&place, chat, terminal);
+        person.says("hello").presses("typing").sees("end.");
+        person.sees("› typing").presses("\x15").presses(CTRL_D);
+        let shown = person.terminal.shown();
+        let (_, _) = person.left();
+        for shown in [shown.clone(), shown.replace(FAMILY, "你")] {
+            let mut emulator = vt100::Parser::new(200, columns, 0);
+            emulator.process(shown.as_bytes());
+            let screen = emulator.screen().contents();
+            for text in ["first", "second", &edge, "more end."] {
+                assert_eq!(screen.matches(text).count(), 1, "{text}:\n{screen}");
+            }
+        }
+    }
+}
+
+/// What was written before is neither erased nor written again: a terminal that broke it anew has it on other rows.
+#[test]
+fn a_narrower_window_repeats_and_loses_no_word() {
+    for (columns, rows) in SIZES {
+        for new in [columns - 7, columns + 30] {
+            let place = Place::new();
+            let words: Vec<String> = (0..columns / 2).map(|n| format!("w{n:03}")).collect();
+            let words = words.join(" ");
+            let script = place.script(&format!(
+                "replies: [{{chunks: [{{text: \"{words}\"}}, {{text: \"never said\"}}], stall: mid_stream}}]"
+            ));
+            let terminal = Terminal::new();
+            terminal.resize((columns, rows));
+            let chat = place.allstop().arg("chat").arg("--model").arg(script);
+            let person = Person::with_model(&place, chat, terminal);
+            let last = words.rsplit(' ').next().expect("words");
+            person.says("hello").presses("typing").sees(last);
+            person.sees("› typing");
+            let before = person.terminal.shown().len();
+            person.terminal.resize((new, rows));
+            let shown = || person.terminal.shown().split_off(before);
+            person.presses(" on").sees("› typing on").presses(CTRL_C);
+            person.sees("quiet after");
+            let shown = shown();
+            assert!(!shown.contains(" w"), "{columns} to {new}: {shown}");
+            person.presses("\x15").presses(CTRL_D);
+            drop(person.left());
+        }
+    }
+}

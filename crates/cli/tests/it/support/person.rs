@@ -1,0 +1,197 @@
+//! Somebody at a terminal, in a chat.
+
+use std::time::{Duration, Instant};
+
+use rustix::termios::{LocalModes, tcgetattr};
+
+use super::terminal::Terminal;
+use super::wait::within;
+use super::{Allstop, Ended, FACT_MAX, Place, Running};
+
+pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_D: &str = "\x04";
+
+/// How long after a press another one is another one.
+const ANOTHER_PRESS: Duration = Duration::from_millis(200);
+
+/// Sent once the terminal has its mode: what is typed before is somebody else's.
+const READY: &str = "\x1b[?2004h";
+
+/// What the model says in a chat.
+pub(crate) const SCRIPT: &str = r#"
+turns:
+  - when: hang
+    replies:
+      - {text: "This sentence has no end at all.", stall: mid_stream}
+  - when: short
+    replies:
+      - {text: "A short answer."}
+  - when: server
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo up; sleep 600", background: true}}]
+      - {text: "It is up."}
+  - when: orphan
+    replies:
+      - calls: [{tool: shell, arguments: {command: "P=$PPID; sleep 0.3; kill -9 $P; sleep 600", background: true}}]
+      - {text: "It has no keeper."}
+  - when: stubborn
+    replies:
+      - calls: [{tool: shell, arguments: {command: "trap '' TERM INT HUP; echo x > begun; while :; do sleep 1; done"}}]
+      - {text: "Never said."}
+  - when: wake
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo up", background: true}}]
+      - {text: "It runs behind."}
+      - {text: "I heard of its end."}
+  - when: Summarise
+    replies:
+      - {text: "It was short."}
+  - when: touch
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo x > touched"}}]
+      - {text: "It is done."}
+  - when: sleep in there
+    replies:
+      - calls: [{tool: shell, arguments: {command: "echo x > sleeps; sleep 600"}}]
+      - {text: "It was cut short."}
+  - when: someone else
+    replies:
+      - calls: [{tool: agent, arguments: {prompt: "sleep in there"}}]
+      - {text: "That is that."}
+  - when: two others
+    replies:
+      - calls:
+          - {tool: agent, arguments: {prompt: "touch the file"}}
+          - {tool: agent, arguments: {prompt: "touch it too"}}
+      - {text: "Done by both."}
+  - when: delegate
+    replies:
+      - calls: [{tool: agent, arguments: {prompt: "touch the file"}}]
+      - {text: "Done by another."}
+replies: []
+"#;
+
+/// Somebody at a terminal, in a chat.
+pub(crate) struct Person<'a> {
+    pub(crate) terminal: Terminal,
+    pub(crate) chat: Running,
+    place: &'a Place,
+}
+
+impl<'a> Person<'a> {
+    pub(crate) fn sits_down(place: &'a Place, args: &str) -> Self {
+        Self::at(place, place.allstop().arg("chat").args(args))
+    }
+
+    pub(crate) fn at(place: &'a Place, command: Allstop<'_>) -> Self {
+        Self::at_terminal(place, command, Terminal::new())
+    }
+
+    pub(crate) fn at_terminal(place: &'a Place, command: Allstop<'_>, terminal: Terminal) -> Self {
+        let command = command.arg("--model").arg(place.script(SCRIPT));
+        Self::with_model(place, command, terminal)
+    }
+
+    /// With a model that the command names.
+    pub(crate) fn with_model(place: &'a Place, command: Allstop<'_>, terminal: Terminal) -> Self {
+        let copy = terminal
+            .line()
+            .try_clone()
+            .expect("a terminal can be duplicated");
+        let command = command.arg("--store").arg(place.store());
+        let command = command.env("TERM", "xterm").env("LANG", "C.UTF-8");
+        let chat = command.on_terminal(terminal.line()).stdout(copy).start();
+        terminal.wait(READY);
+        Self {
+            terminal,
+            chat,
+            place,
+        }
+    }
+
+    pub(crate) fn says(&self, line: &str) -> &Self {
+        self.presses(line).presses("\r")
+    }
+
+    pub(crate) fn presses(&self, keys: &str) -> &Self {
+        self.terminal.type_keys(keys);
+        self
+    }
+
+    /// The screen, with all that has scrolled off it.
+    pub(crate) fn screen(&self) -> String {
+        let mut parser = vt100::Parser::new(200, self.terminal.columns(), 0);
+        parser.process(self.terminal.shown().as_bytes());
+        parser.screen().contents()
+    }
+
+    #[track_caller]
+    pub(crate) fn sees(&self, text: &str) -> &Self {
+        let seen = within(FACT_MAX, || self.screen().contains(text).then_some(()));
+        assert!(
+            seen.is_some(),
+            "no {text:?} on the screen:\n{}",
+            self.screen()
+        );
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn sees_twice(&self, text: &str) {
+        let seen = within(FACT_MAX, || {
+            (self.screen().matches(text).count() == 2).then_some(())
+        });
+        assert!(
+            seen.is_some(),
+            "{text:?} is not there twice:\n{}",
+            self.screen()
+        );
+    }
+
+    /// Presses a key until it has been heard: two presses within a tenth of a second are one.
+    #[track_caller]
+    pub(crate) fn presses_until(&self, key: &str, text: &str) {
+        let mut pressed = Instant::now();
+        self.presses(key);
+        let seen = within(FACT_MAX, || {
+            if self.screen().contains(text) {
+                return Some(());
+            }
+            if pressed.elapsed() >= ANOTHER_PRESS {
+                pressed = Instant::now();
+                self.presses(key);
+            }
+            None
+        });
+        assert!(
+            seen.is_some(),
+            "no {text:?} on the screen:\n{}",
+            self.screen()
+        );
+    }
+
+    /// The end of the chat, with nothing left behind and the terminal as it was; and what its screen shows in the end.
+    #[track_caller]
+    pub(crate) fn left(self) -> (Ended, String) {
+        // The last that it says: what was written is read a little later.
+        self.sees("to continue: allstop sessions resume");
+        let screen = self.screen();
+        let ended = self.chat.end(FACT_MAX);
+        let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
+        let cooked = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        assert!(mode.local_modes.contains(cooked), "{:?}", mode.local_modes);
+        self.place.assert_nothing_runs();
+        (ended, screen)
+    }
+}
+
+/// Whether the texts stand there in this order.
+#[track_caller]
+pub(crate) fn assert_in_order(screen: &str, texts: &[&str]) {
+    let mut rest = screen;
+    for text in texts {
+        let at = rest.find(text);
+        let at = at.unwrap_or_else(|| panic!("no {text:?} in its place:\n{screen}"));
+        rest = &rest[at + text.len()..];
+    }
+}
