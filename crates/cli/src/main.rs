@@ -8,6 +8,7 @@ mod demo;
 mod display;
 mod exit;
 mod host;
+mod job_control;
 mod last_words;
 mod logging;
 mod pasted;

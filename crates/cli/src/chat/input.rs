@@ -59,6 +59,8 @@ struct Shared {
 struct Reading {
     /// Nothing is read any more.
     over: bool,
+    /// The terminal has its own mode meanwhile: what is typed is the shell's.
+    paused: bool,
     /// Bytes that are still to be read of what was typed before the terminal had its mode.
     typed_ahead: usize,
 }
@@ -106,12 +108,20 @@ impl Input {
         mode.special_codes[SpecialCodeIndex::VTIME] = 0;
         if self.shared.tty.is_foreground() {
             let mut reading = self.shared.reading.lock();
+            reading.paused = false;
             self.set(&mode);
             // Without the mode only whole lines would be counted.
             let ahead = ioctl_fionread(&self.shared.tty).unwrap_or_default();
             reading.typed_ahead = usize::try_from(ahead).unwrap_or_default();
             self.mark_pastes(PASTE_ON);
         }
+    }
+
+    /// Gives the terminal its own mode back, until [`Input::take_mode`].
+    pub(super) fn give_back(&self) {
+        self.shared.reading.lock().paused = true;
+        self.set(&self.before);
+        self.mark_pastes(PASTE_OFF);
     }
 
     fn set(&self, mode: &Termios) {
@@ -152,8 +162,7 @@ impl Drop for Input {
         // Full is as good as woken.
         let _full = (&self.waker).write(&[0]);
         if self.shared.tty.is_foreground() {
-            self.set(&self.before);
-            self.mark_pastes(PASTE_OFF);
+            self.give_back();
         }
     }
 }
@@ -181,7 +190,7 @@ impl Shared {
                 if reading.over {
                     return;
                 }
-                if !typed || !self.tty.is_foreground() {
+                if !typed || reading.paused || !self.tty.is_foreground() {
                     continue;
                 }
                 let mut read = self.read();

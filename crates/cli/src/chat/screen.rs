@@ -90,6 +90,11 @@ impl Screen {
         self.lines(lines);
     }
 
+    /// Where people look.
+    pub(super) fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
     fn lines(&self, lines: Styled) {
         self.lane.lines(lines, Keep::Must);
     }

@@ -24,6 +24,7 @@ use super::past::Past;
 use super::{Chat, leave};
 use crate::Exit;
 use crate::display::Role;
+use crate::job_control::{self, JobChange, JobControl};
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use crate::signals::Signals;
@@ -86,20 +87,18 @@ pub(super) async fn talk(
     Ok(leave::leave(chat, supervisor, cause, 0).await)
 }
 
-/// Signals that the terminal has changed.
+/// Signals that the terminal has changed, or that somebody else has it.
 struct Changes {
     resized: tokio::signal::unix::Signal,
-    resumed: tokio::signal::unix::Signal,
+    job: JobControl,
 }
 
 impl Changes {
     fn install() -> anyhow::Result<Self> {
-        let continued = rustix::process::Signal::CONT.as_raw();
         let resized = signal(SignalKind::window_change());
-        let resumed = signal(SignalKind::from_raw(continued));
         Ok(Self {
             resized: resized.context("cannot listen for signals")?,
-            resumed: resumed.context("cannot listen for signals")?,
+            job: JobControl::install()?,
         })
     }
 }
@@ -161,7 +160,7 @@ impl Talk<'_> {
                     self.apply(Event::Key(key));
                 }
             }
-            _ = changes.resumed.recv() => self.input.take_mode(),
+            change = changes.job.next() => self.job_changed(change),
             _ = changes.resized.recv() => {}
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
             change = self.chat.news.next() => self.chat.screen.note(&change.to_string()),
@@ -174,6 +173,21 @@ impl Talk<'_> {
                 if let Some(done) = self.held.take() {
                     self.done(done);
                 }
+            }
+        }
+    }
+
+    fn job_changed(&self, change: JobChange) {
+        let screen = &self.chat.screen;
+        let lane = screen.lane();
+        match change {
+            JobChange::Suspend => {
+                let give_back = || self.input.give_back();
+                job_control::suspend(&self.chat.session, Some((lane, screen.style)), give_back);
+            }
+            JobChange::Resumed => {
+                self.input.take_mode();
+                lane.show_changing();
             }
         }
     }

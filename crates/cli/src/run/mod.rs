@@ -20,6 +20,7 @@ use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
 use crate::display::found_in_words;
 use crate::host::Host;
+use crate::job_control::JobControl;
 use crate::pasted::SameFlags;
 use crate::problem::Problem;
 use crate::prompt::{Nobody, TerminalPrompter};
@@ -79,7 +80,9 @@ async fn drive(
     let (system, open) = start::open(opening, supervisor, |said| show.hint(said)).await?;
     tell_earlier(show, &open);
     let session = &open.session;
+    let job = JobControl::install().map_err(Problem::from)?;
     let mut turns = RunTurns {
+        job,
         session,
         background: &background,
         events: session.watch(),

@@ -3,14 +3,16 @@
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
 use allstop_runtime::Envelope;
+use allstop_session::Session;
 use allstop_tools::mcp::McpChange;
 
 use crate::args::RunArgs;
 use crate::display::{
-    JsonStream, Keep, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Styled, Watcher,
+    JsonStream, Keep, Lane, Live, LiveOptions, RECEIPT_WIDTH_DEFAULT, Role, Styled, Watcher,
     is_worth_showing, plain, render_receipt, styled,
 };
 use crate::host::Host;
+use crate::job_control::{self, JobChange};
 use crate::pasted::SameFlags;
 use crate::prompt::Nobody;
 
@@ -86,6 +88,18 @@ impl<'a> Show<'a> {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
         stderr.lines(style.paint(Role::Dim, text), Keep::Must);
+    }
+
+    /// Ctrl-Z or `fg`.
+    pub(super) fn job_changed(&self, change: JobChange, session: &Session) {
+        let lane = self.host.output.terminal();
+        match change {
+            JobChange::Suspend => {
+                let lane = lane.map(|lane| (lane, self.host.terminal.style(true)));
+                job_control::suspend(session, lane, || {});
+            }
+            JobChange::Resumed => lane.into_iter().for_each(Lane::show_changing),
+        }
     }
 
     /// The end: the envelope, or for people what it says beside the answer.

@@ -15,6 +15,7 @@ use super::show::Show;
 use crate::args::BackgroundArgs;
 use crate::control::Effect;
 use crate::display::Watcher as _;
+use crate::job_control::JobControl;
 use crate::supervise::Supervisor;
 
 /// A run under way.
@@ -25,6 +26,7 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) supervisor: &'a mut Supervisor,
     pub(super) events: LiveEvents,
     pub(super) news: McpNews,
+    pub(super) job: JobControl,
     /// The stop that a signal or a deadline has begun.
     pub(super) stop: Option<Stopping>,
     /// Whether the owner has nothing to do since the last message: its hooks have been told, too.
@@ -134,6 +136,7 @@ impl RunTurns<'_, '_> {
                     return Some(waited);
                 }
                 change = self.news.next() => self.show.server(&change),
+                change = self.job.next() => self.show.job_changed(change, self.session),
             }
         }
     }

@@ -1,8 +1,10 @@
 //! A chat at terminals of three sizes: what the emulator's screen shows of it.
 
+use rustix::termios::{LocalModes, tcgetattr};
+
 use crate::support::person::{CTRL_C, CTRL_D, Person};
 use crate::support::terminal::Terminal;
-use crate::support::{Place, eventually};
+use crate::support::{FACT_MAX, Place, eventually};
 
 /// Columns and rows: a usual terminal, a small one and a large one.
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
@@ -62,6 +64,52 @@ fn what_is_typed_ahead_is_taken_as_it_was_typed() {
         person.presses("\x15").presses(CTRL_D);
         person.left();
     }
+}
+
+/// A shell gets its terminal back, and the chat does with `fg`.
+#[test]
+fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
+    let shell = "set -m; \"$0\" \"$@\"; echo it is the shell; read line; fg";
+    for size in SIZES {
+        let place = Place::new();
+        let terminal = Terminal::new();
+        terminal.resize(size);
+        let chat = place.allstop().args("chat --yes").by_script(shell);
+        let person = Person::at_terminal(&place, chat, terminal);
+        person.says("sleep in there");
+        let begun = place.work().join("sleeps");
+        eventually("the call", || begun.exists().then_some(()));
+        person.presses("half").sees("› half").presses("\x1a");
+        person.sees("still running, with its deadlines: shell (call_");
+        person
+            .sees("fg brings Allstop back")
+            .sees("it is the shell");
+        let mode = tcgetattr(person.terminal.line()).expect("the terminal is there");
+        let cooked = LocalModes::ICANON | LocalModes::ECHO;
+        assert!(mode.local_modes.contains(cooked), "{mode:?}");
+        person.presses("x\n").sees("› half").presses(CTRL_C);
+        person.sees("quiet after").presses("\x15").presses(CTRL_D);
+        person.left();
+    }
+}
+
+#[test]
+fn ctrl_z_in_a_run_names_what_runs_on() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let script =
+        "replies: [{calls: [{tool: shell, arguments: {command: touch begun; sleep 600}}]}]";
+    let shell = "set -m; \"$0\" \"$@\"; echo it is the shell; fg";
+    let run = place.run_script(script).arg("hello").env("TERM", "xterm");
+    let running = run.by_script(shell).on_terminal(terminal.line()).start();
+    let begun = place.work().join("begun");
+    eventually("the call", || begun.exists().then_some(()));
+    terminal.type_keys("\x1a");
+    terminal.wait("still running, with its deadlines: shell (call_");
+    running.wait_stdout("it is the shell");
+    terminal.type_keys(CTRL_C);
+    terminal.wait("cancelled");
+    assert_eq!(running.end(FACT_MAX).code, 130, "{}", terminal.shown());
 }
 
 /// A question whose choices are wider than the terminal: each key takes away what was drawn, and no more.

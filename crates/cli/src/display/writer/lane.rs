@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -68,12 +68,22 @@ pub(super) struct State {
     pub(super) running_changed: bool,
     /// The line that a person types into, below those: the latest value, never queued.
     pub(super) entry: Option<Entry>,
+    pub(super) changing: Changing,
     /// The terminal that both are on.
     pub(super) running_on: Option<Arc<File>>,
     /// The question that is on the terminal.
     pub(super) held_by: Option<u64>,
     pub(super) questions: u64,
     pub(super) life: Life,
+}
+
+/// Whether lines that change are drawn.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Changing {
+    #[default]
+    Shown,
+    /// The terminal is the shell's.
+    Hidden,
 }
 
 /// How far a lane is.
@@ -235,6 +245,28 @@ impl Lane {
         state.running_changed = true;
         state.running_on = Some(Arc::clone(&self.file));
         self.handle.shared.work.notify_one();
+    }
+
+    /// Takes what changes off the terminal, until [`Lane::show_changing`].
+    pub(crate) fn hide_changing(&self) {
+        self.set_changing(Changing::Hidden);
+    }
+
+    /// Draws again what changes.
+    pub(crate) fn show_changing(&self) {
+        self.set_changing(Changing::Shown);
+    }
+
+    fn set_changing(&self, changing: Changing) {
+        let mut state = self.handle.shared.state.lock();
+        state.changing = changing;
+        state.running_changed = state.running_on.is_some();
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Waits until everything that was pushed is written, but no longer than the limit. It blocks the calling thread.
+    pub(crate) fn settle(&self, limit: Duration) -> Flush {
+        self.flush(super::deadline_of(limit))
     }
 
     pub(super) fn shared(&self) -> &Shared {

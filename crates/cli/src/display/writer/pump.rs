@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::entry::Entry;
-use super::lane::{Life, Piece, Shared, State};
+use super::lane::{Changing, Life, Piece, Shared, State};
 use super::open_line::OpenLine;
 use super::region::{Erased, Region, Running};
 use super::sink;
@@ -73,7 +73,9 @@ impl Pump {
             }
             // Beside an open line there is no room for lines that change, unless somebody types below it; and beside a
             // question no peace.
-            let ticks = !state.running.is_empty() && (!self.in_line || state.entry.is_some());
+            let is_shown = state.changing == Changing::Shown;
+            let ticks =
+                is_shown && !state.running.is_empty() && (!self.in_line || state.entry.is_some());
             let pause = self
                 .drawn_at
                 .map_or(Duration::ZERO, |at| TICK.saturating_sub(at.elapsed()));
@@ -87,8 +89,8 @@ impl Pump {
                     return Some(Batch {
                         file,
                         pieces,
-                        running: state.running.clone(),
-                        entry: state.entry.clone(),
+                        running: state.running.iter().filter(|_| is_shown).cloned().collect(),
+                        entry: state.entry.clone().filter(|_| is_shown),
                     });
                 }
             }
