@@ -308,7 +308,7 @@ async fn what_is_as_deep_as_may_be_starts_none_and_excluded_tools_are_nobodys() 
     let Message::Tool(result) = &**last.messages.last().unwrap() else {
         panic!()
     };
-    assert!(result.is_error && result.content.contains("there is no tool"));
+    assert!(result.is_error && result.content.contains("unknown tool"));
 }
 
 fn names(request: &ModelRequest) -> Vec<String> {

@@ -73,7 +73,7 @@ async fn the_next_model_call_knows_what_has_changed() {
     );
     let messages = format!("{:?}", turn.conversation.messages);
     assert!(
-        messages.contains("there is no tool \\\"first\\\"; there are: change, second"),
+        messages.contains("unknown tool \\\"first\\\"; known tools: change, second"),
         "{messages}"
     );
     assert_eq!(messages.matches("\"done\"").count(), 2, "{messages}");

@@ -13,6 +13,7 @@ use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
 use crate::turn::limits::{Refusal, TurnLimits};
 use crate::turn::model_call::RunningModel;
+use crate::turn::request_names::for_request;
 use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
 use crate::turn::step::OpenStep;
 use crate::usage::Usage;
@@ -148,11 +149,11 @@ impl Draft {
     }
 
     /// Messages for the model: the base and the draft, by pointer. It has exactly one result for each tool call
-    /// at any time.
+    /// at any time. A tool's name or a call's id that a provider could refuse is replaced.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {
         let mut all = Vec::with_capacity(self.base.messages.len() + self.messages.len());
-        all.extend_from_slice(&self.base.messages);
-        all.extend_from_slice(&self.messages);
+        let messages = self.base.messages.iter().chain(&self.messages);
+        all.extend(messages.map(for_request));
         all
     }
 

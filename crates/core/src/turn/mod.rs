@@ -8,7 +8,8 @@
 //! 1. A conversation changes only by [`Commit::publish`] and by a stop under [`StopPolicy::Keep`].
 //! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns it.
 //! 3. A turn that started has exactly one ending, and nothing is taken after it.
-//! 4. What [`Draft::request_messages`] gives has exactly one result for each tool call, at any time.
+//! 4. What [`Draft::request_messages`] gives has exactly one result for each tool call, at any time, and names that every
+//!    provider takes.
 //! 5. Committed usage changes with the conversation only; metered usage is never taken back.
 //!
 //! No clock is read here and nothing is awaited: moments come in as parameters.
@@ -23,6 +24,7 @@ mod limits;
 mod loop_detector;
 mod model_call;
 mod recovery;
+mod request_names;
 mod session_state;
 mod state;
 mod step;

@@ -10,6 +10,7 @@ use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::draft::{Draft, DraftError};
 use crate::turn::limits::Refusal;
+use crate::turn::request_names::bound_name;
 use crate::turn::state::IllegalEvent;
 use crate::turn::step::{OpenStep, cut_note, make_ids_unique};
 use crate::usage::Usage;
@@ -131,6 +132,7 @@ impl Draft {
         }
         for call in &mut tool_calls {
             call.arguments.bound();
+            bound_name(&mut call.name);
         }
         // Each message took a number of its own, so this one is free but for odd names.
         let from = self.base.messages.len() + self.messages.len();

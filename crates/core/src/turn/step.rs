@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::finish_reason::FinishReason;
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, ToolResult};
+use crate::turn::request_names::is_valid_id;
 use crate::turn::state::IllegalEvent;
 
 /// The model's answer and the results so far, in the order of the calls.
@@ -89,7 +90,7 @@ pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
 
 /// Makes the ids of a model's calls unique: some providers send none, the same one twice in a message, or the same
 /// ones in each step. An id that is new stays as it is; another becomes `call_N`, with the first free N from `from`. So
-/// does one with a slash, which would read as the path of a call in a call.
+/// does one that another provider could refuse, or that has a slash, which would read as the path of a call in a call.
 pub(super) fn make_ids_unique(
     calls: &mut [ToolCall],
     from: usize,
@@ -99,8 +100,7 @@ pub(super) fn make_ids_unique(
         let (before, rest) = calls.split_at_mut(at);
         let Some(call) = rest.first_mut() else { return };
         let is_free = |id: &CallId| before.iter().all(|earlier| earlier.id != *id) && !is_taken(id);
-        let is_name = !call.id.as_str().is_empty() && !call.id.as_str().contains('/');
-        if !is_name || !is_free(&call.id) {
+        if !is_valid_id(&call.id) || !is_free(&call.id) {
             let mut numbered = (from..).map(|n| CallId::from(format!("call_{n}")));
             call.id = numbered.find(is_free).expect("some number is free");
         }

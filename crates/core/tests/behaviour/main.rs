@@ -12,6 +12,7 @@ mod driver;
 mod fold;
 mod loops;
 mod named_tests;
+mod odd_names;
 mod overflow;
 mod property;
 mod receipts;

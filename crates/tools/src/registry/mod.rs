@@ -104,7 +104,7 @@ impl ToolRegistry {
         self.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.specs().map(|spec| &*spec.name).collect();
             ToolError::new(format!(
-                "there is no tool {name:?}; there are: {}",
+                "unknown tool {name:?}; known tools: {}",
                 names.join(", ")
             ))
         })

@@ -91,7 +91,7 @@ fn an_unknown_tool_is_answered_with_those_that_there_are() {
     registry.register(Named::tool("write", json!({}))).unwrap();
     assert_eq!(
         registry.find("raed").unwrap_err().message,
-        r#"there is no tool "raed"; there are: read, write"#
+        r#"unknown tool "raed"; known tools: read, write"#
     );
 }
 
