@@ -166,29 +166,72 @@ fn resume(suite: &mut BenchSuite, name: &str, turns: &[Vec<SessionRecord>], goal
     suite.run(Figure::new(name, resume).median_at_most(Duration::from_millis(goal_ms)));
 }
 
-/// The time that a listing takes for each record must not grow with the session.
-fn list(suite: &mut BenchSuite) {
-    const NAME: &str = "listing of a session of 160,000 records, for each";
-    if !suite.wants(NAME) {
-        return;
+/// One turn of so many records: a start, calls in turns, and no end, as a crash leaves it.
+fn endless_turn(records: u32) -> Vec<Vec<SessionRecord>> {
+    let turn = TurnNumber(1);
+    let mut all = vec![long_turn(turn).swap_remove(0).swap_remove(0)];
+    for step in 1..records / 2 {
+        // Ids in no order, as providers give them.
+        let id = CallId::from(format!("call_{:08x}", step.wrapping_mul(0x9e37_79b1)));
+        let reserved_tokens = 1_000;
+        all.push(started(
+            turn,
+            &id,
+            StartedCallKind::Model { reserved_tokens },
+        ));
+        all.push(finished(turn, &id));
     }
+    vec![all]
+}
+
+/// A session whose conversation was compacted in its middle, and again before its last hundred turns.
+fn compacted_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
+    let mut all = short_turns(turns);
+    for (at_turn, turns_dropped) in [(turns - 100, turns / 2 - 100), (turns / 2, turns / 2)] {
+        let compacted = SessionRecord::Compacted {
+            at: at(),
+            messages_dropped: turns_dropped * 2 + u32::from(at_turn > turns / 2),
+            turns_dropped,
+            summary: Some("They counted files.".into()),
+            usage: Usage::default(),
+        };
+        all.insert(at_turn as usize, vec![compacted]);
+    }
+    all
+}
+
+type Turns = fn(u32) -> Vec<Vec<SessionRecord>>;
+
+/// The time for 160,000 records must be at most five times that for 40,000, and that five times that for 10,000.
+fn grows_linearly(suite: &mut BenchSuite, what: &str, turns: Turns, listed: bool) {
     let runtime = Runtime::new().expect("the system gives threads");
-    let list = |turns| {
-        let (folder, log, records) = stored_session(&runtime, &short_turns(turns));
+    let sample = |len| {
+        let (folder, log, _) = stored_session(&runtime, &turns(len));
         let runtime = &runtime;
         move || {
             let _folder = &folder;
-            let (took, listed) = timed(|| runtime.block_on(list_sessions(&*log)));
-            assert_eq!(listed.expect("a list").len(), 1);
-            took.div_f64(records as f64)
+            if listed {
+                let (took, listed) = timed(|| runtime.block_on(list_sessions(&*log)));
+                assert_eq!(listed.expect("a list").len(), 1);
+                return took;
+            }
+            let session = SessionStream::resume(Arc::clone(&log), "s".into(), at());
+            let (took, session) = timed(|| runtime.block_on(session));
+            drop(session.expect("a session"));
+            took
         }
     };
-    suite.run(
-        Figure::new(NAME, list(40_000))
-            .rounds(5)
-            .against("one of 10,000", list(2_500))
-            .ratio_at_most(1.5),
-    );
+    for (long, short) in [(160_000, 40_000), (40_000, 10_000)] {
+        let name = format!("{what}: {long} records");
+        if suite.wants(&name) {
+            suite.run(
+                Figure::new(&name, sample(long))
+                    .rounds(5)
+                    .against(format!("{short} records"), sample(short))
+                    .ratio_at_most(5.0),
+            );
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -198,6 +241,11 @@ fn main() -> ExitCode {
     resume(&mut suite, name, &short_turns(3_000), 20);
     let name = "resume of 3,000 turns of two calls, processor time";
     resume(&mut suite, name, &long_turns(3_000), 40);
-    list(&mut suite);
+    let short: Turns = |records| short_turns(records / 4);
+    let compacted: Turns = |records| compacted_turns(records / 4);
+    grows_linearly(&mut suite, "resume, short turns", short, false);
+    grows_linearly(&mut suite, "resume, compacted", compacted, false);
+    grows_linearly(&mut suite, "listing, short turns", short, true);
+    grows_linearly(&mut suite, "listing, one turn", endless_turn, true);
     suite.finish()
 }

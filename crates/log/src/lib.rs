@@ -41,6 +41,6 @@ pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
     RecordObserver, SessionError, SessionStream, SessionSummary, list_sessions, read_session,
-    remove_session,
+    read_session_end, remove_session,
 };
 pub use sqlite::SqliteLog;

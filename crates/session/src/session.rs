@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Receipt, SessionId, TurnNumber};
-use allstop_log::{SessionError, Version, read_session};
+use allstop_log::{SessionError, Version, read_session_end};
 use allstop_tools::{Answer, BackgroundHost as _, BackgroundWork, NotPromotable};
 use tokio::sync::oneshot;
 
@@ -248,7 +248,7 @@ impl Session {
         if let Some(conversation) = awake.and_then(|awake| awake.conversation) {
             return Ok(conversation);
         }
-        let (state, _) = read_session(&*self.shared.host.log, self.id()).await?;
+        let (state, _) = read_session_end(&*self.shared.host.log, self.id()).await?;
         Ok(Arc::clone(state.conversation()))
     }
 

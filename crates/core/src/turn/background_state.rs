@@ -23,7 +23,7 @@ impl SessionState {
                 marker,
                 output,
             } => {
-                if self.background.iter().any(|work| work.id == *id) {
+                if self.background.get(id).is_some() {
                     return Err(IllegalRecord::BackgroundStartedTwice(id.clone()));
                 }
                 self.background.push(BackgroundWork {
@@ -59,11 +59,9 @@ impl SessionState {
     }
 
     fn running(&mut self, id: &BackgroundId) -> Result<&mut BackgroundWork, IllegalRecord> {
-        let found = self
-            .background
-            .iter_mut()
-            .find(|work| work.id == *id && work.ended.is_none());
-        found.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
+        let found = self.background.get_mut(id);
+        let running = found.filter(|work| work.ended.is_none());
+        running.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
     }
 
     /// Attached background work that has ended and of whose end the model was not told in a turn that stands.
@@ -71,11 +69,12 @@ impl SessionState {
         let ended = |work: &&BackgroundWork| {
             work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
         };
-        self.background.iter().filter(ended)
+        self.background.all().iter().filter(ended)
     }
 
-    /// All background work, ended work too, in the order of its start.
+    /// All background work, ended work too, in the order of its start. Of what had ended before the snapshot that the
+    /// state began with, only what was of use is here.
     pub fn background(&self) -> &[BackgroundWork] {
-        &self.background
+        self.background.all()
     }
 }

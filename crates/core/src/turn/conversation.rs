@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, check_history};
 use crate::usage::Usage;
 
 /// The committed part of a session. It lives behind an `Arc` and never changes; a commit makes the next one.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// Every message, shared with drafts, requests and records.
     pub messages: Vec<Arc<Message>>,
@@ -21,7 +23,7 @@ pub struct Conversation {
 }
 
 /// One turn of a conversation: it reaches to the next one's beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSpan {
     /// Its number.
     pub turn: TurnNumber,
@@ -61,13 +63,14 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// The conversation without its last turn. `None` if that is not there word by word.
-    pub(crate) fn without_last_turn(&self) -> Option<Arc<Self>> {
-        let mut next = self.clone();
-        let last = next.spans.pop()?;
-        next.messages.truncate(last.start as usize);
-        next.turns = next.turns.saturating_sub(1);
-        Some(Arc::new(next))
+    /// The conversation without its last turn, if that is there word by word.
+    pub(crate) fn without_last_turn(self: Arc<Self>) -> Arc<Self> {
+        let mut next = Arc::unwrap_or_clone(self);
+        if let Some(last) = next.spans.pop() {
+            next.messages.truncate(last.start as usize);
+            next.turns = next.turns.saturating_sub(1);
+        }
+        Arc::new(next)
     }
 
     /// The conversation with its first messages replaced. `None` if the cut is not where a turn begins or ends.

@@ -15,6 +15,7 @@
 //! No clock is read here and nothing is awaited: moments come in as parameters.
 
 mod background_state;
+mod background_works;
 mod budget;
 mod commit;
 mod conversation;
@@ -26,6 +27,8 @@ mod model_call;
 mod recovery;
 mod request_names;
 mod session_state;
+mod snapshot;
+mod started_calls;
 mod state;
 mod step;
 mod stop;
@@ -41,6 +44,7 @@ pub use limits::{Refusal, TurnLimits};
 pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};
 pub use model_call::{ModelAnswer, Next, StepStart};
 pub use session_state::SessionState;
+pub use snapshot::SessionSnapshot;
 pub use state::{Ending, IllegalEvent, TurnEvent, TurnState};
 pub use stop::{StopPolicy, StoppedTurn, TurnStop};
 pub use summary::{BackgroundWork, TurnEnding, TurnSummary};

@@ -7,31 +7,32 @@ use crate::message::{Message, check_history};
 use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
+use crate::turn::background_works::BackgroundWorks;
 use crate::turn::conversation::Conversation;
 use crate::turn::illegal_record::IllegalRecord;
 use crate::turn::state::{TurnEvent, TurnState};
-use crate::turn::summary::{BackgroundWork, TurnEnding, TurnSummary, excerpt};
+use crate::turn::summary::{TurnEnding, TurnSummary, excerpt};
 use crate::usage::Usage;
 
 /// State of a session by its log, from its first record to the last one applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
-    opened: Option<Opened>,
-    conversation: Arc<Conversation>,
+    pub(super) opened: Option<Opened>,
+    pub(super) conversation: Arc<Conversation>,
     pub(super) metered: Usage,
-    turns: Vec<TurnSummary>,
+    pub(super) turns: Vec<TurnSummary>,
     /// The turn that has no ending yet; its summary is the last.
-    open: Option<TurnState>,
-    pub(super) background: Vec<BackgroundWork>,
+    pub(super) open: Option<TurnState>,
+    pub(super) background: BackgroundWorks,
     /// The background work that the model is told of in the open turn.
-    telling: Vec<BackgroundId>,
+    pub(super) telling: Vec<BackgroundId>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Opened {
-    session_id: SessionId,
-    at: Timestamp,
-    folder: Arc<str>,
+pub(super) struct Opened {
+    pub(super) session_id: SessionId,
+    pub(super) at: Timestamp,
+    pub(super) folder: Arc<str>,
 }
 
 impl SessionState {
@@ -116,25 +117,19 @@ impl SessionState {
                 SessionRecord::Compacted { .. } | SessionRecord::TurnUndone { .. }
             )
         });
-        let is_of_background = records.clone().any(|record| {
-            matches!(
-                record,
-                SessionRecord::BackgroundStarted { .. }
-                    | SessionRecord::BackgroundDetached { .. }
-                    | SessionRecord::BackgroundEnded { .. }
-            )
+        let background_ids = records.clone().filter_map(|record| match record {
+            SessionRecord::BackgroundStarted { id, .. }
+            | SessionRecord::BackgroundDetached { id }
+            | SessionRecord::BackgroundEnded { id, .. } => Some(id),
+            _ => None,
         });
-        // All that the transitions look at: the last turn; the background work only where it changes, because all that
-        // a session ever had is there; the conversation only where it is rewritten.
+        // All that the transitions look at: the last turn; of the background work what changes, because all that a
+        // session ever had is there; the conversation only where it is rewritten.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
             open: self.open.clone(),
-            background: if is_of_background {
-                self.background.clone()
-            } else {
-                Vec::new()
-            },
+            background: self.background.only(background_ids),
             conversation: if may_rewrite {
                 Arc::clone(&self.conversation)
             } else {
@@ -161,9 +156,10 @@ impl SessionState {
         if let Some(summary) = self.turns.last_mut() {
             summary.steps = open.steps();
             summary.metered = open.metered();
-            if summary.unknown_calls.len() != open.unknown_calls().len() {
-                summary.unknown_calls = open.unknown_calls().to_vec();
-            }
+            // They only ever become more.
+            let known = summary.unknown_calls.len();
+            let new = open.unknown_calls().get(known..).unwrap_or_default();
+            summary.unknown_calls.extend_from_slice(new);
         }
         match record {
             SessionRecord::TurnCommitted {
@@ -218,8 +214,10 @@ impl SessionState {
         if !messages.is_empty() {
             let before = std::mem::take(&mut self.conversation);
             self.conversation = before.with_turn(turn, messages.iter().cloned(), usage);
-            for work in &mut self.background {
-                work.told |= telling.contains(&work.id);
+            for id in &telling {
+                if let Some(work) = self.background.get_mut(id) {
+                    work.told = true;
+                }
             }
         }
     }
@@ -297,12 +295,15 @@ impl SessionState {
             }
             SessionRecord::TurnUndone { turn, .. } => {
                 self.check_between_turns()?;
-                let next = match self.conversation.spans.last() {
-                    Some(last) if last.turn == *turn => self.conversation.without_last_turn(),
-                    _ => None,
-                };
-                self.conversation = next.ok_or(IllegalRecord::NotTheLastTurn(*turn))?;
-                if let Some(summary) = self.turns.iter_mut().rev().find(|one| one.turn == *turn) {
+                let last = self.conversation.spans.last();
+                if last.is_none_or(|last| last.turn != *turn) {
+                    return Err(IllegalRecord::NotTheLastTurn(*turn));
+                }
+                self.conversation = std::mem::take(&mut self.conversation).without_last_turn();
+                // Turns are in order. One of before the snapshot is not there.
+                if let Ok(place) = self.turns.binary_search_by_key(turn, |one| one.turn)
+                    && let Some(summary) = self.turns.get_mut(place)
+                {
                     summary.undone = true;
                 }
             }
@@ -344,7 +345,8 @@ impl SessionState {
         self.metered
     }
 
-    /// Every turn, in order, stopped ones too.
+    /// Every turn, in order, stopped ones too. Of a state that began with a [snapshot](crate::turn::SessionSnapshot) the last turn
+    /// before it, and every turn behind it.
     pub fn turns(&self) -> &[TurnSummary] {
         &self.turns
     }

@@ -17,6 +17,7 @@
 use crate::ids::{CallId, TurnNumber};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::stop_reason::StopReason;
+use crate::turn::started_calls::StartedCalls;
 use crate::usage::Usage;
 
 /// Something that happened in a turn that has started.
@@ -135,8 +136,7 @@ pub struct TurnState {
     ending: Option<Ending>,
     steps: u32,
     metered: Usage,
-    /// Sorted.
-    started: Vec<CallId>,
+    started: StartedCalls,
     open: Vec<StartedCall>,
     unknown: Vec<StartedCall>,
 }
@@ -150,7 +150,7 @@ impl TurnState {
             ending: None,
             steps: 0,
             metered: Usage::default(),
-            started: Vec::new(),
+            started: StartedCalls::default(),
             open: Vec::new(),
             unknown: Vec::new(),
         }
@@ -208,10 +208,10 @@ impl TurnState {
                 Position::Idle | Position::Asking => return Err(IllegalEvent::NoAnswer),
             },
         };
-        let Err(place) = self.started.binary_search(&call.id) else {
+        if self.started.contains(&call.id) {
             return Err(IllegalEvent::CallStartedTwice(call.id.clone()));
-        };
-        self.started.insert(place, call.id.clone());
+        }
+        self.started.insert(call.id.clone());
         self.open.push(call.clone());
         self.position = position;
         self.steps += u32::from(position == Position::Asking);
@@ -282,7 +282,7 @@ impl TurnState {
 
     /// Whether a call of this id was ever started in this turn.
     pub fn has_started(&self, id: &CallId) -> bool {
-        self.started.binary_search(id).is_ok()
+        self.started.contains(id)
     }
 
     /// Its ending, if it has one.

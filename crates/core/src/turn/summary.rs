@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::cause::Cause;
 use crate::ids::{BackgroundId, CallId, MessageId, TurnNumber};
 use crate::process::ProcessIdentity;
@@ -12,7 +14,7 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 /// One turn, as the log tells it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnSummary {
     /// Its number.
     pub turn: TurnNumber,
@@ -37,7 +39,7 @@ pub struct TurnSummary {
 }
 
 /// The ending of a turn.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnding {
     /// When.
     pub at: Timestamp,
@@ -50,7 +52,7 @@ pub struct TurnEnding {
 }
 
 /// One piece of background work, as the log tells it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundWork {
     /// Its id.
     pub id: BackgroundId,

@@ -1,12 +1,16 @@
 //! Sessions seen from outside: listed, read and removed without being opened.
 
 use allstop_core::process::ProcessIdentity;
+use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 use allstop_core::{SessionId, StopReason, Timestamp};
 
+use super::codec::RecordKind;
 use super::error::SessionError;
-use super::{STREAM_PREFIX, codec, session_of, stream_of};
-use crate::{LockAttempt, Log, LogError, Version};
+use super::fold::{SessionEnd, decode, fold_all, fold_end};
+use super::tail::find_last;
+use super::{STREAM_PREFIX, session_of, stream_of};
+use crate::{LockAttempt, Log, LogError, StreamName, Version};
 
 /// One line of a list of sessions.
 #[derive(Debug)]
@@ -25,11 +29,12 @@ pub struct SessionSummary {
     pub last_stop_reason: Option<StopReason>,
     /// Whether a turn has no ending: it runs if there is an owner, else the next start ends it.
     pub turn_open: bool,
-    /// Why it cannot be read, if it cannot; then the turns are not known.
+    /// Why its end cannot be read, if it cannot; then the turns are not known.
     pub problem: Option<SessionError>,
 }
 
-/// The sessions of a log, by id. One that cannot be read is listed with its problem.
+/// The sessions of a log, by id. Of each only the end is read: back to the start of its last turn at most, or, while that
+/// turn is open, to the ending of the one before. An end that cannot be read is listed with its problem.
 ///
 /// **Cancel safety**: dropping it leaves nothing behind.
 ///
@@ -42,37 +47,75 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
             continue;
         };
         let owner = log.lock_owner(&stream).await?;
-        let (state, problem) = match fold(log, &id).await {
-            Ok((state, _)) => (state, None),
-            Err(SessionError::Log(error)) => return Err(error),
-            Err(problem) => (SessionState::default(), Some(problem)),
-        };
-        sessions.push(SessionSummary {
+        let mut summary = SessionSummary {
+            id,
             version,
             owner,
-            active_at: last_activity(&state),
-            turns: state.turns().len(),
-            last_stop_reason: state
-                .turns()
-                .iter()
-                .rev()
-                .find_map(|t| t.ending.as_ref())
-                .map(|e| e.reason),
-            turn_open: state.open_turn().is_some(),
-            problem,
-            id,
-        });
+            active_at: None,
+            turns: 0,
+            last_stop_reason: None,
+            turn_open: false,
+            problem: None,
+        };
+        match summary.read_end(log, &stream).await {
+            Ok(()) => {}
+            Err(SessionError::Log(error)) => return Err(error),
+            Err(problem) => summary.problem = Some(problem),
+        }
+        sessions.push(summary);
     }
     Ok(sessions)
 }
 
-fn last_activity(state: &SessionState) -> Option<Timestamp> {
-    let last = state.turns().last();
-    let last = last.map(|turn| turn.ending.as_ref().map_or(turn.started_at, |e| e.at));
-    last.or(state.opened_at())
+impl SessionSummary {
+    /// Fills in what the last start or ending of a turn says. Turns are numbered from 1, so the last one is their count.
+    async fn read_end(&mut self, log: &dyn Log, stream: &StreamName) -> Result<(), SessionError> {
+        use RecordKind::{SessionOpened, TurnCommitted, TurnStarted, TurnStopped};
+        let kinds = [SessionOpened, TurnStarted, TurnCommitted, TurnStopped];
+        let last = find_last(log, stream, self.version, &kinds).await?;
+        let Some((version, last)) = last else {
+            return Ok(());
+        };
+        match decode(&self.id, version, &last)? {
+            Some(SessionRecord::SessionOpened { at, .. }) => self.active_at = Some(at),
+            Some(SessionRecord::TurnStarted { turn, at, .. }) => {
+                self.turns = turn.0 as usize;
+                self.active_at = Some(at);
+                self.turn_open = true;
+                let before = Version(version.0 - 1);
+                // Before the first turn there is no ending to look for.
+                if turn.0 > 1 {
+                    let kinds = [TurnCommitted, TurnStopped];
+                    let ending = find_last(log, stream, before, &kinds).await?;
+                    if let Some((version, ending)) = ending {
+                        let ending = decode(&self.id, version, &ending)?;
+                        self.last_stop_reason = ending.as_ref().and_then(stop_reason);
+                    }
+                }
+            }
+            Some(
+                ending @ (SessionRecord::TurnCommitted { turn, at, .. }
+                | SessionRecord::TurnStopped { turn, at, .. }),
+            ) => {
+                self.turns = turn.0 as usize;
+                self.active_at = Some(at);
+                self.last_stop_reason = stop_reason(&ending);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
-/// Reads a session without opening it, and says who has it open.
+fn stop_reason(ending: &SessionRecord) -> Option<StopReason> {
+    match ending {
+        SessionRecord::TurnCommitted { .. } => Some(StopReason::Completed),
+        SessionRecord::TurnStopped { reason, .. } => Some(*reason),
+        _ => None,
+    }
+}
+
+/// Reads a session without opening it, from its first record on, and says who has it open.
 ///
 /// **Cancel safety**: dropping it leaves nothing behind.
 ///
@@ -84,9 +127,30 @@ pub async fn read_session(
 ) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
     // The owner first: a turn that is open in what is read after it may have ended meanwhile, never the reverse.
     let owner = log.lock_owner(&stream_of(id)).await?;
-    match fold(log, id).await? {
+    match fold_all(log, id).await? {
         (_, Version(0)) => Err(SessionError::NotFound(id.clone())),
         (state, _) => Ok((state, owner)),
+    }
+}
+
+/// Reads a session like [`read_session`], but from its last compaction on: of the turns and the background work before it
+/// the state has only what later ones build on.
+///
+/// **Cancel safety**: dropping it leaves nothing behind.
+///
+/// # Errors
+/// As for [`read_session`].
+pub async fn read_session_end(
+    log: &dyn Log,
+    id: &SessionId,
+) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
+    let owner = log.lock_owner(&stream_of(id)).await?;
+    match fold_end(log, id).await? {
+        SessionEnd {
+            version: Version(0),
+            ..
+        } => Err(SessionError::NotFound(id.clone())),
+        SessionEnd { state, .. } => Ok((state, owner)),
     }
 }
 
@@ -111,37 +175,4 @@ pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), Session
         return Err(SessionError::NotFound(id.clone()));
     }
     Ok(log.delete(lock).await?)
-}
-
-/// Folds all records of a session; an unknown session is the empty state at version 0.
-pub(super) async fn fold(
-    log: &dyn Log,
-    id: &SessionId,
-) -> Result<(SessionState, Version), SessionError> {
-    let stream = stream_of(id);
-    let (mut state, mut last) = (SessionState::default(), Version(0));
-    loop {
-        // The store bounds its memory by itself.
-        let records = log.read(&stream, last.next(), usize::MAX).await?;
-        if records.is_empty() {
-            return Ok((state, last));
-        }
-        for (version, bytes) in records {
-            last = version;
-            let record = codec::decode(&bytes).map_err(|source| SessionError::Unreadable {
-                id: id.clone(),
-                version,
-                source,
-            })?;
-            if let Some(record) = record {
-                state
-                    .apply(&record)
-                    .map_err(|source| SessionError::Inconsistent {
-                        id: id.clone(),
-                        version,
-                        source,
-                    })?;
-            }
-        }
-    }
 }

@@ -1,13 +1,16 @@
 //! One conversation on a log: its records, its lock, its recovery.
 
+mod append;
 mod codec;
 mod error;
+mod fold;
 mod list;
 mod stream;
+mod tail;
 
 pub use codec::{DecodeError, decode, encode};
 pub use error::SessionError;
-pub use list::{SessionSummary, list_sessions, read_session, remove_session};
+pub use list::{SessionSummary, list_sessions, read_session, read_session_end, remove_session};
 pub use stream::{RecordObserver, SessionStream};
 
 use allstop_core::SessionId;

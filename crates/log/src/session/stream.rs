@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. Who has a [`SessionStream`] holds the session's lock, so recovery never touches a turn that somebody runs.
-//! 2. The state is the fold of what is in the log, and of nothing else: a record is applied when it is durable.
+//! 2. The state is the fold of what is in the log, and of nothing else: a record is applied when it is durable. What lies
+//!    before the last compaction is taken from the snapshot that its record carries, and not read.
 //! 3. Records are checked against the state before they are written: the log never holds one that cannot follow.
 //! 4. An append that was dropped or whose answer was lost is settled before the next one, under its first id.
 
@@ -13,9 +14,10 @@ use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 use allstop_core::{SessionId, Timestamp};
 
+use super::append::encode_append;
 use super::error::SessionError;
-use super::list::fold;
-use super::{codec, stream_of};
+use super::fold::{SessionEnd, fold_end};
+use super::stream_of;
 use crate::{
     AppendError, AppendId, AppendIds, LockAttempt, Log, RecordBytes, StreamLock, StreamName,
     Version,
@@ -38,6 +40,8 @@ pub struct SessionStream {
     lock: StreamLock,
     version: Version,
     state: SessionState,
+    /// The last record that carries a snapshot.
+    snapshot_at: Option<Version>,
     ids: AppendIds,
     scratch: Vec<u8>,
     unsettled: Option<Unsettled>,
@@ -127,7 +131,11 @@ impl SessionStream {
             LockAttempt::HeldBy(owner) => return Err(SessionError::InUse { id, owner }),
         };
         // Read under the lock, so that nothing is appended between the fold and the recovery.
-        let (state, version) = fold(&*log, &id).await?;
+        let SessionEnd {
+            state,
+            version,
+            snapshot_at,
+        } = fold_end(&*log, &id).await?;
         Ok(Self {
             log,
             id,
@@ -135,6 +143,7 @@ impl SessionStream {
             lock,
             version,
             state,
+            snapshot_at,
             ids: AppendIds::new(),
             scratch: Vec::with_capacity(SCRATCH_BYTES),
             unsettled: None,
@@ -167,7 +176,12 @@ impl SessionStream {
             return Ok(());
         }
         self.state.check(&records)?;
-        let encoded = codec::encode_all(&records, &mut self.scratch);
+        let encoded = encode_append(
+            &records,
+            &self.state,
+            (self.version, self.snapshot_at),
+            &mut self.scratch,
+        )?;
         self.scratch.clear();
         self.scratch.shrink_to(SCRATCH_BYTES);
         self.unsettled = Some(Unsettled {
@@ -237,6 +251,9 @@ impl SessionStream {
         {
             self.state.apply(&record)?;
             at = at.next();
+            if let SessionRecord::Compacted { .. } = record {
+                self.snapshot_at = Some(at);
+            }
             if let Some(observe) = &self.observer {
                 observe(at, &record);
             }
@@ -249,7 +266,7 @@ impl SessionStream {
         self.observer = Some(observer);
     }
 
-    /// What the records say.
+    /// State by its records; of a session that was resumed, from the last compaction on.
     pub fn state(&self) -> &SessionState {
         &self.state
     }

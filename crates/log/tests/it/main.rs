@@ -7,5 +7,6 @@ mod processes;
 mod property;
 mod reference;
 mod session;
+mod session_end;
 mod session_property;
 mod unsteady;

@@ -1,6 +1,7 @@
 //! A store that loses answers, falls silent or is full, under a session.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use allstop_core::record::SessionRecord;
@@ -8,6 +9,7 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
     RecordBytes, SessionError, SessionStream, StreamLock, StreamName, Version,
 };
+use futures::FutureExt;
 use parking_lot::Mutex;
 
 use crate::session::{at, model_call_started, run_turn, stored, turn_started};
@@ -18,6 +20,8 @@ pub(crate) struct Unsteady {
     log: MemoryLog,
     /// The next is the last.
     pub(crate) faults: Mutex<Vec<Fault>>,
+    /// Records that were read.
+    pub(crate) records_read: AtomicUsize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +64,11 @@ impl Log for Unsteady {
         from: Version,
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.log.read(stream, from, limit)
+        let read = self.log.read(stream, from, limit).now_or_never();
+        let read = read.expect("a log in memory answers at once");
+        let len = read.as_ref().map_or(0, Vec::len);
+        self.records_read.fetch_add(len, Ordering::Relaxed);
+        LogFuture::ready(read)
     }
     fn tail(
         &self,

@@ -8,7 +8,7 @@ use allstop_core::SessionId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
-use allstop_log::read_session;
+use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
 use allstop_session::found::settled_work;
 use allstop_session::{
@@ -94,7 +94,7 @@ impl System {
         asks: Asks,
     ) -> Result<OpenSession, StartError> {
         // Before it is opened: afterwards the log tells of it as of any other past.
-        let (before, owner) = read_session(&*self.parts.log, &id).await?;
+        let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
         let session = self.sessions(asks).resume(id).await?;
         Ok(OpenSession {
             session,

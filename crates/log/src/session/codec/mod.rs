@@ -6,7 +6,12 @@ use serde::de::DeserializeOwned;
 
 use crate::RecordBytes;
 
+mod extras;
 mod frequent;
+mod kind;
+
+pub(super) use extras::RecordExtras;
+pub(super) use kind::RecordKind;
 
 /// The version that this code writes. It is raised when an old reader would misread a new record; a field that may be
 /// left out does not need it.
@@ -43,13 +48,19 @@ pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the records of one append. They share one allocation; `scratch` is reused from one append to the next.
-pub(super) fn encode_all(records: &[SessionRecord], scratch: &mut Vec<u8>) -> Vec<RecordBytes> {
+/// Writes the records of one append, each with the fields that `extras_of` adds. They share one allocation; `scratch` is
+/// reused from one append to the next.
+pub(super) fn encode_all(
+    records: &[SessionRecord],
+    mut extras_of: impl FnMut(&SessionRecord) -> RecordExtras,
+    scratch: &mut Vec<u8>,
+) -> Vec<RecordBytes> {
     scratch.clear();
     let ends: Vec<usize> = records
         .iter()
         .map(|record| {
             encode(record, scratch);
+            extras_of(record).add_to(scratch);
             scratch.len()
         })
         .collect();
@@ -151,9 +162,15 @@ mod tests {
         );
         assert_eq!(decode(&bytes).unwrap(), Some(record()));
         let mut scratch = b"from before".to_vec();
-        let all = encode_all(&[record(), record(), record()], &mut scratch);
+        let none = |_: &SessionRecord| RecordExtras::default();
+        let all = encode_all(&[record(), record(), record()], none, &mut scratch);
         assert_eq!(all, vec![RecordBytes::from(bytes); 3]);
-        assert!(encode_all(&[], &mut scratch).is_empty());
+        assert!(encode_all(&[], none, &mut scratch).is_empty());
+        let extras = |_: &SessionRecord| RecordExtras::snapshot_at(crate::Version(9));
+        let all = encode_all(&[record()], extras, &mut scratch);
+        assert!(all[0].ends_with(br#""outcome":"succeeded","snapshot_at":9}"#));
+        assert_eq!(decode(&all[0]).unwrap(), Some(record()));
+        assert_eq!(RecordExtras::of(&all[0]), extras(&record()));
     }
 
     #[test]

@@ -1,0 +1,56 @@
+//! The background work of a session, in the order of its start, each found by its id.
+
+use std::collections::HashMap;
+
+use crate::ids::BackgroundId;
+use crate::turn::summary::BackgroundWork;
+
+/// A session may have started thousands, so none is looked for by going through all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct BackgroundWorks {
+    works: Vec<BackgroundWork>,
+    places: HashMap<BackgroundId, usize>,
+}
+
+impl BackgroundWorks {
+    pub(super) fn all(&self) -> &[BackgroundWork] {
+        &self.works
+    }
+
+    pub(super) fn get(&self, id: &BackgroundId) -> Option<&BackgroundWork> {
+        self.works.get(*self.places.get(id)?)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &BackgroundId) -> Option<&mut BackgroundWork> {
+        self.works.get_mut(*self.places.get(id)?)
+    }
+
+    /// Adds one whose id is new.
+    pub(super) fn push(&mut self, work: BackgroundWork) {
+        self.places.insert(work.id.clone(), self.works.len());
+        self.works.push(work);
+    }
+
+    /// Those of these ids alone: what a check of records of background work looks at.
+    pub(super) fn only<'a>(&self, ids: impl Iterator<Item = &'a BackgroundId>) -> Self {
+        let mut only = Self::default();
+        for id in ids {
+            if let Some(work) = self.get(id)
+                && only.get(id).is_none()
+            {
+                only.push(work.clone());
+            }
+        }
+        only
+    }
+}
+
+impl From<Vec<BackgroundWork>> for BackgroundWorks {
+    fn from(works: Vec<BackgroundWork>) -> Self {
+        let mut all = Self::default();
+        for work in works {
+            all.push(work);
+        }
+        all
+    }
+}

@@ -1,0 +1,72 @@
+//! State of a session at a compaction, from which a reader can begin.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::SessionId;
+use crate::time::Timestamp;
+use crate::turn::background_works::BackgroundWorks;
+use crate::turn::conversation::Conversation;
+use crate::turn::session_state::{Opened, SessionState};
+use crate::turn::summary::{BackgroundWork, TurnSummary};
+use crate::usage::Usage;
+
+/// All that the records behind it can build on. Its size does not grow with what came before: of the turns it has the
+/// last one's summary, of background work what has not ended, what the model is still to be told of, and the last
+/// piece, which has the highest number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSnapshot {
+    session_id: SessionId,
+    opened_at: Timestamp,
+    folder: Arc<str>,
+    conversation: Conversation,
+    metered: Usage,
+    last_turn: Option<TurnSummary>,
+    background: Vec<BackgroundWork>,
+}
+
+impl SessionState {
+    /// Its snapshot, between two turns. `None` while a turn is open and before the first record.
+    pub fn snapshot(&self) -> Option<SessionSnapshot> {
+        let opened = self
+            .opened
+            .as_ref()
+            .filter(|_| self.open_turn().is_none())?;
+        let works = self.background();
+        let last = works.last();
+        let untold: Vec<_> = self.untold().map(|work| &work.id).collect();
+        let is_needed = |work: &&BackgroundWork| {
+            work.ended.is_none()
+                || untold.contains(&&work.id)
+                || last.is_some_and(|last| last.id == work.id)
+        };
+        Some(SessionSnapshot {
+            session_id: opened.session_id.clone(),
+            opened_at: opened.at,
+            folder: Arc::clone(&opened.folder),
+            conversation: Conversation::clone(self.conversation()),
+            metered: self.metered(),
+            last_turn: self.turns().last().cloned(),
+            background: works.iter().filter(is_needed).cloned().collect(),
+        })
+    }
+}
+
+/// The state as it was, with the summary of the last turn alone.
+impl From<SessionSnapshot> for SessionState {
+    fn from(snapshot: SessionSnapshot) -> Self {
+        Self {
+            opened: Some(Opened {
+                session_id: snapshot.session_id,
+                at: snapshot.opened_at,
+                folder: snapshot.folder,
+            }),
+            conversation: Arc::new(snapshot.conversation),
+            metered: snapshot.metered,
+            turns: snapshot.last_turn.into_iter().collect(),
+            background: BackgroundWorks::from(snapshot.background),
+            ..Self::default()
+        }
+    }
+}

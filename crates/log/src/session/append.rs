@@ -1,0 +1,47 @@
+//! The records of one append, encoded with what a later reader begins with.
+
+use std::collections::VecDeque;
+
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::{IllegalRecord, SessionState};
+
+use super::codec::{self, RecordExtras};
+use crate::{RecordBytes, Version};
+
+/// Encodes records that follow `state`, which is the state at this version, with the last snapshot there. A compaction
+/// gets the state behind it, the start of a turn the number of the record with the last such state.
+///
+/// # Errors
+/// If the records cannot follow.
+pub(super) fn encode_append(
+    records: &[SessionRecord],
+    state: &SessionState,
+    (mut at, mut snapshot_at): (Version, Option<Version>),
+    scratch: &mut Vec<u8>,
+) -> Result<Vec<RecordBytes>, IllegalRecord> {
+    let is_compaction = |record: &SessionRecord| matches!(record, SessionRecord::Compacted { .. });
+    let mut snapshots = VecDeque::new();
+    if records.iter().any(is_compaction) {
+        let mut state = state.clone();
+        for record in records {
+            state.apply(record)?;
+            if is_compaction(record) {
+                snapshots.push_back(state.snapshot());
+            }
+        }
+    }
+    let extras_of = |record: &SessionRecord| {
+        at = at.next();
+        let extras = match record {
+            SessionRecord::Compacted { .. } => {
+                snapshot_at = Some(at);
+                let snapshot = snapshots.pop_front().flatten();
+                snapshot.map(RecordExtras::snapshot)
+            }
+            SessionRecord::TurnStarted { .. } => snapshot_at.map(RecordExtras::snapshot_at),
+            _ => None,
+        };
+        extras.unwrap_or_default()
+    };
+    Ok(codec::encode_all(records, extras_of, scratch))
+}

@@ -1,0 +1,79 @@
+//! State of a session: a fold over its records.
+
+use allstop_core::SessionId;
+use allstop_core::record::SessionRecord;
+use allstop_core::turn::SessionState;
+
+use super::error::SessionError;
+use super::tail::last_snapshot;
+use super::{codec, stream_of};
+use crate::{Log, Version};
+
+/// A session, read from its last snapshot on.
+#[derive(Debug)]
+pub(super) struct SessionEnd {
+    pub(super) state: SessionState,
+    pub(super) version: Version,
+    /// The record with the last snapshot, if there is one.
+    pub(super) snapshot_at: Option<Version>,
+}
+
+/// Folds a session from its last snapshot on; an unknown session is the empty state at version 0.
+pub(super) async fn fold_end(log: &dyn Log, id: &SessionId) -> Result<SessionEnd, SessionError> {
+    let (state, at) = last_snapshot(log, &stream_of(id)).await?;
+    let (state, version) = fold(log, id, state, at).await?;
+    Ok(SessionEnd {
+        state,
+        version,
+        snapshot_at: (at > Version(0)).then_some(at),
+    })
+}
+
+/// Folds a session from its first record on.
+pub(super) async fn fold_all(
+    log: &dyn Log,
+    id: &SessionId,
+) -> Result<(SessionState, Version), SessionError> {
+    fold(log, id, SessionState::default(), Version(0)).await
+}
+
+/// Folds the records behind number `last` onto the state behind that.
+async fn fold(
+    log: &dyn Log,
+    id: &SessionId,
+    mut state: SessionState,
+    mut last: Version,
+) -> Result<(SessionState, Version), SessionError> {
+    let stream = stream_of(id);
+    loop {
+        // The store bounds its memory by itself.
+        let records = log.read(&stream, last.next(), usize::MAX).await?;
+        if records.is_empty() {
+            return Ok((state, last));
+        }
+        for (version, bytes) in records {
+            last = version;
+            if let Some(record) = decode(id, version, &bytes)? {
+                state
+                    .apply(&record)
+                    .map_err(|source| SessionError::Inconsistent {
+                        id: id.clone(),
+                        version,
+                        source,
+                    })?;
+            }
+        }
+    }
+}
+
+pub(super) fn decode(
+    id: &SessionId,
+    version: Version,
+    bytes: &[u8],
+) -> Result<Option<SessionRecord>, SessionError> {
+    codec::decode(bytes).map_err(|source| SessionError::Unreadable {
+        id: id.clone(),
+        version,
+        source,
+    })
+}
