@@ -26,6 +26,7 @@ pub enum LockAttempt {
 #[must_use = "dropping a lock gives it back"]
 pub struct StreamLock {
     stream: StreamName,
+    is_first: bool,
     release: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
@@ -34,8 +35,20 @@ impl StreamLock {
     pub fn new(stream: StreamName, release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self {
             stream,
+            is_first: false,
             release: Some(Box::new(release)),
         }
+    }
+
+    /// Marks it as taken where the store had no trace of any lock: it is new, or all of them were deleted.
+    pub fn first(mut self) -> Self {
+        self.is_first = true;
+        self
+    }
+
+    /// Whether earlier locks may have been deleted while they were held.
+    pub fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// What is locked.

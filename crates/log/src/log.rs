@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::process::{is_seen_alive, this_process};
 use crate::{
     AppendError, AppendId, LockAttempt, LogError, LogFuture, RecordBytes, StreamLock, StreamName,
     Version,
@@ -60,6 +61,13 @@ pub trait Log: Send + Sync + fmt::Debug {
         &self,
         stream: &StreamName,
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>>;
+
+    /// Whether another process than this one, which a record names as the owner of its stream, is seen to run. Whoever
+    /// has the lock asks it before taking over what that process had begun: a lock is a file, which somebody may have
+    /// deleted. Where nobody can tell, as for a process of another machine or container, the lock alone decides.
+    fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {
+        LogFuture::ready(Ok(owner != this_process() && is_seen_alive(owner)))
+    }
 
     /// Deletes the stream whose lock this is, and gives the lock back. Its next version is 1 again.
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>>;

@@ -1,4 +1,4 @@
-//! Who this process is, for the owner record of a lock.
+//! Identity of this process, for the owner record of a lock, and a look whether another owner lives.
 
 use std::fs;
 use std::sync::{Arc, OnceLock};
@@ -25,9 +25,36 @@ fn start_ticks(stat: &str) -> Option<u64> {
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// Whether this process runs, for all that can be seen from here. One of another boot, machine or pid namespace, or one
+/// that `/proc` does not show, is not seen to run. A zombie has ended.
+pub(crate) fn is_seen_alive(owner: &ProcessIdentity) -> bool {
+    let boot = &this_process().boot_id;
+    if boot.is_empty() || owner.boot_id != *boot {
+        return false;
+    }
+    let stat = fs::read_to_string(format!("/proc/{}/stat", owner.pid)).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    let has_ended = state.is_none_or(|state| state.starts_with(['Z', 'X', 'x']));
+    !has_ended && start_ticks(&stat) == Some(owner.start_ticks)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_reused_pid_and_another_boot_are_not_the_owner() {
+        let ours = this_process().clone();
+        assert!(is_seen_alive(&ours));
+        let start_ticks = ours.start_ticks + 1;
+        assert!(!is_seen_alive(&ProcessIdentity {
+            start_ticks,
+            ..ours.clone()
+        }));
+        let boot_id = Arc::from("another");
+        assert!(!is_seen_alive(&ProcessIdentity { boot_id, ..ours }));
+    }
 
     #[test]
     fn start_ticks_survive_a_name_with_brackets() {

@@ -8,6 +8,7 @@ use allstop_core::{SessionId, StopReason, Timestamp};
 use super::codec::RecordKind;
 use super::error::SessionError;
 use super::fold::{SessionEnd, decode, fold_all, fold_end};
+use super::living::living_owner;
 use super::tail::find_last;
 use super::{STREAM_PREFIX, session_of, stream_of};
 use crate::{LockAttempt, Log, LogError, StreamName, Version};
@@ -78,7 +79,14 @@ impl SessionSummary {
         };
         match decode(&self.id, version, &last)? {
             Some(SessionRecord::SessionOpened { at, .. }) => self.active_at = Some(at),
-            Some(SessionRecord::TurnStarted { turn, at, .. }) => {
+            Some(SessionRecord::TurnStarted {
+                turn, at, owner, ..
+            }) => {
+                if let (None, Some(owner)) = (&self.owner, owner)
+                    && log.is_another_alive(&owner).await?
+                {
+                    self.owner = Some(owner);
+                }
                 self.turns = turn.0 as usize;
                 self.active_at = Some(at);
                 self.turn_open = true;
@@ -129,8 +137,20 @@ pub async fn read_session(
     let owner = log.lock_owner(&stream_of(id)).await?;
     match fold_all(log, id).await? {
         (_, Version(0)) => Err(SessionError::NotFound(id.clone())),
-        (state, _) => Ok((state, owner)),
+        (state, _) => with_owner(log, state, owner).await,
     }
+}
+
+async fn with_owner(
+    log: &dyn Log,
+    state: SessionState,
+    locked_by: Option<ProcessIdentity>,
+) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
+    let owner = match locked_by {
+        Some(owner) => Some(owner),
+        None => living_owner(log, &state, false).await?,
+    };
+    Ok((state, owner))
 }
 
 /// Reads a session like [`read_session`], but from its last compaction on: of the turns and the background work before it
@@ -150,7 +170,7 @@ pub async fn read_session_end(
             version: Version(0),
             ..
         } => Err(SessionError::NotFound(id.clone())),
-        SessionEnd { state, .. } => Ok((state, owner)),
+        SessionEnd { state, .. } => with_owner(log, state, owner).await,
     }
 }
 
@@ -171,8 +191,20 @@ pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), Session
             });
         }
     };
-    if log.read(&stream, Version(1), 1).await?.is_empty() {
-        return Err(SessionError::NotFound(id.clone()));
+    match fold_end(log, id).await {
+        Ok(SessionEnd {
+            version: Version(0),
+            ..
+        }) => return Err(SessionError::NotFound(id.clone())),
+        Ok(end) => {
+            if let Some(owner) = living_owner(log, &end.state, lock.is_first()).await? {
+                let (id, owner) = (id.clone(), Some(owner));
+                return Err(SessionError::InUse { id, owner });
+            }
+        }
+        Err(SessionError::Log(error)) => return Err(error.into()),
+        // It cannot be read, and can be removed all the same.
+        Err(_) => {}
     }
     Ok(log.delete(lock).await?)
 }

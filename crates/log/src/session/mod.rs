@@ -5,6 +5,7 @@ mod codec;
 mod error;
 mod fold;
 mod list;
+mod living;
 mod stream;
 mod tail;
 

@@ -17,6 +17,7 @@ use allstop_core::{SessionId, Timestamp};
 use super::append::encode_append;
 use super::error::SessionError;
 use super::fold::{SessionEnd, fold_end};
+use super::living::living_owner;
 use super::stream_of;
 use crate::{
     AppendError, AppendId, AppendIds, LockAttempt, Log, RecordBytes, StreamLock, StreamName,
@@ -136,6 +137,10 @@ impl SessionStream {
             version,
             snapshot_at,
         } = fold_end(&*log, &id).await?;
+        if let Some(owner) = living_owner(&*log, &state, lock.is_first()).await? {
+            let owner = Some(owner);
+            return Err(SessionError::InUse { id, owner });
+        }
         Ok(Self {
             log,
             id,

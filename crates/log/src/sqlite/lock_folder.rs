@@ -5,7 +5,10 @@
 //!
 //! Invariants:
 //! 1. Only who holds the lock on a file writes it or removes it.
-//! 2. A lock counts only on the file that the path names: after locking, the file is compared with the path, because
+//! 2. The folder stays when it is empty. So where there is none, none was ever taken, or somebody deleted it: whoever makes
+//!    it again asks the records of a session, too, whether its owner lives. An owner whose file was deleted does not look
+//!    for it; the version that each append expects keeps two writers apart even so.
+//! 3. A lock counts only on the file that the path names: after locking, the file is compared with the path, because
 //!    the last owner may have removed it in between.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -37,6 +40,7 @@ pub(super) struct FileLock {
     path: PathBuf,
     /// Closing it gives the lock back.
     file: File,
+    is_first: bool,
 }
 
 #[derive(Debug)]
@@ -56,10 +60,13 @@ impl LockFolder {
     pub(super) fn try_lock(&self, stream: &StreamName) -> Result<FileLockAttempt, LogError> {
         let path = self.0.join(file_name(stream));
         let failed = |error| io_error(&path, error);
-        fs::create_dir_all(&self.0).map_err(|error| io_error(&self.0, error))?;
+        let is_first = self.make().map_err(|error| io_error(&self.0, error))?;
         for _ in 0..TRIES_MAX {
             let file = open_or_create(&path).map_err(failed)?;
-            if let Some(attempt) = lock_opened(file, &path).map_err(failed)? {
+            if let Some(mut attempt) = lock_opened(file, &path).map_err(failed)? {
+                if let FileLockAttempt::Locked(lock) = &mut attempt {
+                    lock.is_first = is_first;
+                }
                 return Ok(attempt);
             }
             std::thread::yield_now();
@@ -68,6 +75,15 @@ impl LockFolder {
             LogErrorKind::Busy,
             path.display().to_string(),
         ))
+    }
+
+    /// Makes the folder; says whether there was none.
+    fn make(&self) -> io::Result<bool> {
+        match fs::create_dir(&self.0) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(_) => fs::create_dir_all(&self.0).map(|()| true),
+        }
     }
 
     /// Who holds the lock, without taking it.
@@ -113,6 +129,7 @@ fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt
             let mut lock = FileLock {
                 path: path.to_owned(),
                 file,
+                is_first: false,
             };
             match lock.write_owner() {
                 Ok(()) => Ok(Some(FileLockAttempt::Locked(lock))),
@@ -141,6 +158,11 @@ impl FileLock {
         let owner = serde_json::to_vec(this_process()).expect("an identity is plain data");
         self.file.write_all(&owner)?;
         self.file.set_len(owner.len() as u64)
+    }
+
+    /// Whether there was no folder of locks before it.
+    pub(super) fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// Removes the file and gives the lock back. Dropping the value instead gives it back and leaves the file.

@@ -18,6 +18,7 @@ use super::lock_folder::{FileLock, FileLockAttempt};
 use super::reader::{Job, Reader};
 use super::thread;
 use super::writer::{Append, WriteCommand, Writer};
+use crate::process::{is_seen_alive, this_process};
 use crate::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
     StreamLock, StreamName, TAIL_POLL_MS, Version,
@@ -156,10 +157,12 @@ async fn start(
 
 /// The file's lock as a stream's, given back by the reader, or at once where the store is closed.
 fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<Job>) -> StreamLock {
-    StreamLock::new(stream, move || {
+    let is_first = file.is_first();
+    let lock = StreamLock::new(stream, move || {
         // A job that is not taken is dropped, and the lock with it.
         drop(reads.try_send(Box::new(move |_: &mut Reader| file.release())));
-    })
+    });
+    if is_first { lock.first() } else { lock }
 }
 
 impl Log for SqliteLog {
@@ -249,6 +252,12 @@ impl Log for SqliteLog {
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
         let stream = stream.clone();
         LogFuture::waiting(self.ask(move |reader| reader.locks.owner(&stream)))
+    }
+
+    /// Looks on the reader's thread, because `/proc` may hang.
+    fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {
+        let owner = owner.clone();
+        LogFuture::waiting(self.ask(move |_| Ok(owner != *this_process() && is_seen_alive(&owner))))
     }
 
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {

@@ -3,13 +3,21 @@
 //! ```text
 //! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` per answer
 //! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps it until stdin ends
+//! allstop-log-helper own STORE SESSION OPEN                  makes a session with a turn, which is left open for `open`;
+//!                                                            prints `owned`, keeps it until stdin ends
 //! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the text
 //! ```
 
 use std::error::Error;
 use std::io::{Read, Write, stdin, stdout};
+use std::sync::Arc;
 
-use allstop_log::{AppendError, AppendIds, LockAttempt, Log, SqliteLog, StreamName, Version};
+use allstop_core::record::{SessionRecord, TurnOrigin};
+use allstop_core::{Timestamp, TurnNumber};
+use allstop_log::session::stream_of;
+use allstop_log::{
+    AppendError, AppendIds, LockAttempt, Log, SessionStream, SqliteLog, StreamName, Version,
+};
 use futures::future::try_join_all;
 
 type Failure = Box<dyn Error>;
@@ -31,6 +39,12 @@ async fn main() -> Result<(), Failure> {
                 LockAttempt::Locked(_) => "locked",
                 LockAttempt::HeldBy(_) => "held",
             })?;
+            stdin().read_to_end(&mut Vec::new())?;
+        }
+        ["own", store, session, turn] => {
+            let log: Arc<dyn Log> = Arc::new(SqliteLog::open(store).await?);
+            let _session = own(log, session, *turn == "open").await?;
+            say("owned")?;
             stdin().read_to_end(&mut Vec::new())?;
         }
         ["try", store, bytes] => match try_append(store, bytes.parse()?).await {
@@ -69,6 +83,26 @@ async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Res
         say(&format!("{name} {version}"))?;
     }
     Ok(())
+}
+
+async fn own(log: Arc<dyn Log>, id: &str, is_open: bool) -> Result<SessionStream, Failure> {
+    let (at, turn) = (Timestamp::from_unix_ms(0), TurnNumber(1));
+    let mut session = SessionStream::create(Arc::clone(&log), id.into(), at, "/work").await?;
+    let owner = log.lock_owner(&stream_of(&id.into())).await?;
+    let started = SessionRecord::TurnStarted {
+        turn,
+        at,
+        input: "hello".into(),
+        owner,
+        message: None,
+        origin: TurnOrigin::User,
+        told: Vec::new(),
+    };
+    session.append(vec![started]).await?;
+    if !is_open {
+        session.append(session.state().recovery_records(at)).await?;
+    }
+    Ok(session)
 }
 
 async fn try_append(store: &str, bytes: usize) -> Result<Version, AppendError> {

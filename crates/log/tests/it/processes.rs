@@ -5,9 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_log::{AppendId, LockAttempt, Log, SqliteLog, StreamName, Version};
+use allstop_core::{SessionId, Timestamp};
+use allstop_log::{
+    AppendId, LockAttempt, Log, SessionError, SessionStream, SqliteLog, StreamName, Version,
+    list_sessions, read_session, remove_session,
+};
 
 use crate::files::helper;
 
@@ -166,6 +171,57 @@ async fn a_lock_is_held_across_processes_until_kill_9() {
         .unwrap()
         .count();
     assert_eq!(left, 0, "a lock that was given back leaves no file");
+}
+
+/// The locks are files, which somebody may delete: the process that the session's records name is asked, too.
+#[tokio::test]
+async fn a_living_owner_without_its_lock_file_keeps_the_session() {
+    for turn in ["open", "ended"] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        let locks = folder.path().join("store.db.locks");
+        let mut owner = start(&["own", "s", turn], &store);
+        let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "owned");
+        let log: Arc<dyn Log> = Arc::new(SqliteLog::open(&store).await.unwrap());
+        let id = SessionId::from("s");
+        let resume =
+            || SessionStream::resume(Arc::clone(&log), id.clone(), Timestamp::from_unix_ms(0));
+        let version = log.list("session/s").await.unwrap()[0].1;
+
+        std::fs::remove_dir_all(&locks).unwrap();
+        let refused = resume().await.unwrap_err();
+        let SessionError::InUse { owner: by, .. } = &refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(by.as_ref().unwrap().pid, owner.id());
+        std::fs::remove_dir_all(&locks).unwrap();
+        let refused = remove_session(&*log, &id).await.unwrap_err();
+        assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
+        assert_eq!(log.list("session/s").await.unwrap()[0].1, version);
+        if turn == "open" {
+            // The folder is there again, and what is open is believed even so.
+            let refused = resume().await.unwrap_err();
+            assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
+            let (_, by) = read_session(&*log, &id).await.unwrap();
+            assert_eq!(by.unwrap().pid, owner.id());
+            let listed = list_sessions(&*log).await.unwrap().remove(0);
+            assert_eq!(listed.owner.unwrap().pid, owner.id());
+        }
+
+        // A zombie is no owner: nobody has to reap it first.
+        owner.kill().unwrap();
+        let began = Instant::now();
+        loop {
+            std::fs::remove_dir_all(&locks).unwrap();
+            match resume().await {
+                Ok(session) => break drop(session),
+                Err(SessionError::InUse { .. }) if began.elapsed().as_secs() < 20 => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        owner.wait().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -11,14 +11,17 @@ use rustix::process::{
 
 use super::order::Order;
 use crate::process::ExitInfo;
-use crate::process::procfs::{Stat, stat};
+use crate::process::procfs::Stat;
 use crate::process::tree::{descendants, signal_each};
 
 /// Starts the command as leader of a session of its own.
 ///
 /// So it has no terminal: it can neither read what the user types nor be stopped for trying, and Ctrl-C never reaches it
 /// but through a stop. And whoever has to adopt its tree, should the keeper be killed, knows it by its session.
-pub(super) fn start(order: Order, output: &OwnedFd) -> io::Result<Stat> {
+///
+/// An error says that nothing was started. The answer is the pid alone: whatever else is to be known of the process is
+/// looked for by whoever keeps it already.
+pub(super) fn start(order: Order, output: &OwnedFd) -> io::Result<u32> {
     let mut command = Command::new(order.program);
     command
         .args(order.args)
@@ -42,9 +45,8 @@ pub(super) fn start(order: Order, output: &OwnedFd) -> io::Result<Stat> {
     unsafe {
         command.pre_exec(in_new_process);
     }
-    let child = command.spawn()?;
-    // It cannot have been reaped: only `reap` does that.
-    stat(child.id()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    // Dropping the handle neither ends nor reaps it: only `reap` does that.
+    Ok(command.spawn()?.id())
 }
 
 /// What reaping found.

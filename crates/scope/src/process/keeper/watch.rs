@@ -33,7 +33,7 @@ use super::drain::Drain;
 use super::killing::Killing;
 use super::order::Order;
 use super::protocol::{Action, Command, PACKET_BYTES_MAX, Report};
-use crate::process::procfs::Stat;
+use crate::process::procfs::{Stat, stat};
 use crate::process::tree::descendants;
 
 /// How long a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
@@ -71,6 +71,9 @@ struct Call {
     number: u64,
     main: u32,
     output: OwnedFd,
+    /// The command has started, and its owner cannot be told which process it is: it is killed, and counts as failed when
+    /// its tree is empty.
+    is_unidentified: bool,
     killing: Option<Killing>,
     /// When a detached tree that was told to end is killed.
     kill_at: Option<Instant>,
@@ -112,9 +115,10 @@ impl Keeper {
                 Step::Wait(pause) => pause,
                 Step::Empty => {
                     let was_detached = call.drain.is_some();
+                    let report = call.last_report();
                     // With the pipe of its output.
                     self.call = None;
-                    say(owner, &Report::Empty);
+                    say(owner, &report);
                     return !was_detached;
                 }
             },
@@ -183,7 +187,9 @@ impl Keeper {
     fn obey(&mut self, command: Command, files: Vec<OwnedFd>) {
         let owner = self.owner.as_fd();
         match (command.action, &mut self.call) {
-            (Action::Start, None) => self.call = Call::begin(command.call, files, owner),
+            (Action::Start, None) => {
+                self.call = Call::begin(command.call, files, owner, start_ticks);
+            }
             (action, Some(call)) if call.number == command.call => match action {
                 Action::Start => {}
                 Action::Ask => tell_members(owner, &ask()),
@@ -205,7 +211,12 @@ enum Step {
 
 impl Call {
     /// Starts the command; `None` if that failed, which is reported.
-    fn begin(number: u64, files: Vec<OwnedFd>, owner: BorrowedFd<'_>) -> Option<Self> {
+    fn begin(
+        number: u64,
+        files: Vec<OwnedFd>,
+        owner: BorrowedFd<'_>,
+        start_ticks: impl FnOnce(u32) -> Option<u64>,
+    ) -> Option<Self> {
         let started = <[OwnedFd; FILES_OF_ORDER]>::try_from(files)
             .map_err(|_files| (io::ErrorKind::InvalidData.into(), false))
             .and_then(|[output, order]| {
@@ -218,16 +229,27 @@ impl Call {
             });
         match started {
             Ok((main, output)) => {
-                let (pid, start_ticks) = (main.pid, main.start_ticks);
-                say(owner, &Report::Started { pid, start_ticks });
-                Some(Self {
+                let ticks = start_ticks(main);
+                let mut call = Self {
                     number,
-                    main: pid,
+                    main,
                     output,
+                    is_unidentified: ticks.is_none(),
                     killing: None,
                     kill_at: None,
                     drain: None,
-                })
+                };
+                match ticks {
+                    Some(start_ticks) => say(
+                        owner,
+                        &Report::Started {
+                            pid: main,
+                            start_ticks,
+                        },
+                    ),
+                    None => call.begin_killing(),
+                }
+                Some(call)
             }
             Err::<_, (io::Error, bool)>((error, in_directory)) => {
                 let errno = error.raw_os_error().unwrap_or_default();
@@ -246,6 +268,7 @@ impl Call {
     /// Reaps, and kills where that has begun.
     fn step(&mut self, owner: BorrowedFd<'_>) -> Step {
         let (main, killing) = (self.main, &mut self.killing);
+        let is_unidentified = self.is_unidentified;
         let mut main_exited = false;
         let reaped = reap(|child, exit| {
             if let Some(killing) = killing {
@@ -253,7 +276,9 @@ impl Call {
             }
             if child == main {
                 main_exited = true;
-                say(owner, &Report::Exited(exit));
+                if !is_unidentified {
+                    say(owner, &Report::Exited(exit));
+                }
             }
         });
         if let Reaped::NoChild = reaped {
@@ -275,6 +300,18 @@ impl Call {
                 .kill_at
                 .map(|at| at.saturating_duration_since(Instant::now())),
         })
+    }
+
+    /// What its owner is told when its tree is empty.
+    fn last_report(&self) -> Report {
+        if self.is_unidentified {
+            Report::Failed {
+                errno: rustix::io::Errno::SRCH.raw_os_error(),
+                in_directory: false,
+            }
+        } else {
+            Report::Empty
+        }
     }
 
     fn begin_killing(&mut self) {
@@ -309,6 +346,11 @@ fn receive(owner: BorrowedFd<'_>, packet: &mut [u8]) -> rustix::io::Result<(usiz
     Ok((received.bytes, files.collect()))
 }
 
+/// When a child that was not reaped yet has started. `None` where `/proc` does not tell, as without a free descriptor.
+fn start_ticks(child: u32) -> Option<u64> {
+    Some(stat(child)?.start_ticks)
+}
+
 /// Tells the owner who is there.
 fn tell_members(owner: BorrowedFd<'_>, members: &[Stat]) {
     let living = members.iter().filter(|member| !member.is_dead());
@@ -323,4 +365,48 @@ fn say(owner: BorrowedFd<'_>, report: &Report) {
         report.encode().as_bytes(),
         SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, recv, socketpair};
+
+    use super::*;
+
+    /// The command has started and `/proc` does not say when: what it has started is gone before that is a failure.
+    #[test]
+    fn a_start_that_cannot_be_told_is_killed_before_it_has_failed() {
+        set_child_subreaper(Some(getpid())).unwrap();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, owner) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let order = Order {
+            cwd: "/".into(),
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), "sleep 1000 & sleep 1000".into()],
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        };
+        let (_read, output) = std::io::pipe().unwrap();
+        let files = vec![output.into(), order.to_file().unwrap()];
+        let call = Call::begin(1, files, owner.as_fd(), |_child| None);
+        let mut call = call.expect("it has started, so it is kept");
+        let main = call.main;
+        let began = Instant::now();
+        while let Step::Wait(_) = call.step(owner.as_fd()) {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "it is not killed"
+            );
+            std::thread::yield_now();
+        }
+        assert_eq!(stat(main), None);
+        assert_eq!(descendants(std::process::id()), []);
+        assert!(matches!(call.last_report(), Report::Failed { .. }));
+        let mut packet = [0; PACKET_BYTES_MAX];
+        while let Ok((len, _)) = recv(&ours, &mut packet[..], rustix::net::RecvFlags::DONTWAIT) {
+            let report = Report::decode(&packet[..len]);
+            let report = report.unwrap();
+            assert!(matches!(report, Report::Members(_)), "{report:?}");
+        }
+    }
 }
