@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_model::provider::KeyLookup;
-use allstop_runtime::StoreChoice;
+use allstop_runtime::{StoreChoice, is_secret_variable};
 use allstop_scope::RootOptions;
 use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use anyhow::Context as _;
@@ -121,20 +121,17 @@ impl Host {
         Arc::new(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))
     }
 
-    /// The variables that hold secrets by their names: commands that a model runs do not inherit them. A URL can hold a
-    /// password.
-    pub(crate) fn secret_variables(configured: Option<&str>) -> Vec<OsString> {
-        let is_secret = |name: &OsString| {
-            let name = name.to_string_lossy();
-            let upper = name.to_ascii_uppercase();
-            let parts = ["API_KEY", "AUTH_TOKEN", "SECRET", "PASSWORD"];
-            parts.iter().any(|part| upper.contains(part))
-                || upper == "ALLSTOP_BASE_URL"
-                || Some(&*name) == configured
+    /// The variables that look like secrets: commands that a model runs, and MCP servers, do not inherit them.
+    /// The `configured` ones hold keys whatever they are called, and our own URL may have one in its query.
+    pub(crate) fn secret_variables(configured: &[&str]) -> Vec<OsString> {
+        let is_secret = |name: &OsString, value: &OsString| {
+            is_secret_variable(name, value)
+                || name == "ALLSTOP_BASE_URL"
+                || configured.iter().any(|configured| name == configured)
         };
         std::env::vars_os()
+            .filter(|(name, value)| is_secret(name, value))
             .map(|(name, _)| name)
-            .filter(is_secret)
             .collect()
     }
 

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
     {
         return allstop_scope::process::keeper::main();
     }
+    hide_environment();
     let signals = InheritedSignals::take();
     let cli = match last_words::parse() {
         Ok(cli) => cli,
@@ -76,6 +77,16 @@ fn main() -> ExitCode {
         reason = "threads that cannot be forced never delay the exit"
     )]
     std::process::exit(i32::from(code))
+}
+
+/// Keeps the environment that this process was started with from the commands that it runs: they are of the same user,
+/// and would read the secrets in `/proc/PID/environ`, which from here on belongs to root. It costs core dumps and
+/// debuggers of the same user. What is executed from here can be read again, so a keeper does the same.
+fn hide_environment() {
+    // Where the kernel cannot, the variables that commands inherit are still without secrets.
+    #[cfg(target_os = "linux")]
+    let _refused =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
 /// Makes a write beyond the limit of a file's size fail as one on a full disk does, instead of killing this process

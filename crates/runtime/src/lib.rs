@@ -21,5 +21,5 @@ pub use error::{StartError, StartErrorKind};
 pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{
     Asks, FoundWork, InterruptedTurn, ModelChoice, OpenSession, StoreChoice, System, SystemOptions,
-    found_work, open_store,
+    found_work, is_secret_variable, open_store,
 };

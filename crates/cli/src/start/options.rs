@@ -65,7 +65,12 @@ pub(crate) fn system(
 ) -> Result<SystemOptions, Problem> {
     let store = Host::store(store, config.store.path.clone())?;
     let spill_folder = Host::spill_folder(&store);
-    let key_variable = config.model.api_key_env.clone();
+    let servers = config.mcp.servers.values();
+    let of_servers = servers.filter_map(|server| server.bearer_token_env.as_deref());
+    let with_keys: Vec<&str> = of_servers
+        .chain(config.model.api_key_env.as_deref())
+        .collect();
+    let hidden_variables = Host::secret_variables(&with_keys);
     Ok(SystemOptions {
         config,
         model: None,
@@ -76,7 +81,7 @@ pub(crate) fn system(
         spill_folder,
         scopes: given.scopes,
         prompter,
-        hidden_variables: Host::secret_variables(key_variable.as_deref()),
+        hidden_variables,
         owner: Host::owner(),
     })
 }

@@ -1,5 +1,8 @@
 //! Servers of tools that are not available: what people and programs are told, and how often.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::Value;
 
 use crate::support::terminal::Terminal;
@@ -111,6 +114,89 @@ fn who_waits_for_them_at_a_terminal_is_told() {
 const PRINTS: &str =
     "[mcp.servers.prints]\ncommand = \"sh\"\nargs = [\"-c\", \"printenv > server-env; exit 3\"]\n";
 
+const SECRETS: [&str; 6] = [
+    "MY_SECRET_THING",
+    "GITHUB_TOKEN",
+    "NPM_TOKEN",
+    "HF_TOKEN",
+    "AWS_SESSION_TOKEN",
+    "SLACK_BOT_TOKEN",
+];
+
+/// The configuration names what commands and a server may see, and a command that misses a variable says so.
+#[test]
+fn the_configuration_lets_variables_through() {
+    let place = Place::new();
+    let config = format!(
+        "[shell]\nenv = [\"NPM_*\", \"OPENAI_API_KEY\"]\n{PRINTS}inherit_env = [\"HF_TOKEN\"]\n"
+    );
+    let config = place.file("lets-through.toml", config);
+    let script = r#"
+replies:
+  - calls: [{tool: shell, arguments: {command: "printenv > call-env; echo ${GITHUB_TOKEN:?}"}}]
+  - text: Done.
+"#;
+    let mut run = place.run_script(script).arg("--config").arg(config);
+    for name in SECRETS.into_iter().chain(["OPENAI_API_KEY"]) {
+        run = run.env(name, "secret");
+    }
+    let ended = run.args("--stream-json go").end();
+    let hint = "GITHUB_TOKEN is hidden from commands; to allow it, add it to `env` in the section `[shell]`";
+    assert!(ended.stdout.contains(hint), "{}", ended.stdout);
+    for (seen, expected) in [
+        (
+            "call-env",
+            ["NPM_TOKEN=secret", "OPENAI_API_KEY=secret"].as_slice(),
+        ),
+        ("server-env", ["HF_TOKEN=secret"].as_slice()),
+    ] {
+        let path = place.work().join(seen);
+        let text = eventually(seen, || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            text.contains("PATH=").then_some(text)
+        });
+        let mut found: Vec<_> = text
+            .lines()
+            .filter(|line| line.ends_with("=secret"))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+    }
+}
+
+/// What the process and its keeper were started with is not to be read by a command of the same user.
+#[test]
+fn a_command_cannot_read_the_environment_of_its_owner() {
+    let place = Place::new();
+    let script = r#"
+replies:
+  - calls: [{tool: shell, arguments: {command: "keeper=$PPID; owner=$(cut -d' ' -f4 /proc/$keeper/stat); id -u; cat /proc/$keeper/environ /proc/$owner/environ; cat /proc/self/environ | tr '\\0' '\\n'"}}]
+  - text: Done.
+"#;
+    let open = place.path("open");
+    std::fs::create_dir(&open).expect("a folder");
+    std::fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("a mode");
+    let run = place
+        .allstop()
+        .args("run --store")
+        .arg(open.join("store.db"));
+    let run = run.arg("--model").arg(place.script(script));
+    let run = run.unprivileged().env("GITHUB_TOKEN", "hidden-1");
+    let run = run.env("SHOWN", "shown").env("OPENAI_BASE", "hidden-2");
+    let ended = run.args("--yes --stream-json go").end();
+    let mut lines = ended.stdout.lines();
+    let said = lines.find(|line| line.contains("tool_finished"));
+    let said = said.unwrap_or_default();
+    assert!(said.contains("SHOWN=shown"), "{said}{}", ended.stderr);
+    assert!(!said.contains("hidden-1"), "{said}");
+    assert_eq!(
+        said.matches("hidden-2").count(),
+        1,
+        "in its own alone: {said}"
+    );
+    assert_eq!(said.matches("Permission denied").count(), 2, "{said}");
+}
+
 /// Neither a command of the model nor an MCP server inherits a key, however it is named.
 #[test]
 fn keys_are_hidden_from_commands_and_servers() {
@@ -122,8 +208,12 @@ replies:
   - text: Done.
 "#;
     let run = place.run_script(script).arg("--config").arg(config);
-    let run = run.env("OPENAI_API_KEY", "hidden-1");
-    let run = run.env("MY_SECRET_THING", "hidden-2").env("SHOWN", "shown");
+    let mut run = run.env("OPENAI_API_KEY", "hidden-1");
+    for name in SECRETS {
+        run = run.env(name, "hidden-2");
+    }
+    let run = run.env("DATABASE_URL", "postgres://app:hidden-3@db/app");
+    let run = run.env("SHOWN", "shown");
     run.args("--json go").end().ok();
     for seen in ["call-env", "keeper-env", "server-env"] {
         let path = place.work().join(seen);

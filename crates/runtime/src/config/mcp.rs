@@ -25,6 +25,9 @@ pub struct McpServerSection {
     pub args: Vec<String>,
     /// What is added to its environment.
     pub env: BTreeMap<String, String>,
+    /// Variables of your environment that it inherits although they look like secrets: names, or beginnings of names with
+    /// `*` at their end.
+    pub inherit_env: Vec<String>,
     /// The URL of a server that runs, reached by streamable HTTP.
     pub url: Option<String>,
     /// Headers that are sent with every request.

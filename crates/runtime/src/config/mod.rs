@@ -27,7 +27,7 @@ pub use mcp::{McpConfig, McpServerSection, OnIgnoredCancel};
 pub use rule::PermissionRule;
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, OnStop,
-    PermissionsConfig, StoreConfig, WorkspaceConfig,
+    PermissionsConfig, ShellSection, StoreConfig, WorkspaceConfig,
 };
 pub use session::SessionConfig;
 
@@ -61,6 +61,9 @@ pub struct Config {
     /// Which tool calls run, and which a person is asked about.
     #[serde(default)]
     pub permissions: PermissionsConfig,
+    /// Commands that a model runs.
+    #[serde(default)]
+    pub shell: ShellSection,
     /// What the file tools may touch beside the working directory.
     #[serde(default)]
     pub workspace: WorkspaceConfig,

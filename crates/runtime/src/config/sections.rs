@@ -38,6 +38,15 @@ pub struct ModelConfig {
     pub retries: Option<u32>,
 }
 
+/// Commands that a model runs, with the tool `shell`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShellSection {
+    /// Variables of your environment that commands see although they look like secrets: names, or beginnings of names
+    /// with `*` at their end.
+    pub env: Vec<String>,
+}
+
 /// Limits of steps, turns and tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

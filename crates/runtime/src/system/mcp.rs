@@ -8,6 +8,7 @@ use allstop_tools::mcp::{
     ToolFilter,
 };
 
+use super::hidden::still_hidden;
 use super::options::SystemOptions;
 use crate::config::{self, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
@@ -25,7 +26,6 @@ pub(super) fn servers(options: &SystemOptions) -> Result<McpServers, StartError>
         folder: options.folder.clone(),
         pipe_folder: options.spill_folder.clone(),
         containment: options.scopes.containment.clone(),
-        env_hidden: options.hidden_variables.clone(),
     };
     McpServers::new(configs, shared)
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
@@ -67,6 +67,7 @@ fn server(
     let transport = transport(section, options).map_err(wrong)?;
     let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
     let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;
+    server.env_hidden = still_hidden(&options.hidden_variables, &section.inherit_env);
     server.filter = ToolFilter::new(&section.allow, &section.deny).map_err(wrong)?;
     if let Some(limit) = section.handshake_timeout {
         server.handshake_timeout = limit.into();
@@ -85,7 +86,8 @@ fn server(
 
 fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpTransport, String> {
     let of_http = !section.headers.is_empty() || section.bearer_token_env.is_some();
-    let of_command = !section.args.is_empty() || !section.env.is_empty();
+    let of_command =
+        !section.args.is_empty() || !section.env.is_empty() || !section.inherit_env.is_empty();
     match (&section.command, &section.url) {
         (Some(command), None) if !of_http => Ok(McpTransport::Stdio {
             command: command.into(),
@@ -109,7 +111,7 @@ fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpT
             })
         }
         (Some(_), None) => Err("`headers` and `bearer_token_env` go with `url`".to_owned()),
-        (None, Some(_)) => Err("`args` and `env` go with `command`".to_owned()),
+        (None, Some(_)) => Err("`args`, `env` and `inherit_env` go with `command`".to_owned()),
         (None, None) => Err("neither `command` nor `url` is given".to_owned()),
         (Some(_), Some(_)) => Err("both `command` and `url` are given".to_owned()),
     }

@@ -1,6 +1,7 @@
 //! A running system: one store, one model, one tree of scopes, and the sessions that work in them.
 
 mod cleanup;
+mod hidden;
 mod mcp;
 mod open;
 mod options;
@@ -22,6 +23,7 @@ use allstop_tools::{PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
 
 pub use allstop_session::found::{FoundWork, found_work};
+pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::open_store;

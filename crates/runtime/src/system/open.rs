@@ -13,6 +13,7 @@ use allstop_tools::{
 };
 
 use super::Parts;
+use super::hidden::still_hidden;
 use super::options::SystemOptions;
 use super::spill::SpillFolder;
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
@@ -112,7 +113,7 @@ pub(super) fn agent(
     let output_folder = Arc::new(OutputFolder::new(spill.path()));
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
     shell.containment = parts.containment.clone();
-    shell.env_hidden.clone_from(&parts.hidden_variables);
+    shell.env_hidden = still_hidden(&parts.hidden_variables, &parts.config.shell.env);
     let host: Arc<dyn BackgroundHost> = Arc::clone(background) as _;
     let mut tools = ToolRegistry::new();
     let builtin = builtin_tools(&workspace, shell, &host);

@@ -32,7 +32,8 @@ pub struct SystemOptions {
     pub scopes: RootOptions,
     /// Who is asked whether a call may run.
     pub prompter: Arc<dyn Prompter>,
-    /// Variables that tools' commands do not inherit: keys, which would reach the model with their output.
+    /// Variables that tools' commands and MCP servers do not inherit: secrets, which would reach the model with their
+    /// output. The configuration lets some through.
     pub hidden_variables: Vec<std::ffi::OsString>,
     /// The process that the log names as the one that runs the turns.
     pub owner: Option<ProcessIdentity>,

@@ -27,6 +27,8 @@ pub struct McpServerConfig {
     pub call_timeout: Option<Duration>,
     /// Which of its tools are used.
     pub filter: ToolFilter,
+    /// Variables that its process does not inherit: secrets that are not its own.
+    pub env_hidden: Vec<OsString>,
     /// What becomes of a server that goes on with a call that was cancelled.
     pub on_ignored_cancel: OnIgnoredCancel,
 }
@@ -50,6 +52,7 @@ impl McpServerConfig {
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             call_timeout: None,
             filter: ToolFilter::default(),
+            env_hidden: Vec::new(),
             on_ignored_cancel: OnIgnoredCancel::default(),
         })
     }
@@ -168,6 +171,4 @@ pub struct McpOptions {
     pub pipe_folder: PathBuf,
     /// How the processes of servers are contained.
     pub containment: ContainmentChoice,
-    /// What servers do not inherit: keys that are not theirs.
-    pub env_hidden: Vec<OsString>,
 }

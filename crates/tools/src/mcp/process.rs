@@ -39,6 +39,7 @@ impl ServerProcess {
         scope: &Scope,
         name: &str,
         (command, args, env): (&OsString, &[OsString], &[(OsString, OsString)]),
+        env_hidden: &[OsString],
         options: &McpOptions,
     ) -> Result<(Self, Pipes), String> {
         let pipes = Pipes::make(&options.pipe_folder).map_err(|error| {
@@ -50,7 +51,7 @@ impl ServerProcess {
             args: pipes.command(command, args),
             cwd: options.folder.clone(),
             env: env.to_vec(),
-            env_hidden: options.env_hidden.clone(),
+            env_hidden: env_hidden.to_vec(),
             marker: ulid::Ulid::generate().to_string().into(),
             containment: options.containment.clone(),
         };

@@ -92,7 +92,13 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
     let mut pipes = None;
     if let McpTransport::Stdio { command, args, env } = &server.config.transport {
         let command = (command, args.as_slice(), env.as_slice());
-        match ServerProcess::start(&scope, server.name(), command, &server.options) {
+        match ServerProcess::start(
+            &scope,
+            server.name(),
+            command,
+            &server.config.env_hidden,
+            &server.options,
+        ) {
             Ok((started, its)) => (process, pipes) = (Some(started), Some(its)),
             Err(why) => return never(why),
         }

@@ -10,7 +10,7 @@ use allstop_scope::process::{ExitInfo, Member};
 use allstop_scope::{Process, ScopeOptions};
 
 use super::printing::Printing;
-use super::{ShellTool, runs_in_background};
+use super::{ShellTool, hidden, runs_in_background};
 use crate::background::{Handover, hand_over};
 use crate::command::{CommandLimit, RunningCommand, command_name, exit_text};
 use crate::output::BoundedOutput;
@@ -95,6 +95,9 @@ impl ShellTool {
         if !exit.is_success() {
             // Writing to a string cannot fail.
             let _ = write!(answer, "\n[{}]", exit_text(exit));
+            if let Some(hint) = hidden::hint(&self.config.env_hidden, command, &answer) {
+                let _ = write!(answer, "\n[{hint}]");
+            }
         }
         if !left.is_empty() {
             let work = hand_over(&*self.host, handover(running, printing));

@@ -6,6 +6,7 @@
 //! handed over while it runs; then its `timeout_s` ends it no more.
 
 mod foreground;
+mod hidden;
 mod printing;
 
 use std::ffi::OsString;

@@ -38,6 +38,29 @@ async fn a_command_answers_with_its_output_and_its_exit_code() {
 }
 
 #[tokio::test]
+async fn a_failed_command_that_names_a_hidden_variable_gets_a_hint() {
+    let session = Session::with(
+        |w| w,
+        |shell| allstop_tools::ShellConfig {
+            env_hidden: vec!["CARGO_PKG_NAME".into()],
+            ..shell
+        },
+    );
+    let hint = "[CARGO_PKG_NAME is hidden from commands; to allow it, add it to `env` in the section `[shell]` of the \
+                configuration]";
+    for (command, is_told) in [
+        ("test -n \"$CARGO_PKG_NAME\"", true),
+        ("printf 'set CARGO_%s\\n' PKG_NAME; exit 2", true),
+        ("echo $CARGO_PKG_NAME", false),
+        ("exit 1", false),
+    ] {
+        let call = session.call("shell", json!({"command": command}));
+        let answer = call.await.unwrap();
+        assert_eq!(answer.ends_with(hint), is_told, "{command}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_command_that_cannot_start_is_an_error() {
     let session = Session::with(
         |w| w,

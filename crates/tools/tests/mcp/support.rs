@@ -74,7 +74,6 @@ impl Place {
             folder: temporary.path().to_owned(),
             pipe_folder: temporary.path().join("pipes"),
             containment: ContainmentChoice::GroupAndMarker,
-            env_hidden: Vec::new(),
         };
         let root = Scope::root("process", RootOptions::current());
         let turn = root.child("turn", ScopeOptions::default()).unwrap();

@@ -24,7 +24,7 @@ use rustix::net::sockopt::socket_type;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketType, recvmsg, send,
 };
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
@@ -87,6 +87,9 @@ impl Keeper {
             return Err(io::ErrorKind::InvalidInput.into()); // started by hand: there is no owner
         }
         rustix::thread::set_name(NAME)?;
+        // It serves calls of all kinds, and has inherited what the first one may know: the commands of a later one are of
+        // the same user, and could read it in `/proc/PID/environ`.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let told_to_end = Arc::new(AtomicBool::new(false));

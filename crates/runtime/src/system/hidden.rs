@@ -1,0 +1,131 @@
+//! Variables that are kept from what a model can reach: which ones look like secrets, and which of them are let through.
+
+use std::ffi::{OsStr, OsString};
+
+/// Ends of a word in a variable's name that say that it holds a secret.
+const SECRET_WORDS: [&str; 9] = [
+    "TOKEN",
+    "KEY",
+    "SECRET",
+    "PASS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PASSWRD",
+    "CREDENTIAL",
+];
+
+/// Whether a variable is kept from commands that a model runs unless the configuration lets it through.
+///
+/// Its name has a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` or `CREDENTIAL`, in either case and
+/// number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or it
+/// ends with `_PWD`; or its value is a URL with a password. Programs that ask for a password (`GIT_ASKPASS`) are none.
+pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_ascii_uppercase();
+    let is_secret = |word: &str| {
+        let singular = word.strip_suffix('S').filter(|one| !one.ends_with("TOKEN"));
+        let ends = |word: &str| SECRET_WORDS.iter().any(|secret| word.ends_with(secret));
+        !word.ends_with("ASKPASS") && (ends(word) || singular.is_some_and(ends))
+    };
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(is_secret) || name.ends_with("_PWD") || has_password(&value.to_string_lossy())
+}
+
+/// Whether a text is a URL as `scheme://user:password@host`.
+fn has_password(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("://") else {
+        return false;
+    };
+    // The last one, since passwords are often written without being encoded. So a port and a path with an `@` count as
+    // one, too, which hides a variable too many.
+    let user = rest.rsplit_once('@').map(|(user, _)| user);
+    let password = user.and_then(|user| user.split_once(':'));
+    password.is_some_and(|(name, password)| !password.is_empty() && !name.contains(['/', '?', '#']))
+}
+
+/// Those that stay hidden where the configuration lets some through: by name, or with `*` at the end by its beginning.
+pub(super) fn still_hidden(hidden: &[OsString], let_through: &[String]) -> Vec<OsString> {
+    let is_named = |name: &str| {
+        let_through
+            .iter()
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(beginning) => name.starts_with(beginning),
+                None => name == pattern,
+            })
+    };
+    let hidden = hidden.iter();
+    let hidden = hidden.filter(|name| !is_named(&name.to_string_lossy()));
+    hidden.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_secret(name: &str, value: &str) -> bool {
+        is_secret_variable(name.as_ref(), value.as_ref())
+    }
+
+    #[test]
+    fn secrets_are_told_by_name_and_by_value() {
+        for name in [
+            "GITHUB_TOKEN",
+            "NPM_TOKEN",
+            "HF_TOKEN",
+            "AWS_SESSION_TOKEN",
+            "SLACK_BOT_TOKEN",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "OPENAI_API_KEY",
+            "openai_apikey",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "SMTP_PASS",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "npm_config_//registry/:_authToken",
+            "DJANGO_SECRETS",
+        ] {
+            assert!(is_secret(name, "x"), "{name}");
+        }
+        for name in [
+            "SSH_AUTH_SOCK",
+            "KEYBOARD_LAYOUT",
+            "XDG_RUNTIME_DIR",
+            "GPG_TTY",
+            "PASSAGE_DIR",
+            "GIT_ASKPASS",
+            "SSH_ASKPASS",
+            "PWD",
+            "OLDPWD",
+            "MAX_TOKENS",
+            "TOKENIZERS_PARALLELISM",
+            "PATH",
+        ] {
+            assert!(!is_secret(name, "x"), "{name}");
+        }
+        for value in [
+            "postgres://app:hunter2@db:5432/app",
+            "mysql://app:hun/ter@2@tcp(db)/app",
+            "http://user:pw@proxy:3128",
+        ] {
+            assert!(is_secret("DATABASE_URL", value), "{value}");
+        }
+        for value in [
+            "postgres://app@db:5432/app",
+            "http://proxy:3128/x",
+            "https://example.com/a:b@c",
+            "user:pw@host",
+            "",
+        ] {
+            assert!(!is_secret("DATABASE_URL", value), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_lets_some_through() {
+        let hidden = ["GITHUB_TOKEN", "NPM_TOKEN", "NPM_KEY", "HF_TOKEN"].map(OsString::from);
+        let left = still_hidden(&hidden, &["GITHUB_TOKEN".to_owned(), "NPM_*".to_owned()]);
+        assert_eq!(left, ["HF_TOKEN"]);
+        assert_eq!(still_hidden(&hidden, &[]), hidden);
+    }
+}
