@@ -10,7 +10,7 @@ use super::event_reader::{EVENT_BYTES_MAX, ReadError};
 use super::protocol::DecodeError;
 use super::said::{Said, is_out_of_quota, retry_after};
 use super::target::{Access, Target};
-use crate::{CALLS_MAX, ModelError, ModelErrorKind};
+use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 
 /// The longest message: what a provider says is quoted, and some say pages.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -245,10 +245,8 @@ impl FailureCx {
 
     /// One line of bounded length without secrets.
     fn one_line(&self, text: &str) -> String {
+        let text = SecretRedactor::new(&self.secrets).redact(text);
         let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for secret in self.secrets.iter().filter(|secret| !secret.is_empty()) {
-            line = line.replace(secret.as_str(), "[key]");
-        }
         if let Some((at, _)) = line.char_indices().nth(MESSAGE_CHARS_MAX) {
             line.truncate(at);
             line.push('…');
