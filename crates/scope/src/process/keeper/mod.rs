@@ -17,6 +17,8 @@
 //! ```
 
 #[cfg(target_os = "linux")]
+mod call;
+#[cfg(target_os = "linux")]
 mod children;
 #[cfg(target_os = "linux")]
 mod drain;
