@@ -17,6 +17,9 @@ use crate::{LogError, RecordBytes, StreamName, Version};
 /// its size does not become the memory of each reader.
 const READ_BYTES_MAX: usize = 16 << 20;
 
+/// Records that are read on the way back from the end: more are longer than one answer, and would be read twice.
+const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
+
 /// Something to do with the store's file, which answers by itself.
 pub(super) type Job = Box<dyn FnOnce(&mut Reader) + Send>;
 
@@ -92,7 +95,11 @@ impl Reader {
         // In one pass, if that does not read what nobody asked for.
         let len = (end.version.0 + 1).saturating_sub(from.0);
         let is_all = usize::try_from(len).is_ok_and(|len| len <= limit);
-        let at_once = if is_all { READ_BYTES_MAX } else { 0 };
+        let at_once = if is_all && len <= AT_ONCE_LEN_MAX {
+            READ_BYTES_MAX
+        } else {
+            0
+        };
         let mut chain = Chain::walk_back(&view, end, from, at_once)?;
         if let Some(records) = chain.take_records() {
             return Ok(records);
