@@ -47,6 +47,8 @@ pub enum LogErrorKind {
     Full,
     /// The file is not a store, or it is damaged.
     Corrupt,
+    /// A file of the store was moved, removed or replaced while the store was open.
+    Replaced,
     /// A newer Allstop wrote it.
     NewerVersion,
     /// The store was closed, or its thread has ended.
@@ -63,6 +65,9 @@ impl fmt::Display for LogErrorKind {
             Self::ReadOnly => "the store cannot be written",
             Self::Full => "no room is left for the store",
             Self::Corrupt => "the file is no Allstop store, or is damaged",
+            Self::Replaced => {
+                "a file of the store was moved, removed or replaced while it was open"
+            }
             Self::NewerVersion => "the store was written by a newer version of Allstop",
             Self::Closed => "the store is closed",
             Self::Io => "the store failed",
@@ -106,6 +111,9 @@ impl LogError {
             LogErrorKind::Corrupt => {
                 Some("name another store, or move this file away; it was left as it is")
             }
+            LogErrorKind::Replaced => Some(
+                "put the store back with the files beside it, or name another store; nothing more was written",
+            ),
             LogErrorKind::NewerVersion => Some("use the newer version, or name another store"),
             LogErrorKind::Closed => Some("open the store again"),
             LogErrorKind::Io => Some("see what is wrong with the device, or name another store"),

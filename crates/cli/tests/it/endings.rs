@@ -165,3 +165,38 @@ fn malformed_arguments_are_told_to_the_model_and_run_nothing() {
     );
     assert!(!place.work().join("made").exists());
 }
+
+/// A run whose working directory holds its store, with one call.
+fn beside_its_store<'a>(place: &'a Place, call: &str) -> Allstop<'a> {
+    let script = format!("replies: [{{calls: [{call}]}}, {{text: Done.}}]");
+    let run = place.allstop().args("run --yes --store store.db --model");
+    run.arg(place.script(&script))
+}
+
+#[test]
+fn a_store_that_was_moved_away_is_an_error() {
+    for command in [
+        "mv store.db x",
+        "rm store.db-wal",
+        "cp store.db x; mv x store.db",
+    ] {
+        let place = Place::new();
+        let call = format!("{{tool: shell, arguments: {{command: {command}}}}}");
+        let (envelope, _) = ends(beside_its_store(&place, &call), 1, "error");
+        assert_eq!(
+            envelope["error"]["kind"], "store",
+            "{command}: {envelope:#}"
+        );
+    }
+}
+
+#[test]
+fn a_store_is_out_of_reach_of_the_file_tools() {
+    let place = Place::new();
+    let call = "{tool: write, arguments: {path: store.db, content: gone}}";
+    let (_, ended) = ends(beside_its_store(&place, call), 0, "completed");
+    let refused = ended.stdout.contains("belongs to the store");
+    assert!(refused, "{ended:#?}");
+    let listed = place.allstop().args("sessions list --store store.db").end();
+    assert!(listed.stdout.contains("completed"), "{listed:#?}");
+}

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::classify::sqlite_error;
+use super::classify::{io_error, sqlite_error};
+use super::files::{FileId, OpenFiles};
 use super::new_store;
 use crate::{LogError, LogErrorKind};
 
@@ -52,8 +53,14 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
+/// A connection to a store, and the files that it holds open.
+pub(super) struct OpenStore {
+    pub(super) connection: Connection,
+    pub(super) files: OpenFiles,
+}
+
 /// Opens the store, and makes it if the file is not there or empty.
-pub(super) fn open(path: &Path) -> Result<Connection, LogError> {
+pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let started = Instant::now();
     loop {
         match try_open(path) {
@@ -68,9 +75,10 @@ pub(super) fn open(path: &Path) -> Result<Connection, LogError> {
     }
 }
 
-fn try_open(path: &Path) -> Result<Connection, LogError> {
+fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     let failed = |error| sqlite_error(path, error);
     new_store::make(path);
+    let before = FileId::at(path).ok();
     let mut connection = Connection::open(path).map_err(failed)?;
     connection
         .busy_handler(Some(wait_for_another))
@@ -98,7 +106,16 @@ fn try_open(path: &Path) -> Result<Connection, LogError> {
         make.commit().map_err(failed)?;
     }
     set_durability(&connection).map_err(failed)?;
-    Ok(connection)
+    // The first read in this mode opens the files beside it.
+    is_ours(&connection, path)?;
+    let files = OpenFiles::of(path)?;
+    let now = FileId::at(path).map_err(|error| io_error(path, error))?;
+    // Another file by now: which of them SQLite has opened nobody can tell, so it is opened again.
+    if before.is_some_and(|before| before != now) {
+        let place = path.display().to_string();
+        return Err(LogError::new(LogErrorKind::Busy, place));
+    }
+    Ok(OpenStore { connection, files })
 }
 
 /// Makes the tables, and marks the file as a store.

@@ -31,8 +31,9 @@ fn serve(
     commands: Vec<(WriteCommand, Answer)>,
 ) -> Vec<Result<Version, AppendError>> {
     let path: Arc<_> = folder.path().join("store.db").into();
-    let connection = connection::open(&path).expect("the folder is there");
-    connection
+    let store = connection::open(&path).expect("the folder is there");
+    store
+        .connection
         .pragma_update(None, "max_page_count", pages)
         .expect("SQLite knows it");
     let (writes, waiting) = mpsc::channel(commands.len());
@@ -44,7 +45,7 @@ fn serve(
         })
         .collect();
     drop(writes);
-    Writer::new(connection, path, Arc::new(Growth::default())).run(waiting);
+    Writer::new(store, path, Arc::new(Growth::default())).run(waiting);
     answers
         .into_iter()
         .map(|mut answer| answer.try_recv().expect("each is answered once"))

@@ -57,6 +57,10 @@ impl LockFolder {
         Self(PathBuf::from(name))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
     pub(super) fn try_lock(&self, stream: &StreamName) -> Result<FileLockAttempt, LogError> {
         let path = self.0.join(file_name(stream));
         let failed = |error| io_error(&path, error);

@@ -3,6 +3,7 @@
 mod chain;
 mod classify;
 mod connection;
+mod files;
 #[cfg(test)]
 mod full;
 mod growth;

@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 
 use super::chain::Chain;
 use super::classify::sqlite_error;
+use super::connection::OpenStore;
+use super::files::OpenFiles;
 use super::lock_folder::LockFolder;
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
@@ -25,6 +27,7 @@ pub(super) type Job = Box<dyn FnOnce(&mut Reader) + Send>;
 
 pub(super) struct Reader {
     connection: Connection,
+    files: OpenFiles,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
     /// The rows of the stream that was read last, if not all of it was read: who reads a long stream in parts makes the
@@ -34,10 +37,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(connection: Connection, path: Arc<Path>) -> Self {
-        let locks = LockFolder::beside(&path);
+    pub(super) fn new(store: OpenStore, path: Arc<Path>) -> Self {
+        let OpenStore { connection, files } = store;
+        // By the path without links, so that whoever opens the store by a link meets the same locks.
+        let locks = LockFolder::beside(files.store());
         Self {
             connection,
+            files,
             path,
             locks,
             unread: None,
@@ -58,6 +64,11 @@ impl Reader {
     /// Takes no more, finishes what waits, and ends.
     pub(super) fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// Fails if what would be read or locked is no longer the store at its path.
+    pub(super) fn check_files(&self) -> Result<(), LogError> {
+        self.files.check()
     }
 
     pub(super) fn read(

@@ -1,18 +1,18 @@
 //! The handle of an open store.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use rusqlite::Connection;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::classify::io_error;
-use super::connection;
+use super::connection::{self, OpenStore};
+use super::files;
 use super::growth::{Follower, Growth};
 use super::lock_folder::{FileLock, FileLockAttempt};
 use super::reader::{Job, Reader};
@@ -39,12 +39,16 @@ const READ_QUEUE_LEN_MAX: usize = 1_024;
 /// * The last appends stand in `<store>-wal` until there are enough of them, also while nobody has the store open: who
 ///   copies or moves the store takes that file along, or puts it away with SQLite's own tool first.
 /// * The file has a version; a newer one is refused.
+/// * Where one of its files is moved, removed or replaced meanwhile, appends and reads fail with
+///   [`LogErrorKind::Replaced`]: nothing is confirmed that the next one to open the store would not find.
 ///
 /// **Dropping** it does not wait: what was asked for is still written as long as the process lives, and a blocked disk
 /// never delays the exit. [`SqliteLog::close`] waits.
 #[derive(Clone)]
 pub struct SqliteLog {
     path: Arc<Path>,
+    /// The same without symbolic links.
+    resolved: Arc<Path>,
     writes: mpsc::Sender<WriteCommand>,
     reads: mpsc::Sender<Job>,
     growth: Arc<Growth>,
@@ -72,19 +76,20 @@ impl SqliteLog {
         let (writes, commands) = mpsc::channel(WRITE_QUEUE_LEN_MAX);
         let (reads, jobs) = mpsc::channel(READ_QUEUE_LEN_MAX);
         let (store, heard) = (path.clone(), growth.clone());
-        start("allstop-log-write", &path, move |connection| {
+        let resolved = start("allstop-log-write", &path, move |opened| {
             let _held = until_written;
-            Writer::new(connection, store, heard).run(commands);
+            Writer::new(opened, store, heard).run(commands);
         })
         .await?;
         let store = path.clone();
-        start("allstop-log-read", &path, move |connection| {
+        start("allstop-log-read", &path, move |opened| {
             let _held = until_read;
-            Reader::new(connection, store).run(jobs);
+            Reader::new(opened, store).run(jobs);
         })
         .await?;
         Ok(Self {
             path,
+            resolved,
             writes,
             reads,
             growth,
@@ -96,6 +101,13 @@ impl SqliteLog {
     /// Where the store is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The paths of all that belongs to the store: its file, those that SQLite makes beside it, and the folder of its
+    /// locks. Not all of them need be there. They hold every session, so whoever lets others write files keeps these
+    /// out of their reach.
+    pub fn files(&self) -> Vec<PathBuf> {
+        files::paths(&self.resolved)
     }
 
     /// Takes no more, and waits until what was asked for is done and the file is closed. A blocked disk blocks it, so
@@ -124,25 +136,27 @@ impl SqliteLog {
         async move {
             let (reply, answer) = oneshot::channel();
             // Who asked may have gone: then the answer is dropped.
-            let job: Job = Box::new(move |reader| drop(reply.send(job(reader))));
+            let job: Job = Box::new(move |reader| {
+                drop(reply.send(reader.check_files().and_then(|()| job(reader))));
+            });
             reads.send(job).await.map_err(|_| closed.clone())?;
             answer.await.unwrap_or(Err(closed))
         }
     }
 }
 
-/// Starts a thread that opens the store and then runs, and waits until it is open.
+/// Starts a thread that opens the store and then runs, and waits until it is open. Answers with its path, without links.
 async fn start(
     name: &str,
     path: &Arc<Path>,
-    run: impl FnOnce(Connection) + Send + 'static,
-) -> Result<(), LogError> {
+    run: impl FnOnce(OpenStore) + Send + 'static,
+) -> Result<Arc<Path>, LogError> {
     let (opened, answer) = oneshot::channel();
     let store = path.clone();
     thread::start(name, move || match connection::open(&store) {
-        Ok(connection) => {
-            if opened.send(Ok(())).is_ok() {
-                run(connection);
+        Ok(store) => {
+            if opened.send(Ok(store.files.store().into())).is_ok() {
+                run(store);
             }
         }
         // Who opens it may have gone.

@@ -4,7 +4,8 @@
 //! 1. Nothing is answered before the commit that it depends on has returned: neither a success nor a conflict with a
 //!    neighbour in the same group.
 //! 2. Of a group that fails, each append is tried alone, so that one that does not fit fails none of its neighbours.
-//! 3. What is remembered of streams is forgotten when another connection has written, and when a commit has failed.
+//! 3. Nothing is written, and nothing is confirmed, while a path of the store names another file than the open one.
+//! 4. What is remembered of streams is forgotten when another connection has written, and when a commit has failed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::classify::sqlite_error;
+use super::connection::OpenStore;
+use super::files::OpenFiles;
 use super::growth::Growth;
 use super::streams::{INSERT, Streams};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
@@ -57,6 +60,7 @@ impl Append {
 
 pub(super) struct Writer {
     connection: Connection,
+    files: OpenFiles,
     path: Arc<Path>,
     streams: Streams,
     growth: Arc<Growth>,
@@ -65,15 +69,17 @@ pub(super) struct Writer {
 /// Why a group was not written.
 enum GroupError {
     /// Before or by the commit: nothing of it is there.
-    NotWritten(rusqlite::Error),
-    /// In the commit, of which parts may have reached the disk.
-    Indeterminate(rusqlite::Error),
+    NotWritten(LogError),
+    /// In the commit, of which parts may have reached the disk, or a file that is no longer the store's.
+    Indeterminate(LogError),
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, path: Arc<Path>, growth: Arc<Growth>) -> Self {
+    pub(super) fn new(store: OpenStore, path: Arc<Path>, growth: Arc<Growth>) -> Self {
+        let OpenStore { connection, files } = store;
         Self {
             connection,
+            files,
             path,
             streams: Streams::default(),
             growth,
@@ -90,10 +96,10 @@ impl Writer {
             self.append_group(&mut group);
             match last {
                 Some(WriteCommand::Delete { lock, reply }) => {
-                    let answer = self.streams.delete(&mut self.connection, lock.stream());
+                    let answer = self.delete(lock.stream());
                     drop(lock);
                     // Who asked may have gone; the stream is deleted all the same.
-                    drop(reply.send(answer.map_err(|error| sqlite_error(&self.path, error))));
+                    drop(reply.send(answer));
                 }
                 Some(WriteCommand::Close) => commands.close(),
                 Some(WriteCommand::Append(_)) | None => {}
@@ -122,13 +128,12 @@ impl Writer {
                 }
             }
             Err(GroupError::NotWritten(error)) => {
-                let error = sqlite_error(&self.path, error);
                 for append in group.drain(..) {
                     drop(append.reply.send(Err(error.clone().into())));
                 }
             }
             Err(GroupError::Indeterminate(error)) => {
-                tracing::warn!(store = %self.path.display(), %error, "a commit failed halfway");
+                tracing::warn!(%error, "a commit failed halfway");
                 for append in group.drain(..) {
                     drop(append.reply.send(Err(AppendError::Indeterminate)));
                 }
@@ -137,14 +142,21 @@ impl Writer {
     }
 
     fn write(&mut self, group: &[Append]) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
-        let written = self.write_uncommitted(group);
-        let committed = match written {
+        // Looked at before, so that what is refused is known not to be written; and after, so that what is confirmed is
+        // where the next one to open the store finds it.
+        self.files.check().map_err(GroupError::NotWritten)?;
+        let path = Arc::clone(&self.path);
+        let named = |error| sqlite_error(&path, error);
+        let committed = match self.write_uncommitted(group) {
             Ok(answers) => match self.connection.execute_batch("COMMIT") {
-                Ok(()) => return Ok(answers),
-                Err(error) if failed_in_writing(&error) => GroupError::NotWritten(error),
-                Err(error) => GroupError::Indeterminate(error),
+                Ok(()) => match self.files.check_written() {
+                    Ok(()) => return Ok(answers),
+                    Err(error) => GroupError::Indeterminate(error),
+                },
+                Err(error) if failed_in_writing(&error) => GroupError::NotWritten(named(error)),
+                Err(error) => GroupError::Indeterminate(named(error)),
             },
-            Err(error) => GroupError::NotWritten(error),
+            Err(error) => GroupError::NotWritten(named(error)),
         };
         self.streams.forget();
         // After some failures SQLite has rolled back by itself.
@@ -154,6 +166,14 @@ impl Writer {
             tracing::warn!(store = %self.path.display(), %error, "a rollback failed");
         }
         Err(committed)
+    }
+
+    fn delete(&mut self, stream: &StreamName) -> Result<(), LogError> {
+        self.files.check()?;
+        self.streams
+            .delete(&mut self.connection, stream)
+            .map_err(|error| sqlite_error(&self.path, error))?;
+        self.files.check_written()
     }
 
     fn write_uncommitted(

@@ -6,6 +6,7 @@ mod files;
 mod processes;
 mod property;
 mod reference;
+mod replaced;
 mod session;
 mod session_end;
 mod session_property;

@@ -45,6 +45,7 @@ pub struct System {
 pub(crate) struct Parts {
     config: Config,
     log: Arc<dyn Log>,
+    store_files: Vec<PathBuf>,
     model: Arc<dyn Model>,
     policy: Arc<PermissionPolicy>,
     prompter: Arc<dyn Prompter>,
@@ -118,6 +119,7 @@ impl System {
             policy: Arc::new(open::policy(&config)),
             config,
             log: store.log(),
+            store_files: store.files(),
             model,
             prompter,
             folder,

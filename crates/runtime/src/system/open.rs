@@ -104,7 +104,8 @@ pub(super) fn agent(
     spill: &SpillFolder,
     prompter: &Arc<dyn Prompter>,
 ) -> Result<Agent, StartError> {
-    let mut workspace = workspace(&parts.folder, &parts.config)?;
+    let mut workspace =
+        workspace(&parts.folder, &parts.config)?.reserve(parts.store_files.iter().cloned());
     // The model is told to look there. Where the folder could not be made there will be nothing to see.
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;

@@ -1,5 +1,6 @@
 //! The parts that sessions share: the store and the model.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_log::{Log, MemoryLog, SqliteLog};
@@ -27,6 +28,14 @@ impl Store {
         match self {
             Self::Sqlite(log) => Arc::new(log.clone()),
             Self::Memory(log) => Arc::new(log.clone()),
+        }
+    }
+
+    /// All files that hold sessions, for those who keep them out of reach.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Sqlite(log) => log.files(),
+            Self::Memory(_) => Vec::new(),
         }
     }
 

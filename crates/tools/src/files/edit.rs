@@ -41,7 +41,7 @@ impl FileTool for Edit {
         let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
         let path = &located.shown;
         let (folder, name) = open::parent(&located, Missing::Refuse)?;
-        let (file, stat) = open::file_in(&folder, name, path)?;
+        let (file, stat) = open::file_in(&folder, name, &located)?;
         let too_large = |bytes| FileError::TooLarge {
             path: path.clone(),
             bytes,
@@ -71,7 +71,7 @@ impl FileTool for Edit {
             ));
         }
         content.splice(at..at + self.old.len(), self.new.into_bytes());
-        replace(&folder, name, &content, Some(&stat), path, stop)?;
+        replace(&folder, name, &content, Some(&stat), &located, stop)?;
         let line = 1 + memchr::memchr_iter(b'\n', content.get(..at).unwrap_or_default()).count();
         Ok(format!("edited `{path}` at line {line}"))
     }

@@ -11,6 +11,10 @@ pub(crate) enum FileError {
     Outside { path: String, folder: String },
     #[error("`{path}` may be read but not written")]
     ReadOnly { path: String },
+    #[error(
+        "`{path}` belongs to the store of this session and others: file tools neither read nor change it"
+    )]
+    Reserved { path: String },
     #[error("`{path}` does not exist")]
     NotFound { path: String },
     #[error("`{path}` is a folder")]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use allstop_core::Effect;
 use grep::regex::{RegexMatcher, RegexMatcherBuilder};
@@ -110,11 +111,15 @@ impl<'a> Search<'a> {
             root: walked.root.clone(),
             names,
             shown,
+            reserved: Arc::clone(&walked.reserved),
         };
-        let searched = open::file(&located)
-            .ok()
-            .map(|(file, _)| self.file(file, &located.shown));
-        if !matches!(searched, Some(Ok(()))) {
+        let is_read = match open::file(&located) {
+            Ok((file, _)) => self.file(file, &located.shown).is_ok(),
+            // Left out like any binary file.
+            Err(FileError::Reserved { .. }) => true,
+            Err(_) => false,
+        };
+        if !is_read {
             self.unread += 1;
         }
     }

@@ -11,6 +11,7 @@ mod list;
 mod open;
 mod read;
 mod replace;
+mod reserved;
 mod tool;
 mod walk;
 mod workspace;

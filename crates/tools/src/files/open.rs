@@ -1,5 +1,5 @@
 //! Opening what a [`Located`] path says: folder by folder, never through a symbolic link, never anything but a
-//! regular file. A FIFO or a device is refused before it is opened, and would not block if it took the file's place.
+//! regular file, and never what is reserved. A FIFO or a device is refused before it is opened, and would not block if it took the file's place.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -40,26 +40,31 @@ pub(crate) fn parent(located: &Located, missing: Missing) -> Result<(OwnedFd, &O
 /// Opens the regular file that is meant, for reading.
 pub(crate) fn file(located: &Located) -> Result<(File, Stat), FileError> {
     let (folder, name) = parent(located, Missing::Refuse)?;
-    file_in(&folder, name, &located.shown)
+    file_in(&folder, name, located)
 }
 
 /// Opens a regular file of a folder, for reading.
 pub(crate) fn file_in(
     folder: &OwnedFd,
     name: &OsStr,
-    shown: &str,
+    located: &Located,
 ) -> Result<(File, Stat), FileError> {
     // Looked at first: merely opening a device can do something.
-    let Some(_) = regular(folder, name, shown)? else {
+    let Some(_) = regular(folder, name, located)? else {
         return Err(FileError::NotFound {
-            path: shown.to_owned(),
+            path: located.shown.clone(),
         });
     };
-    regular_in(folder, name, shown)
+    regular_in(folder, name, located)
 }
 
 /// Opens what was just seen to be a regular file: something else may stand in its place by now.
-fn regular_in(folder: &OwnedFd, name: &OsStr, shown: &str) -> Result<(File, Stat), FileError> {
+fn regular_in(
+    folder: &OwnedFd,
+    name: &OsStr,
+    located: &Located,
+) -> Result<(File, Stat), FileError> {
+    let shown = &located.shown;
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = fs::openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
@@ -74,6 +79,9 @@ fn regular_in(folder: &OwnedFd, name: &OsStr, shown: &str) -> Result<(File, Stat
             path: shown.to_owned(),
         });
     }
+    if located.reserved.has(&stat) {
+        return Err(reserved(located));
+    }
     Ok((File::from(fd), stat))
 }
 
@@ -81,15 +89,18 @@ fn regular_in(folder: &OwnedFd, name: &OsStr, shown: &str) -> Result<(File, Stat
 pub(crate) fn regular(
     folder: &OwnedFd,
     name: &OsStr,
-    shown: &str,
+    located: &Located,
 ) -> Result<Option<Stat>, FileError> {
+    let shown = &located.shown;
     let path = || shown.to_owned();
+    refuse_if(located.reserved.has_name(folder, name), located)?;
     let stat = match fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(FileError::io("could not look at", shown)(errno)),
     };
     let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if located.reserved.has(&stat) => return Err(reserved(located)),
         FileType::RegularFile => return Ok(Some(stat)),
         FileType::Directory => return Err(FileError::IsFolder { path: path() }),
         // The path was resolved: a link that is left leads nowhere, or was put here since.
@@ -102,6 +113,20 @@ pub(crate) fn regular(
     Err(FileError::NotAFile { path: path(), kind })
 }
 
+/// Fails where a reserved file was found, or could not be looked for.
+fn refuse_if(is_reserved: Result<bool, Errno>, located: &Located) -> Result<(), FileError> {
+    if is_reserved.map_err(FileError::io("could not look at", &located.shown))? {
+        return Err(reserved(located));
+    }
+    Ok(())
+}
+
+fn reserved(located: &Located) -> FileError {
+    FileError::Reserved {
+        path: located.shown.clone(),
+    }
+}
+
 fn walk(
     located: &Located,
     names: &[std::ffi::OsString],
@@ -110,7 +135,9 @@ fn walk(
     let shown = &located.shown;
     let mut folder = fs::openat(CWD, &located.root, FOLDER, Mode::empty())
         .map_err(FileError::io("could not open", shown))?;
+    refuse_if(located.reserved.has_folder(&folder), located)?;
     for name in names {
+        refuse_if(located.reserved.has_name(&folder, name), located)?;
         let below = OFlags::NOFOLLOW | FOLDER;
         let mut opened = fs::openat(&folder, name, below, Mode::empty());
         if matches!(opened, Err(Errno::NOENT)) && missing == Missing::Create {
@@ -135,6 +162,7 @@ fn walk(
             },
             errno => FileError::io("could not open", shown)(errno),
         })?;
+        refuse_if(located.reserved.has_folder(&folder), located)?;
     }
     Ok(folder)
 }
@@ -142,6 +170,7 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -157,13 +186,14 @@ mod tests {
             root: root.path().to_owned(),
             names: vec!["file".into()],
             shown: "file".to_owned(),
+            reserved: Arc::default(),
         };
         let before = file(&located).unwrap_err();
         assert!(matches!(before, FileError::Dangling { .. }), "{before}");
         let (folder, name) = parent(&located, Missing::Refuse).unwrap();
-        let after = regular_in(&folder, name, "file").unwrap_err();
+        let after = regular_in(&folder, name, &located).unwrap_err();
         assert!(matches!(after, FileError::Swapped { .. }), "{after}");
-        let written = regular(&folder, name, "file").unwrap_err();
+        let written = regular(&folder, name, &located).unwrap_err();
         assert!(matches!(written, FileError::Dangling { .. }), "{written}");
     }
 }

@@ -13,6 +13,7 @@ use rustix::fs::{self, Access, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::error::FileError;
+use super::workspace::Located;
 use super::{StopCheck, open};
 
 /// Looks at the scope after each so many bytes, so that a large write hears a stop within a disk's moment.
@@ -25,9 +26,10 @@ pub(crate) fn replace(
     name: &OsStr,
     content: &[u8],
     expected: Option<&Stat>,
-    shown: &str,
+    located: &Located,
     stop: &StopCheck,
 ) -> Result<(), FileError> {
+    let shown = &located.shown;
     if expected.is_some() {
         // A rename does not ask whether the file may be written; whoever protected it meant that it may not.
         fs::accessat(folder, name, Access::WRITE_OK, AtFlags::EACCESS)
@@ -35,7 +37,7 @@ pub(crate) fn replace(
     }
     let io = |source| FileError::Io {
         did: "could not write",
-        path: shown.to_owned(),
+        path: shown.clone(),
         source,
     };
     let mut temporary = Temporary::create(folder, expected, shown)?;
@@ -44,9 +46,9 @@ pub(crate) fn replace(
         temporary.file.write_all(chunk).map_err(io)?;
     }
     temporary.file.sync_data().map_err(io)?;
-    if !is_same(expected, open::regular(folder, name, shown)?.as_ref()) {
+    if !is_same(expected, open::regular(folder, name, located)?.as_ref()) {
         return Err(FileError::ChangedBeneath {
-            path: shown.to_owned(),
+            path: shown.clone(),
         });
     }
     // The last look: behind the rename there is no way back.

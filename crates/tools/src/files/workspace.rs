@@ -7,8 +7,10 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::FileError;
+use super::reserved::Reserved;
 
 /// What may be done in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub enum FolderAccess {
 pub struct Workspace {
     folder: PathBuf,
     others: Vec<(PathBuf, FolderAccess)>,
+    reserved: Vec<PathBuf>,
 }
 
 /// A path inside one of the folders, resolved.
@@ -35,6 +38,8 @@ pub(crate) struct Located {
     pub(crate) names: Vec<OsString>,
     /// For the model: relative to the working directory, where it is inside.
     pub(crate) shown: String,
+    /// The files that are out of reach although they may lie in that folder.
+    pub(crate) reserved: Arc<Reserved>,
 }
 
 impl Located {
@@ -53,6 +58,7 @@ impl Workspace {
         Ok(Self {
             folder: canonical_folder(folder.as_ref())?,
             others: Vec::new(),
+            reserved: Vec::new(),
         })
     }
 
@@ -64,6 +70,14 @@ impl Workspace {
         self.others
             .push((canonical_folder(folder.as_ref())?, access));
         Ok(self)
+    }
+
+    /// The same without these files and folders, wherever they lie and by whatever name they are reached: file tools
+    /// neither read nor change them. What reads only names (`list`, `glob`) shows theirs.
+    #[must_use]
+    pub fn reserve(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.reserved.extend(paths);
+        self
     }
 
     /// The working directory, resolved.
@@ -106,7 +120,12 @@ impl Workspace {
             })?;
         names.extend(missing);
         let shown = self.shown(&root.join(names.iter().collect::<PathBuf>()));
-        Ok(Located { root, names, shown })
+        Ok(Located {
+            root,
+            names,
+            shown,
+            reserved: Arc::new(Reserved::look_up(&self.reserved)),
+        })
     }
 
     /// A path as the model should write it.

@@ -28,13 +28,13 @@ impl FileTool for Write {
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
         let (folder, name) = open::parent(&located, Missing::Create)?;
-        let before = open::regular(&folder, name, &located.shown)?;
+        let before = open::regular(&folder, name, &located)?;
         replace(
             &folder,
             name,
             self.content.as_bytes(),
             before.as_ref(),
-            &located.shown,
+            &located,
             stop,
         )?;
         let did = if before.is_some() { "replaced" } else { "made" };

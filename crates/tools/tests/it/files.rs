@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use serde_json::json;
 
-use crate::support::{Session, refused};
+use crate::support::{Session, refused, with_every_tool};
 
 #[tokio::test]
 async fn read_gives_a_file_or_lines_of_it() {
@@ -242,4 +242,59 @@ async fn list_of_a_large_folder_is_bounded() {
         "{}",
         &answer[answer.len() - 40..]
     );
+}
+
+/// By their names, through links, by hard links, and where they are not there yet; and what lies beside them stays free.
+#[tokio::test]
+async fn reserved_files_are_neither_read_nor_changed() {
+    let session = Session::with(
+        |workspace| {
+            let store = workspace.folder().join("store.db");
+            let locks = workspace.folder().join("store.db.locks");
+            let journal = workspace.folder().join("store.db-journal");
+            workspace.reserve([store, locks, journal])
+        },
+        |shell| shell,
+    );
+    let store = session.put("store.db", "secret");
+    session.put("store.db.locks/s1", "secret");
+    session.put("other/store.db", "secret");
+    std::fs::hard_link(&store, session.path("hard")).unwrap();
+    std::os::unix::fs::symlink("store.db", session.path("soft")).unwrap();
+    std::os::unix::fs::symlink("store.db.locks", session.path("folder")).unwrap();
+    for path in [
+        "store.db",
+        "./other/../store.db",
+        "hard",
+        "soft",
+        "store.db.locks/s1",
+        "folder/s1",
+        "store.db.locks/new",
+        "store.db.locks",
+    ] {
+        for (tool, answer) in with_every_tool(&session, path).await {
+            // A file cannot be listed, and a folder not be read; that they say otherwise is as good.
+            if tool != "list" && !(path == "store.db.locks" && tool != "grep") {
+                refused(answer, "belongs to the store");
+            }
+        }
+    }
+    for folder in ["store.db.locks", "folder"] {
+        refused(
+            session.call("list", json!({"path": folder})).await,
+            "belongs to the store",
+        );
+    }
+    for path in ["store.db-journal", "store.db-journal/x"] {
+        let arguments = json!({"path": path, "content": "x"});
+        refused(
+            session.call("write", arguments).await,
+            "belongs to the store",
+        );
+    }
+    let found = session.call("grep", json!({"pattern": "secret"})).await;
+    assert_eq!(found.unwrap(), "other/store.db:1:secret");
+    let arguments = json!({"path": "other/store.db", "content": "x"});
+    session.call("write", arguments).await.unwrap();
+    assert_eq!(std::fs::read_to_string(store).unwrap(), "secret");
 }
