@@ -226,7 +226,7 @@ pub(crate) enum OnStopArg {
 #[command(next_help_heading = "Permissions")]
 #[group(multiple = false)]
 pub(crate) struct PermissionArgs {
-    /// Allow every call that would be asked about
+    /// Allow every call that would be asked about, but none that a rule may deny
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Deny every call that would be asked about (what happens without a terminal)

@@ -115,7 +115,7 @@ impl Prompter for Questions {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             if !self.hub.is_watched() {
-                return self.unwatched;
+                return question.unasked(self.unwatched);
             }
             let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
             let id = QuestionId::from(format!("q_{number}"));

@@ -13,15 +13,18 @@ pub(crate) struct Nobody {
 }
 
 impl Nobody {
-    /// Whether there was a question that nobody could answer.
+    /// Whether there was a question that nobody could answer, and that `--yes` would have answered.
     pub(crate) fn was_asked(&self) -> bool {
         self.was_asked.load(Ordering::Relaxed)
     }
 }
 
 impl Prompter for Nobody {
-    fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
-        self.was_asked.store(true, Ordering::Relaxed);
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        // What a rule may deny `--yes` would not allow either.
+        if question.doubt.is_none() {
+            self.was_asked.store(true, Ordering::Relaxed);
+        }
         Box::pin(std::future::ready(Answer::Unanswered))
     }
 }

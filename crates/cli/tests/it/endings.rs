@@ -200,3 +200,25 @@ fn a_store_is_out_of_reach_of_the_file_tools() {
     let listed = place.allstop().args("sessions list --store store.db").end();
     assert!(listed.stdout.contains("completed"), "{listed:#?}");
 }
+
+#[test]
+fn a_yes_does_not_cover_what_a_rule_may_deny() {
+    let place = Place::new();
+    let config = "[permissions]\nallow = ['shell']\ndeny = ['shell:rm', 'shell:git push']\n";
+    let config = place.file("rules.toml", config);
+    for (command, rule) in [
+        ("env rm f", "shell:rm"),
+        ("$(echo rm) f", "shell:rm"),
+        ("git -C . push", "shell:git push"),
+    ] {
+        std::fs::write(place.work().join("f"), "").expect("a file");
+        let script = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{command: {command}}}}}]}}, {{text: Done.}}]"
+        );
+        let run = place.run_script(&script).arg("--config").arg(&config);
+        let (envelope, _) = ends(run, 0, "completed");
+        let denied = envelope["denials"].to_string();
+        assert!(denied.contains(rule), "{command}: {envelope:#}");
+        assert!(place.work().join("f").exists(), "{command}: it ran");
+    }
+}

@@ -5,7 +5,9 @@
 //! question like any other work. A denial is not a cancel: the model gets an error result and the turn goes on.
 //!
 //! What this is not: a sandbox. A command that is allowed does what it does; rules for the shell look at the words
-//! of the command and ask whenever they cannot be sure of them.
+//! of the command and ask whenever they cannot be sure of them. A question that is there because a denying rule may be
+//! meant carries that rule ([`Question::doubt`]), and only a person says yes to it. `docs/permissions.md` has what rules
+//! promise and what they cannot, with examples that a test checks.
 
 mod command;
 mod policy;

@@ -39,8 +39,9 @@ pub enum Decision {
 /// effect is read-only runs, so does one of `background` or of `agent`, whose own calls are asked about one by one, and
 /// any other is asked about. The file tools refuse by themselves what is outside the working directory.
 ///
-/// For the shell, a rule with a prefix allows a command only if each simple command in it is allowed; a command of
-/// which that cannot be told is asked about, also where a denying rule might be meant.
+/// For the shell, a rule with a prefix allows a command only if each simple command in it is allowed. Where a denying
+/// rule may be meant and it cannot be told, a person is asked, whatever allows the command ([`Question::doubt`]); where
+/// nobody is asked it does not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermissionPolicy {
     /// Calls that run.
@@ -70,7 +71,7 @@ impl PermissionPolicy {
     /// Decides about a call whose arguments were checked.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
         let call = Call::of(spec, invocation);
-        let mut doubtful = false;
+        let mut doubt = None;
         for rule in &self.deny {
             match call.is_meant_by(rule) {
                 Match::Yes => {
@@ -78,20 +79,20 @@ impl PermissionPolicy {
                         reason: format!("denied by the permission rule `{rule}`"),
                     };
                 }
-                Match::Perhaps => doubtful = true,
+                Match::Perhaps => doubt = doubt.or(Some(rule)),
                 Match::No => {}
             }
         }
-        doubtful |= self
+        let is_to_ask = self
             .ask
             .iter()
             .any(|rule| call.is_meant_by(rule) != Match::No);
         let harmless = spec.effect == Effect::ReadOnly || UNASKED.contains(&&*spec.name);
         let allowed = || harmless || self.allows(&call);
-        if !doubtful && allowed() {
+        if doubt.is_none() && !is_to_ask && allowed() {
             Decision::Allow
         } else {
-            Decision::Ask(Box::new(call.question(invocation)))
+            Decision::Ask(Box::new(call.question(invocation, doubt)))
         }
     }
 
@@ -130,7 +131,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn question(&self, invocation: &ToolInvocation) -> Question {
+    fn question(&self, invocation: &ToolInvocation, doubt: Option<&Rule>) -> Question {
         let tool: Arc<str> = self.tool.into();
         let in_background = invocation
             .arguments
@@ -141,12 +142,17 @@ impl<'a> Call<'a> {
         } else {
             ""
         };
+        // Before the command, which may be long.
+        let doubted = doubt.map_or_else(String::new, |rule| {
+            let rule = for_people(&rule.to_string());
+            format!(" (may do what the rule {rule} denies)")
+        });
         let text = invocation.arguments.to_string();
         let name = for_people(&tool);
         let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
             // Only this very command: a prefix that a person did not write is a prefix that nobody thought about.
             Some(command) if self.command.is_some() => (
-                format!("{name}{background}: {}", for_people(command)),
+                format!("{name}{background}{doubted}: {}", for_people(command)),
                 "this very command".to_owned(),
                 Grant::Command(command.into()),
             ),
@@ -166,6 +172,7 @@ impl<'a> Call<'a> {
             tool,
             text,
             session_scope,
+            doubt: doubt.cloned(),
             grant,
         }
     }

@@ -5,12 +5,14 @@
 )]
 
 mod background;
+mod denied_program;
 mod escape;
 mod external;
 mod files;
 mod hostile;
 mod output;
 mod permission;
+mod permission_table;
 mod registry;
 mod search;
 mod shell;

@@ -171,9 +171,7 @@ impl Turn<'_> {
                 Ok(None)
             }
             Answer::Deny => Ok(Some("permission was denied".to_owned())),
-            Answer::Unanswered => Ok(Some(
-                "permission was denied: nobody was there to answer".to_owned(),
-            )),
+            Answer::Unanswered => Ok(Some(question.unanswered())),
         }
     }
 

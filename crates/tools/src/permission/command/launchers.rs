@@ -1,0 +1,161 @@
+//! Programs that run what their arguments name, and commands of the shell that do.
+//!
+//! The tables know the usual ones. A program that is in none of them counts as one that runs nothing else, as do the
+//! files that a listed one reads: a `Makefile`, a hook, a configuration, a script given by its path.
+
+use super::{Word, sed};
+
+/// Their arguments, or what is typed to them, are commands.
+const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bind builtin case command complete coproc csh dash declare enable eval exec export fc \
+    fish function hash ksh let local mapfile mksh pwsh rbash readarray readonly select sh source tcsh trap \
+    typeset yash zsh";
+
+/// They run the command that follows: in another way, at another time, as somebody else, in another place.
+const LAUNCHERS: &str = "apptainer at batch busybox bwrap capsh catchsegv chpst chronic chroot chrt cpulimit crontab daemonize \
+    dbus-launch dbus-run-session direnv distrobox docker doas dtach entr env expect fakeroot faketime firejail \
+    flatpak flock gdb gtime hyperfine i386 ifne ionice kubectl ld-linux ld-linux-aarch64 ld-linux-x86-64 ld \
+    linux32 linux64 lldb ltrace lxc lxc-attach machinectl mosh mpirun nerdctl newgrp nice nohup nsenter numactl \
+    parallel pee perf pkexec podman prlimit proot proxychains rlwrap rsh rsync run0 run-parts runuser runcon scp \
+    screen script sem setarch setlock setpriv setsid sftp sg singularity softlimit srun ssh ssh-agent \
+    start-stop-daemon stdbuf strace su sudo systemd-run taskset tclsh time timelimit timeout tmux torsocks \
+    toybox unbuffer unshare uname26 valgrind watch x86_64 xargs xdg-open xvfb-run";
+
+/// Languages and tools whose arguments hold programs or commands.
+const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex irb java jshell julia kotlin lua luajit m4 \
+    mawk mysql mariadb node nodejs octave original-awk osascript perl php psql pypy python R Rscript ruby runghc \
+    scala sqlite3 swift ts-node tsx";
+
+/// They have a command that starts a shell, or take one as an argument.
+const EDITORS_AND_PAGERS: &str = "ed emacs emacsclient ex ftp fzf hg less lynx mail mailx man more most mutt nano nc ncat netcat nvim pico \
+    rview rvim rlogin socat svn telnet vi view vim vimdiff visudo vipw w3m";
+
+/// They run scripts of a project or of packages, by names that these choose.
+const BUILD_AND_PACKAGES: &str = "ant apk apt apt-get bazel bmake brew bundle cmake composer conda dnf dpkg gem gh go gradle gradlew just make \
+    mamba meson mvn mvnw ninja nix nix-shell npm npx nx pacman pip pipenv pipx pnpm poetry rake rpm rustup snap \
+    task tox turbo uv uvx yarn yum zypper";
+
+const ALWAYS: &[&str] = &[
+    SHELLS_AND_BUILTINS,
+    LAUNCHERS,
+    INTERPRETERS,
+    EDITORS_AND_PAGERS,
+    BUILD_AND_PACKAGES,
+];
+
+/// They run another program only where an argument says so; how each is written: see [`says`].
+const BY_OPTION: &[(&str, &str)] = &[
+    ("[ printf read test unset", "$( `"),
+    ("bat", "--pager"),
+    ("bsdtar", "--use-compress-program :"),
+    ("c++ cc g++ gcc", "-wrapper -specs --specs -fplugin -B @"),
+    ("clang clang++", "-fplugin -load -B @"),
+    ("cpio", "--rsh-command :"),
+    ("fd fdfind", "-x -X --exec --exec-batch"),
+    ("find", "-exec -ok"),
+    ("install", "--strip-program"),
+    ("ip", "exec -b"),
+    ("patch", "-e --ed"),
+    ("rg", "--pre --hostname-bin"),
+    ("rustc", "-C --codegen @"),
+    ("sort", "--compress-program"),
+    ("split", "--filter"),
+    (
+        "tar",
+        "--checkpoint-action --info-script --new-volume-script --rmt-command --rsh-command --to-command \
+         --use-compress-program -F -I :",
+    ),
+    ("tcpdump", "-z"),
+    ("wget", "--use-askpass --execute --config -e"),
+    ("zip", "--unzip-command -T"),
+];
+
+/// Subcommands that run no other program, but where an argument says so. Any other may be an alias of any command.
+const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
+    (
+        "cargo",
+        "add b bench build c check clean clippy d doc fetch fmt init install locate-project metadata new nextest \
+         package pkgid publish remove search t test tree uninstall update vendor version",
+        "--config -C",
+    ),
+    (
+        "git",
+        "add apply blame branch cat-file check-ignore checkout cherry-pick clean commit count-objects describe \
+         diff fetch grep init log ls-files ls-tree merge merge-base mv name-rev pull push reflog remote reset \
+         restore rev-list rev-parse revert rm shortlog show show-ref stash status switch tag worktree",
+        "--config --exec --ext-diff --open-files-in-pager --receive-pack --template --textconv --upload-pack -O \
+         ext::",
+    ),
+];
+
+/// Whether the program could run another one because of its arguments.
+pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
+    names(program).any(|name| {
+        if name == "sed" {
+            return sed::may_run_another(arguments);
+        }
+        let by_option = BY_OPTION.iter().find(|(listed, _)| lists(listed, name));
+        let by_subcommand = BY_SUBCOMMAND.iter().find(|(listed, ..)| *listed == name);
+        if let Some((_, options)) = by_option {
+            has_any(arguments, options)
+                || name == "tar" && arguments.first().is_some_and(is_old_style_launch)
+        } else if let Some((_, known, options)) = by_subcommand {
+            let is_known = |word: &Word| !word.expands && lists(known, &word.text);
+            !subcommand(arguments).is_none_or(is_known) || has_any(arguments, options)
+        } else {
+            ALWAYS.iter().any(|group| lists(group, name))
+        }
+    })
+}
+
+/// The names that a program is listed by: `python3.11` is `python`, `vim.tiny` is `vim`, and `gsed` may be `sed`.
+fn names(program: &str) -> impl Iterator<Item = &str> {
+    let first_part = program.split('.').next().unwrap_or_default();
+    let is_version = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
+    let mut names = vec![program, first_part, program.trim_end_matches(is_version)];
+    names.extend(program.strip_prefix('g'));
+    // A program whose name says nothing (`.`) is listed by the whole of it.
+    names.into_iter().filter(|name| !name.is_empty())
+}
+
+/// The first word behind the options that say nothing of what runs: a folder, and no pager.
+fn subcommand(arguments: &[Word]) -> Option<&Word> {
+    match arguments {
+        [option, rest @ ..] if option.text == "--no-pager" => subcommand(rest),
+        [option, _, rest @ ..] if option.text == "-C" => subcommand(rest),
+        _ => arguments.first(),
+    }
+}
+
+/// Whether a list of words has this one.
+fn lists(words: &str, word: &str) -> bool {
+    words.split(' ').any(|listed| listed == word)
+}
+
+fn has_any(arguments: &[Word], options: &str) -> bool {
+    let says_any = |word: &Word| options.split(' ').any(|option| says(word, option));
+    arguments
+        .iter()
+        .any(|word| word.may_become_option() || says_any(word))
+}
+
+/// Whether an argument is this option: `--long` with or without a value, or a beginning of it; `-x` also among other
+/// letters; `-word` with anything behind it; anything else wherever it stands in the argument.
+fn says(word: &Word, option: &str) -> bool {
+    let text = &*word.text;
+    if option.starts_with("--") {
+        let name = text.split('=').next().unwrap_or_default();
+        return name.len() > 2 && option.starts_with(name);
+    }
+    match option.strip_prefix('-') {
+        Some(letter) if letter.len() == 1 => {
+            text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
+        }
+        Some(_) => text.starts_with(option),
+        None => text.contains(option),
+    }
+}
+
+/// The first argument of `tar` may be its options without a dash.
+fn is_old_style_launch(word: &Word) -> bool {
+    !word.text.starts_with('-') && word.text.contains(['I', 'F'])
+}

@@ -1,0 +1,86 @@
+//! Whether a simple command is one that a denying or asking rule is about.
+//!
+//! A command is in doubt where it may come to what the rule says: its program is only known when it runs, it can run
+//! programs that its arguments name, or options stand where the rule has a subcommand. A doubt is not lifted by a rule
+//! that allows this command: whoever writes `allow = ["shell:env"]` beside `deny = ["shell:rm"]` wants both to hold.
+//!
+//! The other way round, to be sure only of programs that are known to run nothing, would leave no use for `--yes`
+//! beside a denying rule: `cargo test` runs what its tests run. So a program that is not listed in [`launchers`] counts as
+//! one that runs nothing else, and a denying rule is a guard against plain forms, not a sandbox.
+
+use super::{Match, Word, launchers};
+
+/// Words of the shell's syntax that stand before a command.
+const BEFORE_A_COMMAND: &[&str] = &[
+    "!", "do", "done", "elif", "else", "fi", "if", "then", "time", "until", "while", "{", "}",
+];
+
+pub(super) fn of(words: &[Word], prefix: &[String]) -> Match {
+    let mut result = Match::No;
+    let mut words = words;
+    // As a quoted word each of these is a program's name instead, so the rule is compared before and after it.
+    while let [first, rest @ ..] = words {
+        result = result.max(of_program(words, prefix));
+        if is_assignment(first) {
+            // It may be what the program runs, as `PAGER` is, or where it is looked for.
+            result = result.max(Match::Perhaps);
+        } else if !BEFORE_A_COMMAND.contains(&&*first.text) {
+            break;
+        }
+        words = rest;
+    }
+    result
+}
+
+fn is_assignment(word: &Word) -> bool {
+    word.text.contains('=')
+}
+
+fn of_program(words: &[Word], prefix: &[String]) -> Match {
+    let ([first, arguments @ ..], [wanted, wanted_arguments @ ..]) = (words, prefix) else {
+        return Match::No;
+    };
+    // `{`, `}` and `[` expand to nothing else when they stand alone.
+    if first.expands && !matches!(&*first.text, "{" | "}" | "[") {
+        return Match::Perhaps;
+    }
+    // The folder does not count: `/bin/rm` is `rm`.
+    let program = first.text.rsplit('/').next().unwrap_or_default();
+    if program != wanted && first.text != *wanted {
+        return if launchers::may_run_another(program, arguments) {
+            Match::Perhaps
+        } else {
+            Match::No
+        };
+    }
+    if starts_with(arguments, wanted_arguments) {
+        return Match::Yes;
+    }
+    let has_options_first = arguments.first().is_some_and(|word| {
+        word.expands || word.text.starts_with(['-', '+']) || word.text.is_empty()
+    });
+    if has_options_first
+        || has_in_order(arguments, wanted_arguments)
+        || launchers::may_run_another(program, arguments)
+    {
+        Match::Perhaps
+    } else {
+        Match::No
+    }
+}
+
+fn starts_with(words: &[Word], wanted: &[String]) -> bool {
+    wanted.len() <= words.len()
+        && words
+            .iter()
+            .zip(wanted)
+            .all(|(word, want)| !word.expands && word.text == *want)
+}
+
+/// Whether the words have all that is wanted, in this order, with others between them; one that expands may be any.
+fn has_in_order(words: &[Word], wanted: &[String]) -> bool {
+    let mut words = words.iter();
+    wanted
+        .iter()
+        .all(|want| words.any(|word| word.expands || word.text == *want))
+}

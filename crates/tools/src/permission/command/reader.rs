@@ -1,0 +1,178 @@
+//! The reader of shell commands: characters into words, words into simple commands.
+//!
+//! It knows what `sh` and its relatives read alike. Substitutions, here-documents, functions, unfinished quotes and
+//! control characters are not read: they make the command opaque.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::{Command, Word};
+
+/// The reader's state: commands so far, the simple command and the word under way.
+#[derive(Default)]
+pub(super) struct Reader {
+    commands: Vec<Vec<Word>>,
+    words: Vec<Word>,
+    word: Option<Word>,
+    /// A part of the word under way is quoted.
+    is_quoted: bool,
+    /// The word under way is the file of a redirection.
+    redirects: bool,
+    /// Something was read that is more than plain words.
+    has_syntax: bool,
+}
+
+impl Reader {
+    /// `None`: opaque.
+    pub(super) fn read(mut self, command: &str) -> Option<Command> {
+        let mut chars = command.chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                ' ' | '\t' => self.end_word(),
+                '\n' | ';' | '&' | '|' => self.end_command()?,
+                '\'' => self.single_quoted(&mut chars)?,
+                '"' => self.double_quoted(&mut chars)?,
+                '\\' => match chars.next()? {
+                    '\n' => self.has_syntax = true,
+                    escaped => {
+                        self.is_quoted = true;
+                        self.push(escaped);
+                    }
+                },
+                '#' if self.word.is_none() => self.comment(&mut chars)?,
+                '(' | ')' => self.subshell(c)?,
+                '<' | '>' => self.redirection(c, &mut chars)?,
+                '$' => self.variable(&mut chars)?,
+                '`' => return None,
+                '*' | '?' | '[' | ']' | '{' | '}' | '~' => {
+                    self.push(c);
+                    self.word.get_or_insert_default().expands = true;
+                }
+                // Shells differ on which of these end a word.
+                c if c.is_control() || (c.is_whitespace() && !c.is_ascii()) => return None,
+                c => self.push(c),
+            }
+        }
+        self.end_command()?;
+        Some(Command::Read {
+            commands: self.commands,
+            is_plain: !self.has_syntax,
+        })
+    }
+
+    fn single_quoted(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+        self.is_quoted = true;
+        let word = self.word.get_or_insert_default();
+        loop {
+            match chars.next()? {
+                '\'' => return Some(()),
+                c => word.text.push(c),
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+        self.is_quoted = true;
+        self.word.get_or_insert_default();
+        loop {
+            match chars.next()? {
+                '"' => return Some(()),
+                '$' => match chars.peek() {
+                    // A dollar sign and no more, in every shell.
+                    Some('"' | ' ') => self.push('$'),
+                    _ => self.variable(chars)?,
+                },
+                '`' => return None,
+                '\\' => match chars.next()? {
+                    '\n' => self.has_syntax = true,
+                    c @ ('"' | '\\' | '$' | '`') => self.push(c),
+                    c => {
+                        self.push('\\');
+                        self.push(c);
+                    }
+                },
+                c => self.push(c),
+            }
+        }
+    }
+
+    /// Hides the rest of its line.
+    fn comment(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+        self.has_syntax = true;
+        while chars.next_if(|c| *c != '\n').is_some() {}
+        (!self.redirects).then_some(())
+    }
+
+    /// A list in parentheses is run like the list itself. Behind a word they make a function, or are no `sh`.
+    fn subshell(&mut self, c: char) -> Option<()> {
+        self.has_syntax = true;
+        if c == ')' {
+            return self.end_command();
+        }
+        (self.words.is_empty() && self.word.is_none() && !self.redirects).then_some(())
+    }
+
+    /// A redirection opens a file and runs nothing; the word that follows is not the command's.
+    fn redirection(&mut self, c: char, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+        self.has_syntax = true;
+        if self.redirects {
+            return None;
+        }
+        // A digit just before it is a file descriptor. Of more digits some shells make a word.
+        let is_number = |word: &Word| word.text.chars().all(|c| c.is_ascii_digit());
+        let is_quoted = std::mem::take(&mut self.is_quoted);
+        match self.word.take() {
+            Some(word) if !is_quoted && is_number(&word) => (word.text.len() == 1).then_some(())?,
+            word => self.words.extend(word),
+        }
+        match (c, chars.peek()) {
+            ('<', Some('<')) => return None,
+            ('<', Some('>' | '&')) | ('>', Some('>' | '&' | '|')) => drop(chars.next()),
+            _ => {}
+        }
+        self.redirects = true;
+        Some(())
+    }
+
+    /// A variable is expanded to anything; more than its name is not read.
+    fn variable(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+        self.has_syntax = true;
+        let is_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        let in_braces = chars.next_if_eq(&'{').is_some();
+        let mut names = 0;
+        while chars.next_if(is_name).is_some() {
+            names += 1;
+        }
+        if names == 0 {
+            chars.next_if(|c| "@*#?-$!".contains(*c))?;
+        }
+        if in_braces {
+            chars.next_if_eq(&'}')?;
+        }
+        self.push('$');
+        self.word.get_or_insert_default().expands = true;
+        Some(())
+    }
+
+    fn push(&mut self, c: char) {
+        self.word.get_or_insert_default().text.push(c);
+    }
+
+    fn end_word(&mut self) {
+        self.is_quoted = false;
+        if let Some(word) = self.word.take()
+            && !std::mem::take(&mut self.redirects)
+        {
+            self.words.push(word);
+        }
+    }
+
+    /// `None`: a redirection has no file.
+    fn end_command(&mut self) -> Option<()> {
+        self.end_word();
+        if !self.words.is_empty() {
+            self.commands.push(std::mem::take(&mut self.words));
+        }
+        (!self.redirects).then_some(())
+    }
+}
