@@ -5,27 +5,29 @@
 //!
 //! Not noticed: bytes that somebody writes into the store's own files. SQLite finds some of that when it reads them.
 
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::classify::io_error;
 use super::lock_folder::LockFolder;
 use crate::{LogError, LogErrorKind};
 
-/// The first bytes of a write-ahead log, except for the last bit, which says how its checksums are written (the SQLite
-/// file format, 4.1).
-const WAL_MAGIC: u32 = 0x377f_0682;
-
 /// The files of a store that one connection holds open.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     /// Where the store is, without symbolic links: SQLite names the files beside it after this path.
     store: PathBuf,
-    files: Vec<(PathBuf, FileId)>,
-    wal: File,
+    files: Vec<OpenFile>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    path: PathBuf,
+    id: FileId,
+    /// The length when it was looked at last.
+    len: Cell<u64>,
 }
 
 /// Device and inode. The connection holds its files open, so their inodes are not used for others meanwhile.
@@ -35,25 +37,75 @@ pub(super) struct FileId(u64, u64);
 impl FileId {
     /// The file that the path leads to, through links: a link that leads elsewhere by now is a moved store, too.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        Ok(Self(found.dev(), found.ino()))
+        look_at(path).map(|(id, _)| id)
+    }
+}
+
+/// The file and its length, and no more: whoever asks for the time of a file's last change makes the next sync write
+/// that time, too, which made commits a third slower (Linux 6.13 and later).
+#[cfg(target_os = "linux")]
+fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+
+    let wanted = StatxFlags::INO | StatxFlags::SIZE;
+    let found = statx(CWD, path, AtFlags::empty(), wanted)?;
+    let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+    Ok((FileId(device, found.stx_ino), found.stx_size))
+}
+
+/// The file and its length.
+#[cfg(not(target_os = "linux"))]
+fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let found = std::fs::metadata(path)?;
+    Ok((FileId(found.dev(), found.ino()), found.len()))
+}
+
+impl OpenFile {
+    fn at(path: PathBuf) -> Result<Self, LogError> {
+        let (id, len) = look_at(&path).map_err(|error| io_error(&path, error))?;
+        let len = Cell::new(len);
+        Ok(Self { path, id, len })
+    }
+
+    /// Whether it is still at its path, and whole: none of the files gets shorter while a store is open, unless somebody
+    /// empties it, or has another tool of SQLite shorten it.
+    fn is_there(&self) -> Result<bool, LogError> {
+        match look_at(&self.path) {
+            Ok((id, len)) if id == self.id && len >= self.len.get() => {
+                self.len.set(len);
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(io_error(&self.path, error)),
+        }
     }
 }
 
 impl OpenFiles {
     /// The files of the store at this path, which a connection has open and has read.
     pub(super) fn of(path: &Path) -> Result<Self, LogError> {
-        let failed = |error| io_error(path, error);
-        let store = path.canonicalize().map_err(failed)?;
-        let wal = beside(&store, "-wal");
-        let mut files = Vec::new();
+        let store = path.canonicalize().map_err(|error| io_error(path, error))?;
         // By the path that was given, which is where the store will be looked for again.
-        for file in [path.to_owned(), wal.clone(), beside(&store, "-shm")] {
-            let id = FileId::at(&file).map_err(failed)?;
-            files.push((file, id));
-        }
-        let wal = File::open(wal).map_err(failed)?;
-        Ok(Self { store, files, wal })
+        let paths = [
+            path.to_owned(),
+            beside(&store, "-wal"),
+            beside(&store, "-shm"),
+        ];
+        let files = paths.map(OpenFile::at);
+        Ok(Self {
+            store,
+            files: files.into_iter().collect::<Result<_, _>>()?,
+        })
     }
 
     /// The path of the store, without symbolic links.
@@ -61,37 +113,15 @@ impl OpenFiles {
         &self.store
     }
 
-    /// Fails if a path no longer names the file that is open.
+    /// Fails if a path no longer names the file that is open, or if that has become shorter.
     pub(super) fn check(&self) -> Result<(), LogError> {
-        for (path, id) in &self.files {
-            match FileId::at(path) {
-                Ok(found) if found == *id => {}
-                Err(error)
-                    if !matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                    ) =>
-                {
-                    return Err(io_error(path, error));
-                }
-                Ok(_) | Err(_) => return Err(replaced(path)),
+        for file in &self.files {
+            if !file.is_there()? {
+                let place = file.path.display().to_string();
+                return Err(LogError::new(LogErrorKind::Replaced, place));
             }
         }
         Ok(())
-    }
-
-    /// The same after a commit, which has to lie behind the header of the write-ahead log: where somebody has emptied
-    /// that file, SQLite still writes on at its old end.
-    pub(super) fn check_written(&self) -> Result<(), LogError> {
-        self.check()?;
-        let mut magic = [0; 4];
-        match self.wal.read_exact_at(&mut magic, 0) {
-            Ok(()) if u32::from_be_bytes(magic) & !1 == WAL_MAGIC => Ok(()),
-            Ok(()) => Err(replaced(&beside(&self.store, "-wal"))),
-            // Empty: the commit had nothing to write.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            Err(error) => Err(io_error(&beside(&self.store, "-wal"), error)),
-        }
     }
 }
 
@@ -107,8 +137,4 @@ fn beside(store: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(store);
     name.push(end);
     PathBuf::from(name)
-}
-
-fn replaced(path: &Path) -> LogError {
-    LogError::new(LogErrorKind::Replaced, path.display().to_string())
 }

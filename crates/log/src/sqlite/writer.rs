@@ -149,7 +149,7 @@ impl Writer {
         let named = |error| sqlite_error(&path, error);
         let committed = match self.write_uncommitted(group) {
             Ok(answers) => match self.connection.execute_batch("COMMIT") {
-                Ok(()) => match self.files.check_written() {
+                Ok(()) => match self.files.check() {
                     Ok(()) => return Ok(answers),
                     Err(error) => GroupError::Indeterminate(error),
                 },
@@ -173,7 +173,7 @@ impl Writer {
         self.streams
             .delete(&mut self.connection, stream)
             .map_err(|error| sqlite_error(&self.path, error))?;
-        self.files.check_written()
+        self.files.check()
     }
 
     fn write_uncommitted(

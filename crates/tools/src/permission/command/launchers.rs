@@ -62,7 +62,7 @@ const BY_OPTION: &[(&str, &str)] = &[
     (
         "tar",
         "--checkpoint-action --info-script --new-volume-script --rmt-command --rsh-command --to-command \
-         --use-compress-program -F -I :",
+         --use-compress-program --files-from -F -I -T :",
     ),
     ("tcpdump", "-z"),
     ("wget", "--use-askpass --execute --config -e"),
@@ -90,8 +90,11 @@ const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
 /// Whether the program could run another one because of its arguments.
 pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
     names(program).any(|name| {
-        if name == "sed" {
-            return sed::may_run_another(arguments);
+        match name {
+            "sed" => return sed::may_run_another(arguments),
+            // `for x do` has the command in the same breath, which is rare, so it is not looked for.
+            "for" => return arguments.get(1).is_some_and(|word| word.text != "in"),
+            _ => {}
         }
         let by_option = BY_OPTION.iter().find(|(listed, _)| lists(listed, name));
         let by_subcommand = BY_SUBCOMMAND.iter().find(|(listed, ..)| *listed == name);

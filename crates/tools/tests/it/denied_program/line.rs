@@ -143,6 +143,7 @@ const FORMS: &[&str] = &[
     "! erase f",
     "if true; then erase f; fi",
     "for x in f; do erase $x; done",
+    "set -- f; for x do erase $x; done",
     "while erase f; do break; done",
     "case f in f) erase;; esac",
     "$(echo erase) f",
