@@ -13,10 +13,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::display::{Keep, Lane, Role, Style};
 
-/// How long the terminal may take to show the line: what takes longer is shown after `fg`.
+/// Time that the terminal may take to show the line: what takes longer is shown after `fg`.
 const SAID_MAX: Duration = Duration::from_millis(100);
 
-/// What the shell wants of this process.
+/// A change that the shell wants of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobChange {
     /// Ctrl-Z was pressed.

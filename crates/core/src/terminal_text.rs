@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character could drive a terminal or deceive its reader.
+/// True if a character could drive a terminal or deceive its reader.
 pub fn is_unsafe(c: char) -> bool {
     // Most text, decided at once.
     if matches!(c, ' '..='~') {

@@ -46,7 +46,7 @@ impl StreamLock {
         self
     }
 
-    /// Whether earlier locks may have been deleted while they were held.
+    /// True if earlier locks may have been deleted while they were held.
     pub fn is_first(&self) -> bool {
         self.is_first
     }

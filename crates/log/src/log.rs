@@ -62,7 +62,7 @@ pub trait Log: Send + Sync + fmt::Debug {
         stream: &StreamName,
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>>;
 
-    /// Whether another process than this one, which a record names as the owner of its stream, is seen to run. Whoever
+    /// True if another process than this one, which a record names as the owner of its stream, is seen to run. Whoever
     /// has the lock asks it before taking over what that process had begun: a lock is a file, which somebody may have
     /// deleted. Where nobody can tell, as for a process of another machine or container, the lock alone decides.
     fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {

@@ -25,7 +25,7 @@ fn start_ticks(stat: &str) -> Option<u64> {
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether this process runs, for all that can be seen from here. One of another boot, machine or pid namespace, or one
+/// True if this process runs, for all that can be seen from here. One of another boot, machine or pid namespace, or one
 /// that `/proc` does not show, is not seen to run. A zombie has ended.
 pub(crate) fn is_seen_alive(owner: &ProcessIdentity) -> bool {
     let boot = &this_process().boot_id;

@@ -95,7 +95,7 @@ impl Keys {
         std::mem::take(&mut self.read.keys)
     }
 
-    /// Whether more may belong to what was read last, if it comes within [`SEQUENCE_MAX`].
+    /// True if more may belong to what was read last, if it comes within [`SEQUENCE_MAX`].
     pub(super) fn is_in_sequence(&self) -> bool {
         self.read.in_sequence && self.read.paste.is_none()
     }

@@ -90,7 +90,7 @@ impl Screen {
         self.lines(lines);
     }
 
-    /// Where people look.
+    /// The row at which people look.
     pub(super) fn lane(&self) -> &Lane {
         &self.lane
     }

@@ -16,12 +16,12 @@ pub(super) fn widest(c: char) -> usize {
     }
 }
 
-/// Whether terminals disagree on the columns that it takes.
+/// True if terminals disagree on the columns that it takes.
 pub(super) fn is_doubtful(c: char) -> bool {
     is_emoji(c) || (!c.is_ascii() && c.width().unwrap_or(0) == 0)
 }
 
-/// Whether more may be joined to it.
+/// True if more may be joined to it.
 pub(super) fn is_emoji(c: char) -> bool {
     matches!(c, '\u{1f000}'..='\u{1faff}')
         || (matches!(c, '\u{2300}'..='\u{2bff}') && c.width() == Some(2))

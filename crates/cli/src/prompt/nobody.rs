@@ -13,7 +13,7 @@ pub(crate) struct Nobody {
 }
 
 impl Nobody {
-    /// Whether there was a question that nobody could answer, and that `--yes` would have answered.
+    /// True if there was a question that nobody could answer, and that `--yes` would have answered.
     pub(crate) fn was_asked(&self) -> bool {
         self.was_asked.load(Ordering::Relaxed)
     }

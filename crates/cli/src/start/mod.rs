@@ -41,7 +41,7 @@ pub(crate) async fn read<T: Send + 'static>(
 /// What is to be opened.
 pub(crate) struct Opening {
     pub(crate) system: SystemOptions,
-    /// What a person gave for a session's id; `None`: a new session.
+    /// The id that a person gave for a session; `None`: a new session.
     pub(crate) session: Option<String>,
     /// For commands that look at the same store.
     pub(crate) flags: SameFlags,

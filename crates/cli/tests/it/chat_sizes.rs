@@ -156,7 +156,7 @@ fn emoji_at_the_edge_erase_no_row() {
     }
 }
 
-/// What was written before is neither erased nor written again: a terminal that broke it anew has it on other rows.
+/// Earlier text is neither erased nor written again: a terminal that broke it anew has it on other rows.
 #[test]
 fn a_narrower_window_repeats_and_loses_no_word() {
     for (columns, rows) in SIZES {

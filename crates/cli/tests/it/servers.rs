@@ -164,7 +164,7 @@ replies:
     }
 }
 
-/// What the process and its keeper were started with is not to be read by a command of the same user.
+/// A command of the same user cannot read the environment of the process or of its keeper.
 #[test]
 fn a_command_cannot_read_the_environment_of_its_owner() {
     let place = Place::new();

@@ -27,7 +27,7 @@ pub(super) fn bound_name(name: &mut Arc<str>) {
     }
 }
 
-/// Whether every provider takes this id.
+/// True if every provider takes this id.
 pub(super) fn is_valid_id(id: &CallId) -> bool {
     is_valid(id.as_str(), CALL_ID_LEN_MAX)
 }

@@ -8,7 +8,7 @@ use crate::{Log, LogError, RecordBytes, StreamName, Version};
 /// Records that are read first: mostly the last turn's ending is among them.
 const FIRST_PART_LEN: u64 = 16;
 
-/// How much longer each further part is. The way to a part starts at the end of the stream again, so parts of one
+/// Growth of each further part. The way to a part starts at the end of the stream again, so parts of one
 /// length would make long searches quadratic.
 const PART_GROWTH: u64 = 8;
 

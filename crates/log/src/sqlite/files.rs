@@ -17,7 +17,7 @@ use crate::{LogError, LogErrorKind};
 /// The files of a store that one connection holds open.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    /// Where the store is, without symbolic links: SQLite names the files beside it after this path.
+    /// Path of the store, without symbolic links: SQLite names the files beside it after this path.
     store: PathBuf,
     files: Vec<OpenFile>,
 }
@@ -69,7 +69,7 @@ impl OpenFile {
         Ok(Self { path, id, len })
     }
 
-    /// Whether it is still at its path, and whole: none of the files gets shorter while a store is open, unless somebody
+    /// True if it is still at its path, and whole: none of the files gets shorter while a store is open, unless somebody
     /// empties it, or has another tool of SQLite shorten it.
     fn is_there(&self) -> Result<bool, LogError> {
         match look_at(&self.path) {

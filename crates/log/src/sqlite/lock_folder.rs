@@ -164,7 +164,7 @@ impl FileLock {
         self.file.set_len(owner.len() as u64)
     }
 
-    /// Whether there was no folder of locks before it.
+    /// True if there was no folder of locks before it.
     pub(super) fn is_first(&self) -> bool {
         self.is_first
     }

@@ -59,7 +59,7 @@ impl AnswerParts {
         self.events.pop_front()
     }
 
-    /// Whether the provider has given a reason for the end.
+    /// True if the provider has given a reason for the end.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
@@ -211,7 +211,7 @@ impl OpenCall {
         &self.id
     }
 
-    /// Whether its arguments are whole JSON already.
+    /// True if its arguments are whole JSON already.
     pub(super) fn is_whole(&self) -> bool {
         match &self.arguments {
             CallText::Pieces(text) | CallText::OptionalPieces(text) => {

@@ -57,7 +57,7 @@ impl EventReader {
         }
     }
 
-    /// Whether something came, but nothing that is an event: a web page, or JSON that is no stream.
+    /// True if something came, but nothing that is an event: a web page, or JSON that is no stream.
     pub(super) fn saw_no_event(&self) -> bool {
         self.content == Content::NoEvent
     }

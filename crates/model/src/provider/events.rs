@@ -17,7 +17,7 @@ use crate::{ModelError, ModelEvent, ModelRequest};
 
 /// The part of an error body that is read: what providers say fits many times over.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// How long an error body may take once its status is there. The status alone says most of it.
+/// Time that an error body may take once its status is there. The status alone says most of it.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A call whose request was accepted. Dropping it drops the connection, unless the answer has come whole.

@@ -101,7 +101,7 @@ pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     by_name(name)
 }
 
-/// Whether `OpenAI` serves the model best, or only, by its responses: from the fifth generation on, and some before.
+/// True if `OpenAI` serves the model best, or only, by its responses: from the fifth generation on, and some before.
 fn needs_responses(model: &str) -> bool {
     let generation: String = model
         .trim_start_matches("gpt-")

@@ -111,7 +111,7 @@ impl Target {
         }
     }
 
-    /// Whether the name meant nothing, so that a local Ollama was assumed.
+    /// True if the name meant nothing, so that a local Ollama was assumed.
     pub(super) fn is_guessed(&self) -> bool {
         matches!(&self.place, Place::Known { guessed: true, .. })
     }

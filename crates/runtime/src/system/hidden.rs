@@ -15,7 +15,7 @@ const SECRET_WORDS: [&str; 9] = [
     "CREDENTIAL",
 ];
 
-/// Whether a variable is kept from commands that a model runs unless the configuration lets it through.
+/// True if a variable is kept from commands that a model runs unless the configuration lets it through.
 ///
 /// Its name has a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` or `CREDENTIAL`, in either case and
 /// number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or it
@@ -31,7 +31,7 @@ pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     words.any(is_secret) || name.ends_with("_PWD") || has_password(&value.to_string_lossy())
 }
 
-/// Whether a text is a URL as `scheme://user:password@host`.
+/// True if a text is a URL as `scheme://user:password@host`.
 fn has_password(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("://") else {
         return false;

@@ -37,17 +37,17 @@ impl Reserved {
         }
     }
 
-    /// Whether this is one of the files or folders.
+    /// True if this is one of the files or folders.
     pub(super) fn has(&self, stat: &Stat) -> bool {
         self.files.contains(&id_of(stat))
     }
 
-    /// Whether the folder is one of them.
+    /// True if the folder is one of them.
     pub(super) fn has_folder(&self, folder: &OwnedFd) -> Result<bool, Errno> {
         Ok(!self.files.is_empty() && self.has(&fs::fstat(folder)?))
     }
 
-    /// Whether this name in the folder is one of theirs, be it there or not.
+    /// True if this name in the folder is one of theirs, be it there or not.
     pub(super) fn has_name(&self, folder: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
         let mut alike = self.names.iter().filter(|(_, reserved)| reserved == name);
         if alike.clone().next().is_none() {

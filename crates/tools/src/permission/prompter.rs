@@ -17,7 +17,7 @@ pub struct Question {
     pub call_id: CallId,
     /// The tool.
     pub tool: Arc<str>,
-    /// What would run, in one line for people: what could drive the terminal that asks, or is invisible on it, is
+    /// The call, in one line for people: what could drive the terminal that asks, or is invisible on it, is
     /// escaped.
     pub text: String,
     /// What [`Answer::AllowForSession`] would allow from then on, in words.

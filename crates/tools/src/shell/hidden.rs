@@ -1,4 +1,4 @@
-//! What is said of a command that failed and seems to have missed a variable that is hidden from it.
+//! The hint for a command that failed and seems to have missed a variable that is hidden from it.
 
 use std::ffi::OsString;
 
@@ -24,7 +24,7 @@ pub(super) fn hint(hidden: &[OsString], command: &str, output: &str) -> Option<S
     ))
 }
 
-/// Whether the text has this name as a word.
+/// True if the text has this name as a word.
 fn has_word(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     !name.is_empty()

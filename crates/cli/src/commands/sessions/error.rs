@@ -41,7 +41,7 @@ pub(super) enum SessionsError {
     Log(#[from] LogError),
 }
 
-/// How many sessions that can be meant are named: those of one error are read, not searched.
+/// Sessions that an ambiguity names: those of one error are read, not searched.
 const MATCHES_MAX: usize = 8;
 
 /// The newest of them, as ids go.

@@ -17,7 +17,7 @@ pub(super) fn short(id: &SessionId) -> &str {
     id.get(end..).filter(|_| is_ulid).unwrap_or(id)
 }
 
-/// Whether an id is what was given, begins with it or ends with it. Letters may be small or large.
+/// True if an id is what was given, begins with it or ends with it. Letters may be small or large.
 pub(super) fn is_meant(id: &SessionId, given: &str) -> bool {
     let (id, given) = (id.as_str().to_ascii_uppercase(), given.to_ascii_uppercase());
     !given.is_empty() && (id.starts_with(&given) || id.ends_with(&given))

@@ -77,7 +77,7 @@ pub(super) struct State {
     pub(super) life: Life,
 }
 
-/// Whether lines that change are drawn.
+/// True if lines that change are drawn.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Changing {
     #[default]

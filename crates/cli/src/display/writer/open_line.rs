@@ -30,7 +30,7 @@ impl OpenLine {
         &self.row
     }
 
-    /// Whether it still is one row where the terminal has so many columns by now. One that has changed its width may have
+    /// True if it still is one row where the terminal has so many columns by now. One that has changed its width may have
     /// broken lines anew, and none says whether it does.
     pub(super) fn is_one_row_of(&self, columns: usize) -> bool {
         self.columns == columns || (self.columns > 0 && !self.is_wrapped && self.column <= columns)
@@ -106,7 +106,7 @@ mod tests {
         written(pieces, columns).0
     }
 
-    /// What stands on the row, and all that was written.
+    /// The text of the row, and all that was written.
     fn written(pieces: &[&str], columns: usize) -> (String, String) {
         let mut line = OpenLine::default();
         let mut to = String::new();

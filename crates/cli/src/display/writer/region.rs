@@ -39,7 +39,7 @@ pub(super) struct Region {
 /// Place of the cursor after the region was taken off the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Erased {
-    /// Where the region was.
+    /// The place of the region before.
     Region,
     /// At the beginning of a row that is not ended: what stood there has to be written again.
     OpenRow,
@@ -50,7 +50,7 @@ pub(super) enum Erased {
 impl Region {
     /// Takes it off a terminal of so many rows. `is_one_row`: the line that is not ended still is one row.
     ///
-    /// Where the terminal has become narrower, the region may take more rows than it did, but never fewer: what stands above
+    /// In a terminal that has become narrower the region may take more rows than it did, but never fewer: what stands above
     /// it is safe.
     pub(super) fn erase(&mut self, rows: usize, is_one_row: bool, to: &mut String) -> Erased {
         let region = std::mem::take(self);

@@ -11,13 +11,13 @@ use super::{Allstop, Ended, FACT_MAX, Place, Running};
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
 
-/// How long after a press another one is another one.
+/// Time after a press behind which another one counts.
 const ANOTHER_PRESS: Duration = Duration::from_millis(200);
 
 /// Sent once the terminal has its mode: what is typed before is somebody else's.
 const READY: &str = "\x1b[?2004h";
 
-/// What the model says in a chat.
+/// The model's answer in a chat.
 pub(crate) const SCRIPT: &str = r#"
 turns:
   - when: hang
@@ -185,7 +185,7 @@ impl<'a> Person<'a> {
     }
 }
 
-/// Whether the texts stand there in this order.
+/// True if the texts stand there in this order.
 #[track_caller]
 pub(crate) fn assert_in_order(screen: &str, texts: &[&str]) {
     let mut rest = screen;

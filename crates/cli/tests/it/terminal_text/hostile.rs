@@ -33,7 +33,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// What was shown but for the sequences that are ours, and the ends of line as a terminal gets them.
+/// The shown text without our own sequences, and with the ends of line as a terminal gets them.
 pub(super) fn without_ours(shown: &str) -> String {
     let mut rest = shown.replace("\r\n", "\n");
     for count in 1..300 {

@@ -43,7 +43,7 @@ pub(super) enum DecodeError {
     NoCall,
 }
 
-/// Whether an answer is complete.
+/// Completeness of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     More,
@@ -51,7 +51,7 @@ pub(super) enum Progress {
 }
 
 impl Protocol {
-    /// Where requests go, below a provider's base URL, which ends with a slash.
+    /// The URL of requests, below a provider's base URL, which ends with a slash.
     pub(super) fn url(self, base: &str, model: &str) -> Result<Url, url::ParseError> {
         let path = match self {
             Self::ChatCompletions => "chat/completions".to_owned(),

@@ -15,7 +15,7 @@ use super::protocol::Report;
 use crate::process::procfs::{Stat, stat};
 use crate::process::tree::descendants;
 
-/// What comes with an order: the pipe of the output, and the order itself.
+/// An order and the pipe of its output.
 pub(super) const FILES_OF_ORDER: usize = 2;
 
 /// One call, until its tree is empty.
@@ -32,7 +32,7 @@ pub(super) struct Call {
     pub(super) drain: Option<Drain>,
 }
 
-/// What a step of a call has come to.
+/// Result of a step of a call.
 pub(super) enum Step {
     /// The tree is empty.
     Empty,
@@ -133,7 +133,7 @@ impl Call {
         })
     }
 
-    /// What its owner is told when its tree is empty.
+    /// The message to its owner when its tree is empty.
     pub(super) fn last_report(&self) -> Report {
         if self.is_unidentified {
             Report::Failed {

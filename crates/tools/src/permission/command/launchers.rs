@@ -87,7 +87,7 @@ const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Whether the program could run another one because of its arguments.
+/// True if the program could run another one because of its arguments.
 pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
     names(program).any(|name| {
         match name {
@@ -129,7 +129,7 @@ fn subcommand(arguments: &[Word]) -> Option<&Word> {
     }
 }
 
-/// Whether a list of words has this one.
+/// True if a list of words has this one.
 fn lists(words: &str, word: &str) -> bool {
     words.split(' ').any(|listed| listed == word)
 }
@@ -141,7 +141,7 @@ fn has_any(arguments: &[Word], options: &str) -> bool {
         .any(|word| word.may_become_option() || says_any(word))
 }
 
-/// Whether an argument is this option: `--long` with or without a value, or a beginning of it; `-x` also among other
+/// True if an argument is this option: `--long` with or without a value, or a beginning of it; `-x` also among other
 /// letters; `-word` with anything behind it; anything else wherever it stands in the argument.
 fn says(word: &Word, option: &str) -> bool {
     let text = &*word.text;

@@ -1,4 +1,4 @@
-//! Whether a simple command is one that a denying or asking rule is about.
+//! Match of a simple command with a denying or asking rule.
 //!
 //! A command is in doubt where it may come to what the rule says: its program is only known when it runs, it can run
 //! programs that its arguments name, or options stand where the rule has a subcommand. A doubt is not lifted by a rule
@@ -77,7 +77,7 @@ fn starts_with(words: &[Word], wanted: &[String]) -> bool {
             .all(|(word, want)| !word.expands && word.text == *want)
 }
 
-/// Whether the words have all that is wanted, in this order, with others between them; one that expands may be any.
+/// True if the words have all that is wanted, in this order, with others between them; one that expands may be any.
 fn has_in_order(words: &[Word], wanted: &[String]) -> bool {
     let mut words = words.iter();
     wanted

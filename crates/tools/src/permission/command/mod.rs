@@ -36,14 +36,14 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// Whether the word could begin with a dash or become several words, which may.
+    /// True if the word could begin with a dash or become several words, which may.
     fn may_become_option(&self) -> bool {
         self.expands
             && (self.text.starts_with(['*', '?', '[', '{', '-']) || self.text.contains('$'))
     }
 }
 
-/// Whether a rule is about a command.
+/// Match of a rule with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
     No,
@@ -62,7 +62,7 @@ impl Command {
         }
     }
 
-    /// Whether every simple command starts with one of the prefixes, for certain.
+    /// True if every simple command starts with one of the prefixes, for certain.
     pub(super) fn all_start_with<'a>(
         &self,
         prefixes: &(impl Iterator<Item = &'a [String]> + Clone),
@@ -85,7 +85,7 @@ impl Command {
         })
     }
 
-    /// Whether any simple command starts with the prefix, or may come to that.
+    /// True if any simple command starts with the prefix, or may come to that.
     pub(super) fn any_starts_with(&self, prefix: &[String]) -> Match {
         let Self::Read { commands, .. } = self else {
             return Match::Perhaps;

@@ -7,7 +7,7 @@ const OPTIONS: &[&str] = &[
     "-n", "-E", "-r", "-s", "-z", "-i", "-u", "-nE", "-nr", "--quiet", "--silent",
 ];
 
-/// Whether the arguments of `sed` could run a program.
+/// True if the arguments of `sed` could run a program.
 pub(super) fn may_run_another(arguments: &[Word]) -> bool {
     let options = arguments.iter().take_while(|word| {
         !word.expands && (OPTIONS.contains(&&*word.text) || word.text == "--sandbox")

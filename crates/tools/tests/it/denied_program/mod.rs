@@ -1,4 +1,4 @@
-//! What the policy allows does not run a denied program: lines are made around it, and a real shell runs those that are
+//! A line that the policy allows does not run a denied program: lines are made around it, and a real shell runs those that are
 //! allowed. The fuzz target `denied_program` does the same for as long as one likes.
 
 use allstop_tools::{Decision, PermissionPolicy};

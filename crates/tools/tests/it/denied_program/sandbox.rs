@@ -44,7 +44,7 @@ impl Sandbox {
         }
     }
 
-    /// Whether a shell that runs the line runs the denied program by it.
+    /// True if a shell that runs the line runs the denied program by it.
     pub(crate) fn runs_denied(&mut self, line: &str) -> bool {
         // The two that `sh` mostly is.
         ["sh -c", "bash --posix -c"]
