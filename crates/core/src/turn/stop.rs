@@ -101,7 +101,8 @@ impl Draft {
     /// are what the turn ends with.
     ///
     /// Calls that are still open end with it, as the receipt says of the item of their id, else as `unknown`. A
-    /// guardrail's stop keeps nothing: what it refused must not reach the model with the next message.
+    /// guardrail's stop keeps nothing: what it refused must not reach the model with the next message. Nor does a
+    /// failure before the first answer.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
         let records = self.end_open_calls(stop.receipt.as_ref());
@@ -171,12 +172,18 @@ impl Draft {
                 }
             });
         }
+        // What failed before the model had answered may be the message itself. Kept, it would fail every later turn, too.
+        let is_answered = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
+        if cause.kind == CauseKind::Failure && !kept.iter().any(is_answered) {
+            return Vec::new();
+        }
         kept.push(stop_marker(cause));
         kept
     }
 
     /// Text for the model about a call that has no result.
     fn why_no_result(&self, receipt: Option<&Receipt>, id: &CallId, cause: &Cause) -> String {
+        let cause = for_model(cause);
         if !self.state.has_started(id) {
             return format!("Not run: the turn was stopped before ({cause}).");
         }
@@ -319,8 +326,16 @@ impl StoppedTurn {
 
 /// The mark of a stop in a conversation that keeps what was said before it.
 pub(super) fn stop_marker(cause: &Cause) -> Arc<Message> {
-    let text = format!("The turn was stopped here ({cause}).").into();
+    let text = format!("The turn was stopped here ({}).", for_model(cause)).into();
     Arc::new(Message::StopMarker { text })
+}
+
+/// The cause in words for the model: without a provider's error text, and without an id that it has never seen.
+fn for_model(cause: &Cause) -> String {
+    match cause.kind {
+        CauseKind::Failure | CauseKind::Superseded => cause.kind.as_str().to_owned(),
+        _ => cause.to_string(),
+    }
 }
 
 pub(super) fn reason_of(cause: &Cause) -> StopReason {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::decision::Decision;
-use allstop_core::turn::{DraftError, Refusal, TurnLimits};
+use allstop_core::turn::{Draft, DraftError, Refusal, StopPolicy, TurnLimits, TurnStop};
 use allstop_core::{Cause, CauseKind, FinishReason, StopReason};
 
 use crate::driver::*;
@@ -269,4 +269,28 @@ fn a_lost_lease_writes_no_ending_of_its_own() {
             .records
             .is_empty()
     );
+}
+
+#[test]
+fn a_failure_before_the_first_answer_keeps_nothing() {
+    let mut session = Session::new(TurnLimits::default());
+    session.turn("first", usage(10, 5));
+    let before = Arc::clone(&session.conversation);
+    let failure = || Cause::new(CauseKind::Failure).detail("400: your secret is long");
+    let keep = |draft: Draft| draft.stop(TurnStop::new(failure(), StopPolicy::Keep, at()));
+
+    let stopped = keep(session.begin("what the provider refuses"));
+    assert_eq!(stopped.conversation, before);
+
+    // An answer and what its calls did are kept, without the provider's words.
+    let mut draft = session.begin("look");
+    session.ask(&mut draft, vec![call("a", "shell", serde_json::json!({}))]);
+    let stopped = keep(draft);
+    let kept = &stopped.conversation.messages[before.messages.len()..];
+    let shown = format!("{kept:?}");
+    assert!(
+        shown.contains("The turn was stopped here (failure)."),
+        "{shown}"
+    );
+    assert!(!shown.contains("secret"), "{shown}");
 }
