@@ -17,6 +17,8 @@ use crate::{LogError, LogErrorKind};
 /// The files of a store that one connection holds open.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
+    /// Path of the store as it was given.
+    given: PathBuf,
     /// Path of the store, without symbolic links: SQLite names the files beside it after this path.
     store: PathBuf,
     files: Vec<OpenFile>,
@@ -103,6 +105,7 @@ impl OpenFiles {
         ];
         let files = paths.map(OpenFile::at);
         Ok(Self {
+            given: path.to_owned(),
             store,
             files: files.into_iter().collect::<Result<_, _>>()?,
         })
@@ -121,7 +124,25 @@ impl OpenFiles {
                 return Err(LogError::new(LogErrorKind::Replaced, place));
             }
         }
-        Ok(())
+        if self.is_found_beside_its_log() {
+            Ok(())
+        } else {
+            let place = self.given.display().to_string();
+            Err(LogError::new(LogErrorKind::Replaced, place))
+        }
+    }
+
+    /// True if whoever opens the store next finds the write-ahead log that is written here. A link in the place of the
+    /// moved store leads to the same file, and to another log beside it.
+    fn is_found_beside_its_log(&self) -> bool {
+        match self.given.canonicalize() {
+            Ok(now) if now == self.store => true,
+            Ok(now) => {
+                let log = FileId::at(&beside(&now, "-wal"));
+                log.is_ok_and(|log| self.files.iter().any(|file| file.id == log))
+            }
+            Err(_) => false,
+        }
     }
 }
 

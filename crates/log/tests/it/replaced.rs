@@ -73,6 +73,12 @@ async fn a_store_that_was_moved_or_replaced_confirms_nothing() {
         fs::rename(path, beside(path, ".old")).unwrap();
     })
     .await;
+    refused_after("moved, with a link in its place", |path| {
+        let moved = beside(path, ".old");
+        fs::rename(path, &moved).unwrap();
+        std::os::unix::fs::symlink(moved, path).unwrap();
+    })
+    .await;
     refused_after("replaced", |path| {
         let copy = beside(path, ".copy");
         fs::copy(path, &copy).unwrap();
@@ -96,6 +102,19 @@ async fn a_store_that_was_moved_or_replaced_confirms_nothing() {
         fs::rename(folder, beside(folder, ".old")).unwrap();
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_folder_that_was_moved_with_all_in_it_may_leave_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    fs::create_dir(&here).unwrap();
+    let log = SqliteLog::open(here.join("store.db")).await.unwrap();
+    append(&log, 0).await.unwrap();
+    fs::rename(&here, &there).unwrap();
+    std::os::unix::fs::symlink(&there, &here).unwrap();
+    append(&log, 1).await.unwrap();
+    log.close().await;
 }
 
 #[tokio::test]

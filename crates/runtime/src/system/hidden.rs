@@ -23,6 +23,7 @@ const SECRET_WORDS: [&str; 9] = [
 pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     let is_secret = |word: &str| {
+        let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let singular = word.strip_suffix('S').filter(|one| !one.ends_with("TOKEN"));
         let ends = |word: &str| SECRET_WORDS.iter().any(|secret| word.ends_with(secret));
         !word.ends_with("ASKPASS") && (ends(word) || singular.is_some_and(ends))
@@ -84,6 +85,7 @@ mod tests {
             "GOOGLE_APPLICATION_CREDENTIALS",
             "npm_config_//registry/:_authToken",
             "DJANGO_SECRETS",
+            "API_KEY2",
         ] {
             assert!(is_secret(name, "x"), "{name}");
         }

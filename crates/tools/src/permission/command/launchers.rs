@@ -6,23 +6,24 @@
 use super::{Word, sed};
 
 /// Their arguments, or what is typed to them, are commands.
-const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bind builtin case command complete coproc csh dash declare enable eval exec export fc \
-    fish function hash ksh let local mapfile mksh pwsh rbash readarray readonly select sh source tcsh trap \
+const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bind builtin case command compgen complete coproc csh dash declare enable eval exec export fc \
+    fish function hash jobs ksh let local mapfile mksh pwsh rbash readarray readonly select sh source tcsh trap \
     typeset yash zsh";
 
 /// They run the command that follows: in another way, at another time, as somebody else, in another place.
-const LAUNCHERS: &str = "apptainer at batch busybox bwrap capsh catchsegv chpst chronic chroot chrt cpulimit crontab daemonize \
+const LAUNCHERS: &str = "apptainer at batch busybox bwrap capsh catchsegv choom chpst chronic chroot chrt cpulimit crontab daemonize \
     dbus-launch dbus-run-session direnv distrobox docker doas dtach entr env expect fakeroot faketime firejail \
-    flatpak flock gdb gtime hyperfine i386 ifne ionice kubectl ld-linux ld-linux-aarch64 ld-linux-x86-64 ld \
+    flatpak flock gdb gtime hyperfine i386 ifne ionice kubectl ld-linux ld-linux-aarch64 ld-linux-x86-64 \
+    ld-musl-aarch64 ld-musl-x86_64 ld \
     linux32 linux64 lldb ltrace lxc lxc-attach machinectl mosh mpirun nerdctl newgrp nice nohup nsenter numactl \
     parallel pee perf pkexec podman prlimit proot proxychains rlwrap rsh rsync run0 run-parts runuser runcon scp \
     screen script sem setarch setlock setpriv setsid sftp sg singularity softlimit srun ssh ssh-agent \
-    start-stop-daemon stdbuf strace su sudo systemd-run taskset tclsh time timelimit timeout tmux torsocks \
+    start-stop-daemon stdbuf strace su sudo systemd-cat systemd-inhibit systemd-run taskset tclsh time timelimit timeout tmux torsocks \
     toybox unbuffer unshare uname26 valgrind watch x86_64 xargs xdg-open xvfb-run";
 
 /// Languages and tools whose arguments hold programs or commands.
-const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex irb java jshell julia kotlin lua luajit m4 \
-    mawk mysql mariadb node nodejs octave original-awk osascript perl php psql pypy python R Rscript ruby runghc \
+const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex ipython irb java jshell julia kotlin lua luajit m4 \
+    mawk mysql mariadb nawk node nodejs octave original-awk osascript perl php psql pypy python R Rscript ruby runghc \
     scala sqlite3 swift ts-node tsx";
 
 /// They have a command that starts a shell, or take one as an argument.
@@ -47,7 +48,10 @@ const BY_OPTION: &[(&str, &str)] = &[
     ("[ printf read test unset", "$( `"),
     ("bat", "--pager"),
     ("bsdtar", "--use-compress-program :"),
-    ("c++ cc g++ gcc", "-wrapper -specs --specs -fplugin -B @"),
+    (
+        "c++ c89 c99 cc cpp g++ gcc",
+        "-wrapper -specs --specs -fplugin -B @",
+    ),
     ("clang clang++", "-fplugin -load -B @"),
     ("cpio", "--rsh-command :"),
     ("fd fdfind", "-x -X --exec --exec-batch"),
@@ -110,11 +114,14 @@ pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
     })
 }
 
-/// The names that a program is listed by: `python3.11` is `python`, `vim.tiny` is `vim`, and `gsed` may be `sed`.
+/// The names that a program is listed by: `python3.11` is `python`, `vim.tiny` is `vim`, `gsed` may be `sed`, and
+/// `x86_64-linux-gnu-gcc-12` is `gcc`.
 fn names(program: &str) -> impl Iterator<Item = &str> {
     let first_part = program.split('.').next().unwrap_or_default();
     let is_version = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
-    let mut names = vec![program, first_part, program.trim_end_matches(is_version)];
+    let bare = program.trim_end_matches(is_version);
+    let last_part = bare.rsplit('-').next().unwrap_or_default();
+    let mut names = vec![program, first_part, bare, last_part];
     names.extend(program.strip_prefix('g'));
     // A program whose name says nothing (`.`) is listed by the whole of it.
     names.into_iter().filter(|name| !name.is_empty())

@@ -47,7 +47,11 @@ fn of_program(words: &[Word], prefix: &[String]) -> Match {
     // The folder does not count: `/bin/rm` is `rm`.
     let program = first.text.rsplit('/').next().unwrap_or_default();
     if program != wanted && first.text != *wanted {
-        return if launchers::may_run_another(program, arguments) {
+        // `git-push` is the program behind `git push`.
+        let is_a_part = program
+            .strip_prefix(&**wanted)
+            .is_some_and(|rest| rest.starts_with('-') && !wanted_arguments.is_empty());
+        return if is_a_part || launchers::may_run_another(program, arguments) {
             Match::Perhaps
         } else {
             Match::No
@@ -60,7 +64,7 @@ fn of_program(words: &[Word], prefix: &[String]) -> Match {
         word.expands || word.text.starts_with(['-', '+']) || word.text.is_empty()
     });
     if has_options_first
-        || has_in_order(arguments, wanted_arguments)
+        || may_say_the_same(arguments, wanted_arguments)
         || launchers::may_run_another(program, arguments)
     {
         Match::Perhaps
@@ -77,10 +81,16 @@ fn starts_with(words: &[Word], wanted: &[String]) -> bool {
             .all(|(word, want)| !word.expands && word.text == *want)
 }
 
-/// True if the words have all that is wanted, in this order, with others between them; one that expands may be any.
-fn has_in_order(words: &[Word], wanted: &[String]) -> bool {
-    let mut words = words.iter();
-    wanted
+/// True if the words have all that is wanted, in this order, with others between them; one that expands may be any. Any
+/// option may be another way to write a wanted one: `-fr` is `-rf`.
+fn may_say_the_same(words: &[Word], wanted: &[String]) -> bool {
+    let is_option = |text: &str| text.starts_with('-');
+    let wants_option = wanted.iter().any(|want| is_option(want));
+    let has_option = words
         .iter()
-        .all(|want| words.any(|word| word.expands || word.text == *want))
+        .any(|word| word.expands || is_option(&word.text));
+    let mut rest = words.iter();
+    let mut wanted = wanted.iter().filter(|want| !is_option(want));
+    (!wants_option || has_option)
+        && wanted.all(|want| rest.any(|word| word.expands || word.text == *want))
 }

@@ -29,6 +29,8 @@ impl Reader {
         while let Some(c) = chars.next() {
             match c {
                 ' ' | '\t' => self.end_word(),
+                // `&>f` is one redirection in some shells, and an end and another command in others.
+                '&' if chars.peek() == Some(&'>') => return None,
                 '\n' | ';' | '&' | '|' => self.end_command()?,
                 '\'' => self.single_quoted(&mut chars)?,
                 '"' => self.double_quoted(&mut chars)?,
@@ -127,7 +129,11 @@ impl Reader {
         }
         match (c, chars.peek()) {
             ('<', Some('<')) => return None,
-            ('<', Some('>' | '&')) | ('>', Some('>' | '&' | '|')) => drop(chars.next()),
+            ('<' | '>', Some('&')) => {
+                chars.next();
+                return descriptor(chars);
+            }
+            ('<', Some('>')) | ('>', Some('>' | '|')) => drop(chars.next()),
             _ => {}
         }
         self.redirects = true;
@@ -174,5 +180,15 @@ impl Reader {
             self.commands.push(std::mem::take(&mut self.words));
         }
         (!self.redirects).then_some(())
+    }
+}
+
+/// Takes the number of a descriptor behind `>&` or `<&`. Anything else there is read in more than one way: in some shells
+/// a `-` ends the redirection, and what follows is the command's.
+fn descriptor(chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+    chars.next_if(char::is_ascii_digit)?;
+    match chars.peek() {
+        None => Some(()),
+        Some(c) => " \t\n;&|)<>".contains(*c).then_some(()),
     }
 }
