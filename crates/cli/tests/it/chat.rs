@@ -9,14 +9,6 @@ use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 const UP: &str = "\x1b[A";
 
-/// The id of the first session of the store.
-fn only_session(place: &Place) -> String {
-    let listed = place.sessions().args("list --json").end().ok();
-    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
-    let id = listed["sessions"][0]["session_id"].as_str();
-    id.expect("a session").to_owned()
-}
-
 #[test]
 fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
     let place = Place::new();
@@ -319,7 +311,7 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
         .arg("chat")
         .arg("--store")
         .arg(place.store());
-    let id = only_session(&place);
+    let id = place.only_session();
     let refused = other
         .arg("--model")
         .arg(place.script(SCRIPT))
@@ -399,7 +391,7 @@ compact_keeps_turns = 1
     person.sees("the beginning of the conversation is summed up");
     person.presses(CTRL_D);
     person.left();
-    let shown = place.sessions().arg("show").arg(only_session(&place)).end();
+    let shown = place.sessions().arg("show").arg(place.only_session()).end();
     for text in ["(it began by itself", "a summary stands in place"] {
         assert!(shown.stdout.contains(text), "{}", shown.stdout);
     }

@@ -64,41 +64,44 @@ pub(super) fn by_name(name: &str) -> Option<&'static KnownProvider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
+/// Beginnings of models' names, and whose they are. The first that fits counts.
+const MODEL_NAMES: &[(&str, &str)] = &[
+    ("gpt", "openai"),
+    ("chatgpt", "openai"),
+    ("codex", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("claude", "anthropic"),
+    ("gemini", "gemini"),
+    ("grok", "xai"),
+    ("deepseek-", "deepseek"),
+    ("command", "cohere"),
+    ("glm", "zai"),
+    ("kimi-", "kimi"),
+    ("moonshot-", "moonshot"),
+    ("mimo-", "mimo"),
+    ("MiniMax-", "minimax"),
+    ("minimax-", "minimax"),
+];
+
 /// The provider whose models have names like this one, where the name tells.
 pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
-    let begins = |with: &[&str]| with.iter().any(|with| model.starts_with(with));
-    let name = if begins(&["gpt-oss"]) {
+    // An open model, which many serve.
+    if model.starts_with("gpt-oss") {
         return None;
-    } else if begins(&["gpt", "codex"]) && needs_responses(model) {
-        "openai_resp"
-    } else if begins(&["gpt", "chatgpt", "codex", "o1", "o3", "o4"]) {
-        "openai"
-    } else if begins(&["claude"]) {
-        "anthropic"
-    } else if begins(&["gemini"]) {
-        "gemini"
-    } else if begins(&["grok"]) {
-        "xai"
-    } else if begins(&["deepseek-"]) {
-        "deepseek"
-    } else if begins(&["command"]) {
-        "cohere"
-    } else if begins(&["glm"]) {
-        "zai"
-    } else if begins(&["kimi-"]) {
-        "kimi"
-    } else if begins(&["moonshot-"]) {
-        "moonshot"
-    } else if begins(&["mimo-"]) {
-        "mimo"
-    } else if begins(&["MiniMax-", "minimax-"]) {
-        "minimax"
-    } else if model.contains("fireworks") {
-        "fireworks"
-    } else {
-        return None;
-    };
-    by_name(name)
+    }
+    // Its names are paths: `accounts/fireworks/models/…`.
+    if model.contains("fireworks") {
+        return by_name("fireworks");
+    }
+    let (_, name) = MODEL_NAMES
+        .iter()
+        .find(|(beginning, _)| model.starts_with(beginning))?;
+    by_name(match *name {
+        "openai" if needs_responses(model) => "openai_resp",
+        name => name,
+    })
 }
 
 /// True if `OpenAI` serves the model best, or only, by its responses: from the fifth generation on, and some before.
@@ -108,9 +111,9 @@ fn needs_responses(model: &str) -> bool {
         .chars()
         .take_while(char::is_ascii_digit)
         .collect();
-    generation.parse::<u32>().is_ok_and(|n| n >= 5)
-        || model.contains("codex")
-        || model.contains("-pro")
+    let is_gpt = model.starts_with("gpt") || model.starts_with("codex");
+    let is_new = generation.parse::<u32>().is_ok_and(|n| n >= 5);
+    is_gpt && (is_new || model.contains("codex") || model.contains("-pro"))
 }
 
 #[cfg(test)]
@@ -130,6 +133,23 @@ mod tests {
                     .iter()
                     .all(|other| other.name != provider.name)
             );
+        }
+    }
+
+    #[test]
+    fn names_of_models_lead_to_their_providers() {
+        let name = |model| by_model(model).map(|provider| provider.name);
+        for (model, expected) in [
+            ("gpt-4o-mini", Some("openai")),
+            ("gpt-5-mini", Some("openai_resp")),
+            ("o1-pro", Some("openai")),
+            ("codex-mini", Some("openai_resp")),
+            ("gpt-oss-20b", None),
+            ("claude-sonnet-4-6", Some("anthropic")),
+            ("accounts/fireworks/models/x", Some("fireworks")),
+            ("llama3", None),
+        ] {
+            assert_eq!(name(model), expected, "{model}");
         }
     }
 }

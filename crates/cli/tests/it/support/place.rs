@@ -112,6 +112,14 @@ impl Place {
         self.allstop().args("sessions --store").arg(self.store())
     }
 
+    /// The id of the first session of the store.
+    pub(crate) fn only_session(&self) -> String {
+        let listed = self.sessions().args("list --json").end().ok();
+        let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
+        let id = listed["sessions"][0]["session_id"].as_str();
+        id.expect("a session").to_owned()
+    }
+
     /// Every process that came of it and lives. Keepers that have nothing left to keep get the time to see that their
     /// owner has ended: on a busy machine that takes a while.
     pub(crate) fn leftovers(&self) -> Vec<Process> {

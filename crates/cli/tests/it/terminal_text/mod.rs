@@ -144,13 +144,6 @@ fn nothing_of_an_argument_or_a_variable_is_raw() {
     }
 }
 
-fn only_session(place: &Place) -> String {
-    let listed = place.sessions().args("list --json").end().ok();
-    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
-    let id = listed["sessions"][0]["session_id"].as_str();
-    id.expect("a session").to_owned()
-}
-
 #[test]
 fn nothing_of_a_stored_session_is_raw() {
     let hostile = hostile();
@@ -168,7 +161,7 @@ fn nothing_of_a_stored_session_is_raw() {
         .args("--on-stop keep --timeout 3s");
     let run = run.arg(&hostile).by_shell("cd a*");
     check("a run", &shown(run));
-    let id = only_session(&place);
+    let id = place.only_session();
     for look in ["show", "show --full", "show --json --full"] {
         check(look, &shown(place.sessions().args(look).arg(&id)));
     }
