@@ -64,19 +64,23 @@ mod alone {
             event(&json!({"tool_calls": [{"index": 0, "id": id, "function": function}]}))
         };
         let calls = call_of("a") + &call_of("b");
+        let heavy = |text: &str| format!("[{}0]", text.repeat(2_000_000 / text.len()));
+        let call_with = |arguments: &str| Answer::text("x").tool_call("a", "write", arguments);
+        let letters = json!({"path": "x", "content": "x".repeat(2_000_000)});
+        let event_of = |text: &str| Answer::stream().event(&heavy(text)).end_without_marker();
         let page = |status, bytes: usize| Answer::page(status, "text/plain", "x".repeat(bytes));
         for (name, answer, said) in [
             (
                 "text",
                 Answer::stream().forever(text),
-                "8 MiB in the answer",
+                "2 MiB in the answer",
             ),
             (
                 "reasoning",
                 Answer::stream().forever(reasoning),
-                "8 MiB in the answer",
+                "2 MiB in the answer",
             ),
-            ("arguments", call.forever(arguments), "8 MiB in the answer"),
+            ("arguments", call.forever(arguments), "2 MiB in the answer"),
             ("calls", Answer::stream().forever(calls), "256 calls"),
             (
                 "line",
@@ -92,6 +96,27 @@ mod alone {
                 "line without data",
                 Answer::stream().forever("x"),
                 "16 MiB in one event",
+            ),
+            ("long argument", call_with(&letters.to_string()), ""),
+            (
+                "long text",
+                Answer::stream().chunk(&"word ".repeat(400_000)),
+                "",
+            ),
+            (
+                "numbers as arguments",
+                call_with(&heavy("0,")),
+                "more values than a call needs",
+            ),
+            (
+                "objects as arguments",
+                call_with(&heavy("{\"\":0},")),
+                "more values than a call needs",
+            ),
+            (
+                "event of objects",
+                event_of("{\"\":0},"),
+                "more values than an answer needs",
             ),
             (
                 "error body",

@@ -6,13 +6,14 @@ use allstop_core::message::Arguments;
 use allstop_core::{ToolCall, Usage};
 use serde_json::Value;
 
+use super::bounded_json::{JsonError, VALUE_BYTES_MAX, parse_within};
 use super::call_ids::CallIds;
 use super::protocol::DecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
-/// The longest answer: text, reasoning and arguments together. The longest outputs that models offer are about a tenth
-/// of it.
-pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The longest answer: text, reasoning and arguments together. The longest outputs that models offer, 128,000
+/// tokens, are about a third of it. Each step that an answer goes through on its way into the log has a copy of it.
+pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// An answer under way.
 pub(super) struct AnswerParts {
@@ -34,12 +35,11 @@ pub(super) struct OpenCall {
     arguments: CallText,
 }
 
-enum CallText {
-    /// The arguments so far, as the model writes them.
-    Pieces(String),
-    /// Nothing has come yet, and the protocol sends nothing for a call without arguments.
-    OptionalPieces(String),
-    Whole(Value),
+/// The arguments of a call so far, as the model writes them.
+struct CallText {
+    text: String,
+    /// The protocol sends nothing for a call without arguments.
+    may_be_empty: bool,
 }
 
 impl AnswerParts {
@@ -89,37 +89,6 @@ impl AnswerParts {
         name: &str,
         may_be_empty: bool,
     ) -> Result<(), DecodeError> {
-        let arguments = if may_be_empty {
-            CallText::OptionalPieces(String::new())
-        } else {
-            CallText::Pieces(String::new())
-        };
-        self.push_call(index, id, name, arguments)
-    }
-
-    /// Takes a call whose arguments have come whole.
-    pub(super) fn whole_call(
-        &mut self,
-        id: &str,
-        name: &str,
-        arguments: Value,
-        bytes: usize,
-    ) -> Result<(), DecodeError> {
-        self.count(bytes)?;
-        let index = u64::try_from(self.calls.len()).unwrap_or(u64::MAX);
-        self.push_call(index, id, name, CallText::Whole(arguments))?;
-        self.events
-            .push_back(ModelEvent::ToolCallProgress { bytes });
-        Ok(())
-    }
-
-    fn push_call(
-        &mut self,
-        index: u64,
-        id: &str,
-        name: &str,
-        arguments: CallText,
-    ) -> Result<(), DecodeError> {
         self.count(id.len() + name.len())?;
         if self.calls.len() == CALLS_MAX {
             return Err(DecodeError::TooManyCalls);
@@ -128,7 +97,10 @@ impl AnswerParts {
             index,
             id: id.to_owned(),
             name: name.to_owned(),
-            arguments,
+            arguments: CallText {
+                text: String::new(),
+                may_be_empty,
+            },
         });
         Ok(())
     }
@@ -143,12 +115,10 @@ impl AnswerParts {
         self.count(piece.len())?;
         let call = self.calls.iter_mut().rev().find(|call| call.index == index);
         let Some(call) = call else { return Ok(()) };
-        if let CallText::Pieces(text) | CallText::OptionalPieces(text) = &mut call.arguments {
-            text.push_str(piece);
-            let bytes = piece.len();
-            self.events
-                .push_back(ModelEvent::ToolCallProgress { bytes });
-        }
+        call.arguments.text.push_str(piece);
+        let bytes = piece.len();
+        self.events
+            .push_back(ModelEvent::ToolCallProgress { bytes });
         Ok(())
     }
 
@@ -173,6 +143,7 @@ impl AnswerParts {
         // The cut fell into the last call: the model is told that it did not run.
         let is_cut = finish != FinishReason::Done;
         let mut has_calls = false;
+        let mut room = VALUE_BYTES_MAX;
         for call in std::mem::take(&mut self.calls) {
             // What was cut before its name came cannot be answered.
             if is_cut && call.name.is_empty() {
@@ -182,7 +153,7 @@ impl AnswerParts {
             self.events.push_back(ModelEvent::ToolCall(ToolCall {
                 id: self.ids.unique(&call.id),
                 name: call.name.into(),
-                arguments: call.arguments.into_arguments(is_cut),
+                arguments: call.arguments.into_arguments(is_cut, &mut room)?,
             }));
         }
         if self.wants_tools && !has_calls {
@@ -213,28 +184,26 @@ impl OpenCall {
 
     /// True if its arguments are whole JSON already.
     pub(super) fn is_whole(&self) -> bool {
-        match &self.arguments {
-            CallText::Pieces(text) | CallText::OptionalPieces(text) => {
-                serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
-            }
-            CallText::Whole(_) => true,
-        }
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments.text).is_ok()
     }
 }
 
 impl CallText {
     /// The arguments as the model wrote them: never an empty object in the place of what does not parse.
-    fn into_arguments(self, is_cut: bool) -> Arguments {
-        let text = match self {
-            Self::Whole(Value::String(text)) => return Arguments::Malformed(text.into()),
-            Self::Whole(json) => return Arguments::Json(json.into()),
-            Self::OptionalPieces(text) if text.is_empty() && !is_cut => "{}".to_owned(),
-            Self::OptionalPieces(text) | Self::Pieces(text) => text,
+    fn into_arguments(self, is_cut: bool, room: &mut usize) -> Result<Arguments, DecodeError> {
+        let Self { text, may_be_empty } = self;
+        let text = if text.is_empty() && may_be_empty && !is_cut {
+            "{}".to_owned()
+        } else {
+            text
         };
-        match serde_json::from_str(&text) {
+        match parse_within(&text, room) {
+            Err(JsonError::TooLarge) => Err(DecodeError::ArgumentsTooLarge),
             // A JSON string is no arguments either.
-            Ok(Value::String(_)) | Err(_) => Arguments::Malformed(text.into()),
-            Ok(json) => Arguments::Json(Value::into(json)),
+            Ok(Value::String(_)) | Err(JsonError::Syntax(_)) => {
+                Ok(Arguments::Malformed(text.into()))
+            }
+            Ok(json) => Ok(Arguments::Json(Value::into(json))),
         }
     }
 }
@@ -246,18 +215,32 @@ mod tests {
     use super::*;
 
     fn pieces(text: &str) -> CallText {
-        CallText::Pieces(text.into())
+        CallText {
+            text: text.into(),
+            may_be_empty: false,
+        }
+    }
+
+    fn arguments(text: CallText, is_cut: bool) -> Arguments {
+        let mut room = VALUE_BYTES_MAX;
+        text.into_arguments(is_cut, &mut room).unwrap()
     }
 
     #[test]
     fn arguments_that_do_not_parse_are_kept_as_text() {
         for text in ["{\"a\": ", "", "\"a\"", "{}{}"] {
             let malformed = Arguments::Malformed(text.into());
-            assert_eq!(pieces(text).into_arguments(false), malformed);
+            assert_eq!(arguments(pieces(text), false), malformed);
         }
         let a = Arguments::from(json!({"a": 1}));
-        assert_eq!(pieces("{\"a\":1}").into_arguments(true), a);
-        let empty = |is_cut| CallText::OptionalPieces(String::new()).into_arguments(is_cut);
+        assert_eq!(arguments(pieces("{\"a\":1}"), true), a);
+        let empty = |is_cut| {
+            let optional = CallText {
+                may_be_empty: true,
+                ..pieces("")
+            };
+            arguments(optional, is_cut)
+        };
         assert_eq!(empty(false), Arguments::from(json!({})));
         assert_eq!(empty(true), Arguments::Malformed("".into()));
     }

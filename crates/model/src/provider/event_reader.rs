@@ -36,11 +36,15 @@ pub(super) struct EventReader {
     at_end: bool,
 }
 
+/// Bytes that are kept of a response that is no stream of events: what providers say fits many times over.
+const OTHER_BYTES_MAX: usize = 64 * 1024;
+
 /// The kind of content that a response has had so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Content {
     Nothing,
-    NoEvent,
+    /// Nothing that is an event: a web page, or JSON that is no stream. Its beginning.
+    Other(Vec<u8>),
     Events,
 }
 
@@ -57,9 +61,12 @@ impl EventReader {
         }
     }
 
-    /// True if something came, but nothing that is an event: a web page, or JSON that is no stream.
-    pub(super) fn saw_no_event(&self) -> bool {
-        self.content == Content::NoEvent
+    /// The beginning of a response that had content but no event.
+    pub(super) fn other_content(&self) -> Option<String> {
+        match &self.content {
+            Content::Other(beginning) => Some(String::from_utf8_lossy(beginning).into_owned()),
+            Content::Nothing | Content::Events => None,
+        }
     }
 
     /// The data of the next event; `None` at the end of the response.
@@ -89,8 +96,12 @@ impl EventReader {
     }
 
     fn take(&mut self, chunk: &Bytes) -> Result<(), ReadError> {
-        if self.content == Content::Nothing {
-            self.content = Content::NoEvent;
+        if let Content::Nothing = self.content {
+            self.content = Content::Other(Vec::new());
+        }
+        if let Content::Other(beginning) = &mut self.content {
+            let room = OTHER_BYTES_MAX - beginning.len();
+            beginning.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
         let mut rest = &chunk[..];
         if self.after_cr && !rest.is_empty() {

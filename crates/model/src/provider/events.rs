@@ -98,7 +98,7 @@ impl ProviderCall {
             let progress = match data.map_err(|error| self.failures.of_read(error))? {
                 Some(data) => self.protocol.take(&data, &mut self.answer),
                 None if self.answer.is_finished() => Ok(Progress::Complete),
-                None => return Err(self.failures.ended_early(self.reader.saw_no_event())),
+                None => return Err(self.failures.ended_early(self.reader.other_content())),
             };
             if progress.map_err(|error| self.failures.of_decode(error))? == Progress::Complete {
                 return self.complete();

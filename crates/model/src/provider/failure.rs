@@ -6,6 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use super::answer::ANSWER_BYTES_MAX;
+use super::bounded_json::JsonError;
 use super::event_reader::{EVENT_BYTES_MAX, ReadError};
 use super::protocol::DecodeError;
 use super::said::{Said, is_out_of_quota, retry_after};
@@ -49,12 +50,19 @@ impl FailureCx {
     /// An event could be read, and its content not.
     pub(super) fn of_decode(&self, error: DecodeError) -> ModelError {
         match error {
-            DecodeError::Json(error) if error.is_eof() => self.cut(),
-            DecodeError::Json(error) => {
+            DecodeError::Json(JsonError::TooLarge) => {
+                self.not_the_protocol("an event has more values than an answer needs")
+            }
+            DecodeError::Json(JsonError::Syntax(error)) if error.is_eof() => self.cut(),
+            DecodeError::Json(JsonError::Syntax(error)) => {
                 self.not_the_protocol(&format!("an event is not JSON ({error})"))
             }
-            DecodeError::Provider(body) => self.of_error_object(&body),
+            DecodeError::Provider(body) => self.of_error_object(&body, "broke off the answer"),
             DecodeError::AnswerTooLong => self.too_long("the answer", ANSWER_BYTES_MAX),
+            DecodeError::ArgumentsTooLarge => self.make(
+                ModelErrorKind::Protocol,
+                "the arguments of the model's calls have more values than a call needs",
+            ),
             DecodeError::TooManyCalls => self.make(
                 ModelErrorKind::Protocol,
                 &format!(
@@ -68,13 +76,24 @@ impl FailureCx {
         }
     }
 
-    /// The response is over and the answer was not complete. `no_event`: nothing in it was an event.
-    pub(super) fn ended_early(&self, no_event: bool) -> ModelError {
-        if no_event {
-            self.not_the_protocol("what it sent is no stream of events")
-        } else {
-            self.cut()
+    /// The response is over and the answer was not complete. `other`: nothing in it was an event, and it began so.
+    pub(super) fn ended_early(&self, other: Option<String>) -> ModelError {
+        let Some(body) = other else {
+            return self.cut();
+        };
+        // Gateways refuse with status 200 and an error object.
+        if let Ok(body) = serde_json::from_str::<Value>(&body)
+            && let Some(error) = body.get("error").or(body.get("detail"))
+            && !error.is_null()
+        {
+            return self.of_error_object(error, "answered with an error");
         }
+        let said = Said::of(&body);
+        self.not_the_protocol(&match (said.message, said.is_html) {
+            (Some(message), _) => format!("what it sent is no stream of events: {message}"),
+            (None, true) => "what it sent is no stream of events, but a web page".into(),
+            (None, false) => "what it sent is no stream of events".into(),
+        })
     }
 
     fn too_long(&self, part: &str, bytes_max: usize) -> ModelError {
@@ -167,8 +186,8 @@ impl FailureCx {
         })
     }
 
-    /// An error object inside a stream that had begun.
-    fn of_error_object(&self, body: &Value) -> ModelError {
+    /// An error object in the place of an answer, or inside of one: what the provider `did`.
+    fn of_error_object(&self, body: &Value, did: &str) -> ModelError {
         let body = body
             .get("error")
             .filter(|inner| inner.is_object())
@@ -192,10 +211,7 @@ impl FailureCx {
             _ => ModelErrorKind::Unavailable,
         };
         let message = said.message.unwrap_or_else(|| body.to_string());
-        self.make(
-            kind,
-            &format!("{} broke off the answer: {message}", self.url),
-        )
+        self.make(kind, &format!("{} {did}: {message}", self.url))
     }
 
     /// The request did not get through, or the answer did not.

@@ -75,6 +75,38 @@ async fn an_account_without_quota_is_not_asked_again() {
 }
 
 #[tokio::test]
+async fn error_with_status_200_has_the_servers_words() {
+    let page = |body: &str| Answer::page(200, "application/json", body);
+    let quota =
+        json!({"error": {"message": "no credit", "code": 402, "type": "billing_not_active"}});
+    let error = failure_of(page(&quota.to_string())).await;
+    check(
+        &error,
+        ModelErrorKind::Unavailable,
+        "answered with an error: no credit",
+    );
+
+    let key = json!({"error": {"message": "bad key", "code": 401}}).to_string();
+    check(
+        &failure_of(page(&key)).await,
+        ModelErrorKind::Unauthorized,
+        "bad key",
+    );
+    let word = json!({"error": "model is loading"}).to_string();
+    check(
+        &failure_of(page(&word)).await,
+        ModelErrorKind::Unavailable,
+        "model is loading",
+    );
+    let text = failure_of(page("upstream is away")).await;
+    check(
+        &text,
+        ModelErrorKind::Protocol,
+        "no stream of events: upstream is away",
+    );
+}
+
+#[tokio::test]
 async fn an_unknown_model_is_named() {
     let body = json!({"error": {"message": "model 'x' not found"}}).to_string();
     let error = failure_of(Answer::page(404, "application/json", body)).await;

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use serde_json::json;
 
 use super::stall::{Hanging, Stall};
 use super::way::Way;
@@ -15,8 +16,9 @@ use crate::support::{Allstop, FACT_MAX, Place};
 const CONNECTION: [&str; 3] = ["model_call", "connection_closed", "socket_closed"];
 const NO_CONNECTION: [&str; 3] = ["model_call", "dropped", "future_dropped"];
 
-/// About the largest event that is taken: its text is below the bound of an answer, 8 MiB.
-const LARGE_EVENT_BYTES: usize = 7 * 1024 * 1024;
+/// Text below the bound of an answer, 2 MiB, in about the largest event that is taken, 16 MiB.
+const LARGE_TEXT_BYTES: usize = 19 * 1024 * 1024 / 10;
+const LARGE_EVENT_BYTES: usize = 15 * 1024 * 1024;
 
 fn against<'a>(place: &'a Place, url: &str, args: &str) -> Allstop<'a> {
     let run = place.run().args("--model any --base-url").arg(url);
@@ -56,7 +58,10 @@ fn the_provider_in_mid_stream() {
 #[test]
 fn the_largest_event_that_is_taken() {
     let begin = |place: &Place, args: &str| {
-        let answer = Answer::stream().chunk(&"word ".repeat(LARGE_EVENT_BYTES / 5));
+        let delta = json!({"content": "word ".repeat(LARGE_TEXT_BYTES / 5)});
+        let padding = "x".repeat(LARGE_EVENT_BYTES - LARGE_TEXT_BYTES);
+        let event = json!({"choices": [{"index": 0, "delta": delta}], "padding": padding});
+        let answer = Answer::stream().event(&event.to_string());
         provider(place, args, answer.stall())
     };
     Stall::new(begin).check(&Way::ALL);

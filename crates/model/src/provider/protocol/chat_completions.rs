@@ -81,12 +81,15 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
     };
     answer.reasoning(text_at(choice, "/delta/reasoning_content"))?;
     answer.reasoning(text_at(choice, "/delta/reasoning"))?;
-    answer.text(text_at(choice, "/delta/content"))?;
+    take_content(choice.pointer("/delta/content"), answer)?;
+    answer.text(text_at(choice, "/delta/refusal"))?;
     for call in list_at(choice, "/delta/tool_calls") {
         take_call(call, answer)?;
     }
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
         let finish = match reason {
+            // Gateways say so where the provider behind them failed in the middle.
+            "error" => return Err(DecodeError::Provider(choice.clone())),
             "length" => FinishReason::Length,
             "content_filter" => FinishReason::ContentFilter,
             _ => FinishReason::Done,
@@ -94,6 +97,20 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
         answer.finish(finish, matches!(reason, "tool_calls" | "function_call"));
     }
     Ok(Progress::More)
+}
+
+/// Takes text, or parts of it: some servers send a list, with the thinking of the model among it.
+fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(), DecodeError> {
+    match content {
+        Some(Value::String(text)) => answer.text(text),
+        Some(Value::Array(parts)) => parts.iter().try_for_each(|part| {
+            list_at(part, "/thinking")
+                .iter()
+                .try_for_each(|thought| answer.reasoning(text_at(thought, "/text")))?;
+            answer.text(text_at(part, "/text"))
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Takes a piece of a call. Servers differ in what they number: most give each call an index, some only an id, and
@@ -139,6 +156,44 @@ mod tests {
     use super::super::super::call_ids::CallIds;
     use super::*;
     use crate::ModelEvent;
+
+    /// The words that these pieces of an answer come to: those of the answer, then those of the reasoning.
+    fn words(deltas: &[Value]) -> (String, String) {
+        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        for delta in deltas {
+            let event = json!({"choices": [{"delta": delta}]});
+            take(&event, &mut answer).unwrap();
+        }
+        let (mut text, mut reasoning) = (String::new(), String::new());
+        while let Some(event) = answer.next_event() {
+            match event {
+                ModelEvent::Text(piece) => text.push_str(&piece),
+                ModelEvent::Reasoning(piece) => reasoning.push_str(&piece),
+                _ => {}
+            }
+        }
+        (text, reasoning)
+    }
+
+    #[test]
+    fn refusals_and_lists_of_parts_are_words_of_the_answer() {
+        let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});
+        let text = json!({"type": "text", "text": "yes"});
+        let deltas = [
+            json!({"content": [thinking, text], "refusal": null}),
+            json!({"content": null, "refusal": "no"}),
+        ];
+        assert_eq!(words(&deltas), ("yesno".to_owned(), "hm".to_owned()));
+    }
+
+    #[test]
+    fn an_end_by_error_is_no_answer() {
+        let error = json!({"code": 502, "message": "gone"});
+        let event = json!({"choices": [{"delta": {}, "finish_reason": "error", "error": error}]});
+        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        let taken = take(&event, &mut answer);
+        assert!(matches!(taken, Err(DecodeError::Provider(_))));
+    }
 
     /// The ids and arguments of the calls that these pieces come to.
     fn calls(pieces: &[Value]) -> Vec<(String, String)> {

@@ -83,13 +83,10 @@ pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progres
                     None | Some(Value::Null) => json!({}),
                     Some(arguments) => arguments,
                 };
-                let bytes = arguments.to_string().len();
-                answer.whole_call(
-                    text_at(&call, "/id"),
-                    text_at(&call, "/name"),
-                    arguments,
-                    bytes,
-                )?;
+                let index = answer.newest_calls().count() as u64;
+                let (id, name) = (text_at(&call, "/id"), text_at(&call, "/name"));
+                answer.begin_call(index, id, name, false)?;
+                answer.more_arguments(index, &arguments.to_string())?;
             }
         }
     }

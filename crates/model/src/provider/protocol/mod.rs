@@ -14,6 +14,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::answer::AnswerParts;
+use super::bounded_json::{JsonError, parse};
 use crate::ModelRequest;
 
 /// The protocol that a provider speaks.
@@ -32,11 +33,13 @@ pub(super) enum Protocol {
 /// Why the events of an answer cannot be read further.
 #[derive(Debug)]
 pub(super) enum DecodeError {
-    Json(serde_json::Error),
+    Json(JsonError),
     /// The provider's own error object.
     Provider(Value),
     /// More than [`super::answer::ANSWER_BYTES_MAX`].
     AnswerTooLong,
+    /// The arguments of the calls would weigh more than [`super::bounded_json::VALUE_BYTES_MAX`].
+    ArgumentsTooLarge,
     /// More than [`crate::CALLS_MAX`].
     TooManyCalls,
     /// The provider says that the model calls tools, and sent no call.
@@ -103,7 +106,7 @@ impl Protocol {
         if self == Self::ChatCompletions && data == chat_completions::END_MARKER {
             return Ok(Progress::Complete);
         }
-        let event: Value = serde_json::from_str(data).map_err(DecodeError::Json)?;
+        let event = parse(data).map_err(DecodeError::Json)?;
         match self {
             Self::ChatCompletions => chat_completions::take(&event, answer),
             Self::Responses => responses::take(&event, answer),

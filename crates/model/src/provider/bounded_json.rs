@@ -1,0 +1,165 @@
+//! JSON of a provider, read into a value of bounded memory.
+//!
+//! A value takes far more memory than its text: each `0` of an array 32 bytes, each `{"a":0}` about 700. So long texts
+//! are weighed before they are read.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+/// The heaviest value. Text weighs its length, so the longest event fits.
+pub(super) const VALUE_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// The most that a byte of text can weigh: `{"":0},` has seven, and is an object with one field.
+const WEIGHT_PER_BYTE_MAX: usize = 128;
+/// An item of an array, in a vector that may have grown to twice its length.
+const ITEM_BYTES: usize = 2 * size_of::<Value>();
+/// An object with fields: the first node of its tree, with room for eleven fields.
+const OBJECT_BYTES: usize = 640;
+/// A field of an object, in nodes that may be half empty, beside its name.
+const FIELD_BYTES: usize = 128;
+
+/// Why a text cannot be read as a value.
+#[derive(Debug)]
+pub(super) enum JsonError {
+    Syntax(serde_json::Error),
+    /// It would weigh more than [`VALUE_BYTES_MAX`].
+    TooLarge,
+}
+
+/// Reads a text as JSON.
+pub(super) fn parse(text: &str) -> Result<Value, JsonError> {
+    let mut room = VALUE_BYTES_MAX;
+    if text.len() > room / WEIGHT_PER_BYTE_MAX {
+        return parse_within(text, &mut room);
+    }
+    serde_json::from_str(text).map_err(JsonError::Syntax)
+}
+
+/// Reads a text as JSON, and takes the weight of the value off `room`.
+pub(super) fn parse_within(text: &str, room: &mut usize) -> Result<Value, JsonError> {
+    let mut left = Some(*room);
+    let mut json = serde_json::Deserializer::from_str(text);
+    let weighed = Weigh { left: &mut left }.deserialize(&mut json);
+    *room = left.ok_or(JsonError::TooLarge)?;
+    weighed.map_err(JsonError::Syntax)?;
+    serde_json::from_str(text).map_err(JsonError::Syntax)
+}
+
+/// Reads a value without keeping it, and takes its weight off what is left; `None` where it is too heavy.
+struct Weigh<'a> {
+    left: &'a mut Option<usize>,
+}
+
+impl Weigh<'_> {
+    fn add<E: serde::de::Error>(&mut self, bytes: usize) -> Result<(), E> {
+        *self.left = self.left.and_then(|left| left.checked_sub(bytes));
+        match self.left {
+            Some(_) => Ok(()),
+            None => Err(E::custom("too large")),
+        }
+    }
+
+    fn again(&mut self) -> Weigh<'_> {
+        Weigh { left: self.left }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Weigh<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Weigh<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<(), E> {
+        self.add(text.len())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(self.again())?.is_some() {
+            self.add(ITEM_BYTES)?;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
+        // An empty one takes no memory beside its place.
+        let mut own = OBJECT_BYTES;
+        while fields.next_key_seed(self.again())?.is_some() {
+            self.add(FIELD_BYTES + std::mem::take(&mut own))?;
+            fields.next_value_seed(self.again())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_read_and_heavy_values_are_refused() {
+        let megabytes = |count: usize| count * 1024 * 1024;
+        let long = serde_json::to_string(&"x".repeat(megabytes(16))).unwrap();
+        assert!(parse(&long).is_ok());
+        for heavy in ["0", "[]", "{}", "{\"\":0}", "\"\""] {
+            let text = format!("[{heavy}{}]", format!(",{heavy}").repeat(megabytes(1)));
+            assert!(matches!(parse(&text), Err(JsonError::TooLarge)), "{heavy}");
+        }
+        let fields: Vec<_> = (0..megabytes(1)).map(|at| format!("\"{at}\":0")).collect();
+        let text = format!("{{{}}}", fields.join(","));
+        assert!(matches!(parse(&text), Err(JsonError::TooLarge)));
+    }
+
+    #[test]
+    fn values_share_the_room() {
+        let text = format!("[{}]", ["{\"a\":0}"; 100].join(","));
+        let mut room = 100_000;
+        assert!(parse_within(&text, &mut room).is_ok());
+        assert!(matches!(
+            parse_within(&text, &mut room),
+            Err(JsonError::TooLarge)
+        ));
+    }
+
+    #[test]
+    fn text_that_is_not_json_has_the_error_of_the_parser() {
+        for length in [1, 1024 * 1024] {
+            let open = format!("{{\"a\": \"{}", "x".repeat(length));
+            let error = parse(&open).unwrap_err();
+            assert!(matches!(error, JsonError::Syntax(error) if error.is_eof()));
+            let behind = format!("\"{}\" x", "x".repeat(length));
+            assert!(matches!(parse(&behind), Err(JsonError::Syntax(_))));
+        }
+    }
+}
