@@ -218,6 +218,8 @@ fn record(event: Event, turns: usize) -> SessionRecord {
             id: call_id(id),
             outcome: pick(how, &OUTCOMES),
             usage: cost.map(usage),
+            finish: None,
+            exit_code: None,
         },
         Event::Committed {
             turn,
@@ -259,6 +261,7 @@ fn background(what: Background, id: u8, turn: TurnNumber) -> SessionRecord {
             attachment: Attachment::Attached,
             process: None,
             keeper: None,
+            marker: None,
             output: None,
         },
         Background::Detached => SessionRecord::BackgroundDetached { id },
