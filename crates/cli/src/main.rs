@@ -38,6 +38,7 @@ use signals::InheritedSignals;
 const KEEPER_COMMAND: &str = "__keeper";
 
 fn main() -> ExitCode {
+    hide_environment();
     outlive_file_limit();
     if std::env::args_os()
         .nth(1)
@@ -45,7 +46,6 @@ fn main() -> ExitCode {
     {
         return allstop_scope::process::keeper::main();
     }
-    hide_environment();
     let signals = InheritedSignals::take();
     let cli = match last_words::parse() {
         Ok(cli) => cli,

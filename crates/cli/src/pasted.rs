@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::args::{ModelArgs, StoreArgs};
+use clap::ValueEnum as _;
+
+use crate::args::{ChatWith, ModelArgs, StoreArgs};
 
 /// The flags that a later command on the same session needs again, as a shell reads them.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +38,33 @@ impl SameFlags {
         flags
     }
 
+    /// Those of a chat, with its own: whoever continues it finds it as it was.
+    pub(crate) fn of_chat(with: &ChatWith, store: &StoreArgs) -> Self {
+        let mut flags = Self::of(&with.model, store);
+        if let Some(policy) = with.policy {
+            flags.push("--policy", policy.as_str());
+        }
+        if let Some(grace) = &with.grace {
+            flags.push("--grace", &grace.to_string());
+        }
+        if let Some(steps) = with.max_steps {
+            flags.push("--max-steps", &steps.to_string());
+        }
+        if let Some(on_stop) = with.on_stop.and_then(|on_stop| on_stop.to_possible_value()) {
+            flags.push("--on-stop", on_stop.get_name());
+        }
+        for (flag, is_set) in [
+            (" --yes", with.permissions.yes),
+            (" --deny", with.permissions.deny),
+            (" --keep-background", with.keep_background),
+        ] {
+            if is_set {
+                flags.0 += flag;
+            }
+        }
+        flags
+    }
+
     fn path(&mut self, flag: &str, path: Option<&Path>) {
         if let Some(path) = path {
             self.push(flag, &quoted(&path.to_string_lossy()));
@@ -63,7 +92,10 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Cli, Command};
 
     fn model(name: &str, base_url: Option<&str>) -> ModelArgs {
         ModelArgs {
@@ -87,6 +119,19 @@ mod tests {
         );
         let none = SameFlags::of_store(&StoreArgs { store: None });
         assert_eq!(none.command("sessions list"), "allstop sessions list");
+    }
+
+    #[test]
+    fn a_chat_is_continued_with_its_own_flags() {
+        let given = "chat --model m --policy steer --grace 500ms --max-steps 7 --on-stop rollback \
+                     --yes --keep-background";
+        let words = ["allstop"].into_iter().chain(given.split_whitespace());
+        let args = Cli::try_parse_from(words).unwrap();
+        let Command::Chat(chat) = args.command else {
+            panic!("it is a chat");
+        };
+        let flags = SameFlags::of_chat(&chat.with, &chat.store);
+        assert_eq!(flags.command("chat"), format!("allstop {given}"));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
         session: open.session,
         screen,
         keeps_background: args.with.keep_background,
-        flags: SameFlags::of(&args.with.model, &args.store),
+        flags: SameFlags::of_chat(&args.with, &args.store),
     };
     match tty {
         Some(tty) => talk::talk(chat, supervisor, tty, past, args.prompt).await,
@@ -124,8 +124,12 @@ struct Chat<'a> {
     flags: SameFlags,
 }
 
-fn config(with: &ChatWith) -> Result<Config, Problem> {
-    let mut config = options::config_with_model(&with.model)?;
+fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, Problem> {
+    let command = match session {
+        Some(id) => format!("sessions resume {id}"),
+        None => "chat".to_owned(),
+    };
+    let mut config = options::config_with_model(&with.model, &command)?;
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
     config.session.follow_up = with.policy.or(config.session.follow_up);
     if let Some(steps) = with.max_steps {
@@ -151,7 +155,7 @@ async fn open(
     screen: &Screen,
 ) -> Result<Opened, StartFailure> {
     let with = args.with.clone();
-    let store = args.store.clone();
+    let (store, session) = (args.store.clone(), args.session.clone());
     let (scopes, folder) = (host.scopes(), host.folder.clone());
     let types = screen.types;
     let options = read(scopes.clone(), supervisor, move |_| {
@@ -163,7 +167,8 @@ async fn open(
         let given = Given { scopes, folder };
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let system = options::system(&store, record, given, config(&with)?, prompter)?;
+        let config = config(&with, session.as_deref())?;
+        let system = options::system(&store, record, given, config, prompter)?;
         let past = history_file(&system.store)
             .filter(|_| types)
             .map(Past::load);

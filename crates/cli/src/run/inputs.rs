@@ -92,7 +92,11 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
 
 /// The configuration, with the flags over it.
 fn config(args: &RunArgs) -> Result<Config, Problem> {
-    let mut config = config_with_model(&args.model)?;
+    let command = match &args.session.session {
+        Some(id) => format!("run --session {id}"),
+        None => "run".to_owned(),
+    };
+    let mut config = config_with_model(&args.model, &command)?;
     let flags = &args.limits;
     config.deadlines.run = flags.timeout.or(config.deadlines.run);
     config.deadlines.grace = flags.grace.or(config.deadlines.grace);

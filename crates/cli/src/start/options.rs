@@ -11,24 +11,33 @@ use crate::args::{ModelArgs, StoreArgs};
 use crate::host::Host;
 use crate::problem::Problem;
 
-/// How to get a model: three ways, three lines.
-const NO_MODEL: &str = "\
-with a key: OPENAI_API_KEY=… allstop run --model gpt-5-mini \"hello\" (any provider: ANTHROPIC_API_KEY, GEMINI_API_KEY …)
-with a local server: allstop run --base-url http://127.0.0.1:8080/v1 --model NAME \"hello\" (llama.cpp, Ollama, vLLM)
-with a script: allstop run --model script:FILE \"hello\" (docs/scripted-model.md)";
+/// How to get a model: three ways, three lines. `command`: the words that were given without one.
+fn how_to_get_a_model(command: &str) -> String {
+    let prompt = if command.starts_with("run") {
+        " \"hello\""
+    } else {
+        ""
+    };
+    format!(
+        "\
+with a key: OPENAI_API_KEY=… allstop {command} --model gpt-5-mini{prompt} (any provider: ANTHROPIC_API_KEY, GEMINI_API_KEY …)
+with a local server: allstop {command} --base-url http://127.0.0.1:8080/v1 --model NAME{prompt} (llama.cpp, Ollama, vLLM)
+with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-model.md)"
+    )
+}
 
-/// The configuration, with the model that is to be used.
-pub(crate) fn config_with_model(args: &ModelArgs) -> Result<Config, Problem> {
+/// The configuration, with the model that is to be used. `command`: as in [`how_to_get_a_model`].
+pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, Problem> {
     let file = args.config.clone().or_else(Host::config_file);
     let mut config = match file {
         Some(file) => Config::load(&file)?,
         None => Config::default(),
     };
-    model(&mut config, args)?;
+    model(&mut config, args, command)?;
     Ok(config)
 }
 
-fn model(config: &mut Config, args: &ModelArgs) -> Result<(), Problem> {
+fn model(config: &mut Config, args: &ModelArgs, command: &str) -> Result<(), Problem> {
     // A server and a model belong together: one from a flag is never mixed with another from the file.
     if args.base_url.is_some() {
         config.model.base_url.clone_from(&args.base_url);
@@ -44,7 +53,7 @@ fn model(config: &mut Config, args: &ModelArgs) -> Result<(), Problem> {
         config.model.name.clone_from(&args.model);
     }
     if config.model.name.is_none() {
-        return Err(Problem::usage("no model is configured").hint(NO_MODEL));
+        return Err(Problem::usage("no model is configured").hint(how_to_get_a_model(command)));
     }
     Ok(())
 }
