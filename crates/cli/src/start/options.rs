@@ -11,7 +11,7 @@ use crate::args::{ModelArgs, StoreArgs};
 use crate::host::Host;
 use crate::problem::Problem;
 
-/// How to get a model: three ways, three lines. `command`: the words that were given without one.
+/// The three ways to a model, a line each. `command`: the words that were given without one.
 fn how_to_get_a_model(command: &str) -> String {
     let prompt = if command.starts_with("run") {
         " \"hello\""
