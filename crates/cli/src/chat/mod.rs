@@ -37,7 +37,7 @@ use crate::args::{ChatArgs, ChatWith, OnStopArg};
 use crate::control::Control;
 use crate::display::{call_label, found_in_words};
 use crate::host::Host;
-use crate::pasted::SameFlags;
+use crate::pasted::{SameFlags, quoted};
 use crate::problem::Problem;
 use crate::prompt::Tty;
 use crate::start::options::{self, Given};
@@ -126,7 +126,7 @@ struct Chat<'a> {
 
 fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, Problem> {
     let command = match session {
-        Some(id) => format!("sessions resume {id}"),
+        Some(id) => format!("sessions resume {}", quoted(id)),
         None => "chat".to_owned(),
     };
     let mut config = options::config_with_model(&with.model, &command)?;

@@ -12,6 +12,7 @@ use allstop_tools::Prompter;
 
 use crate::args::{OnStopArg, RunArgs};
 use crate::host::Host;
+use crate::pasted::quoted;
 use crate::problem::Problem;
 use crate::start::options::{Given, config_with_model, system};
 use crate::start::{self, StartFailure};
@@ -93,7 +94,7 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
 /// The configuration, with the flags over it.
 fn config(args: &RunArgs) -> Result<Config, Problem> {
     let command = match &args.session.session {
-        Some(id) => format!("run --session {id}"),
+        Some(id) => format!("run --session {}", quoted(id)),
         None => "run".to_owned(),
     };
     let mut config = config_with_model(&args.model, &command)?;

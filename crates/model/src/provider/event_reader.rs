@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use memchr::memchr2;
 
+use super::events::ERROR_BODY_BYTES_MAX;
+
 /// The longest event. The last event of some protocols repeats the whole answer, with escapes.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -35,9 +37,6 @@ pub(super) struct EventReader {
     content: Content,
     at_end: bool,
 }
-
-/// Bytes that are kept of a response that is no stream of events: what providers say fits many times over.
-const OTHER_BYTES_MAX: usize = 64 * 1024;
 
 /// The kind of content that a response has had so far.
 #[derive(Debug)]
@@ -100,7 +99,7 @@ impl EventReader {
             self.content = Content::Other(Vec::new());
         }
         if let Content::Other(beginning) = &mut self.content {
-            let room = OTHER_BYTES_MAX - beginning.len();
+            let room = ERROR_BODY_BYTES_MAX - beginning.len();
             beginning.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
         let mut rest = &chunk[..];

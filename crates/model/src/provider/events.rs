@@ -16,7 +16,7 @@ use super::target::Target;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
 /// The part of an error body that is read: what providers say fits many times over.
-const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Time that an error body may take once its status is there. The status alone says most of it.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 
