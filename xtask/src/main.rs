@@ -18,6 +18,7 @@ mod explore;
 mod gates;
 mod links;
 mod parts;
+mod sources;
 mod taught;
 mod test;
 mod workspace;
@@ -31,6 +32,7 @@ What a developer runs on this repository.
                                    cargo xtask test ladder                  names that contain a word
                                    cargo xtask test ladder --no-capture     and show what they print
     cargo xtask gates            format, crate arrows, links, licences, clippy, docs; no tests
+    cargo xtask sources          type names, doc lines and import cycles of the sources; the goal is not reached yet
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too
@@ -45,7 +47,9 @@ Needed on the machine: Rust, and Python 3 with pip. With Node and npm, MCP is te
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.
-const SUBCOMMANDS: [&str; 6] = ["test", "gates", "parts", "explore", "bench", "help"];
+const SUBCOMMANDS: [&str; 7] = [
+    "test", "gates", "sources", "parts", "explore", "bench", "help",
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest).map(|()| ExitCode::SUCCESS),
         "gates" => gates::run().map(|()| ExitCode::SUCCESS),
         "parts" => parts::run().map(|()| ExitCode::SUCCESS),
+        "sources" => sources::run().map(|()| ExitCode::SUCCESS),
         "explore" => explore::run(rest),
         "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {

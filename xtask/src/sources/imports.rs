@@ -1,0 +1,295 @@
+//! Modules of one crate, and the files that each of them imports from.
+//!
+//! Follows `mod` declarations from the crate's root, leaves out modules that only tests have, and
+//! follows re-exports to the file that defines a name. Paths inside of macros are not seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use syn::visit::{self, Visit};
+
+use super::{is_for_tests, parse};
+
+/// Re-exports followed for one name before the resolution gives up.
+const REEXPORTS_MAX: usize = 16;
+
+/// Files of a crate, each with the files it imports from.
+pub(super) type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+
+/// Path of a module or a name from the crate's root.
+type Names = Vec<String>;
+
+/// Reads a crate's imports, beginning at `root` (its `lib.rs` or `main.rs`).
+pub(super) fn of_crate(root: &Path) -> anyhow::Result<Imports> {
+    let mut modules = Modules::default();
+    let folder = root.parent().context("a crate's root lies in a folder")?;
+    modules.add_file(Vec::new(), root, folder)?;
+    Ok(modules.imports())
+}
+
+#[derive(Default)]
+struct Modules {
+    by_path: BTreeMap<Names, Module>,
+}
+
+struct Module {
+    file: PathBuf,
+    uses: Vec<Import>,
+    /// Paths in code that begin with `crate`, `self` or `super`.
+    paths: Vec<Names>,
+}
+
+/// One name that a `use` brings into a module.
+struct Import {
+    /// The path as written, without the `*` of a glob.
+    path: Names,
+    /// The name in the module; none for a glob.
+    name: Option<String>,
+    public: bool,
+}
+
+impl Modules {
+    fn add_file(&mut self, path: Names, file: &Path, folder: &Path) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let parsed = parse(file, &text)?;
+        self.add_items(path, file, folder, &parsed.items)
+    }
+
+    /// Adds a module and those below it; files of its children lie in `folder`.
+    fn add_items(
+        &mut self,
+        path: Names,
+        file: &Path,
+        folder: &Path,
+        items: &[syn::Item],
+    ) -> anyhow::Result<()> {
+        let mut module = Module {
+            file: file.to_owned(),
+            uses: Vec::new(),
+            paths: Vec::new(),
+        };
+        for item in items {
+            match item {
+                // A `path` names another platform's file of a module that is there already.
+                syn::Item::Mod(child) if is_for_tests(&child.attrs) || has_path(&child.attrs) => {}
+                syn::Item::Mod(child) => {
+                    let name = child.ident.to_string();
+                    let child_path = [&path[..], std::slice::from_ref(&name)].concat();
+                    let below = folder.join(&name);
+                    if let Some((_, items)) = &child.content {
+                        self.add_items(child_path, file, &below, items)?;
+                    } else {
+                        self.add_file(child_path, &module_file(folder, &name)?, &below)?;
+                    }
+                }
+                other => CodeImports(&mut module).visit_item(other),
+            }
+        }
+        self.by_path.insert(path, module);
+        Ok(())
+    }
+
+    fn imports(&self) -> Imports {
+        let mut imports = Imports::new();
+        for (path, module) in &self.by_path {
+            let from = imports.entry(module.file.clone()).or_default();
+            // A module that shows names of its children is a facade, not a user of them.
+            let used = module.uses.iter().filter(|import| !import.public);
+            let paths = used.map(|import| &import.path).chain(&module.paths);
+            let files = paths.filter_map(|written| self.file_of(path, written, REEXPORTS_MAX));
+            from.extend(files.filter(|file| **file != module.file).cloned());
+        }
+        imports
+    }
+
+    /// The file that defines a path written in the module `at`; none for another crate's.
+    fn file_of(&self, at: &[String], written: &[String], reexports: usize) -> Option<&PathBuf> {
+        let (mut module, rest) = self.start(at, written)?;
+        for (index, name) in rest.iter().enumerate() {
+            let child = [&module[..], std::slice::from_ref(name)].concat();
+            if self.by_path.contains_key(&child) {
+                module = child;
+                continue;
+            }
+            let after = &rest[index + 1..];
+            return self
+                .reexported(&module, name, after, reexports)
+                .or_else(|| Some(&self.by_path.get(&module)?.file));
+        }
+        Some(&self.by_path.get(&module)?.file)
+    }
+
+    fn reexported(
+        &self,
+        module: &[String],
+        name: &String,
+        after: &[String],
+        reexports: usize,
+    ) -> Option<&PathBuf> {
+        let reexports = reexports.checked_sub(1)?;
+        let uses = &self.by_path.get(module)?.uses;
+        let import = uses
+            .iter()
+            .find(|import| import.name.as_ref() == Some(name))?;
+        let target = [&import.path[..], after].concat();
+        self.file_of(module, &target, reexports)
+    }
+
+    /// The module where a written path begins, and the names that are left.
+    fn start<'a>(&self, at: &[String], written: &'a [String]) -> Option<(Names, &'a [String])> {
+        let mut module = at.to_vec();
+        let mut rest = written;
+        match rest.first()?.as_str() {
+            "crate" => (module, rest) = (Vec::new(), &rest[1..]),
+            "self" => rest = &rest[1..],
+            "super" => {}
+            name => {
+                let child = [at, &[name.to_owned()]].concat();
+                if !self.by_path.contains_key(&child) {
+                    return None;
+                }
+            }
+        }
+        while rest.first().is_some_and(|name| name == "super") {
+            module.pop()?;
+            rest = &rest[1..];
+        }
+        Some((module, rest))
+    }
+}
+
+fn has_path(attributes: &[syn::Attribute]) -> bool {
+    let mut names = attributes.iter().map(syn::Attribute::path);
+    names.any(|name| name.is_ident("path"))
+}
+
+fn module_file(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let candidates = [
+        folder.join(format!("{name}.rs")),
+        folder.join(name).join("mod.rs"),
+    ];
+    match candidates.iter().find(|candidate| candidate.exists()) {
+        Some(file) => Ok(file.clone()),
+        None => bail!("no file of the module {name} in {}", folder.display()),
+    }
+}
+
+/// Collects the imports of one item.
+struct CodeImports<'a>(&'a mut Module);
+
+impl<'ast> Visit<'ast> for CodeImports<'_> {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let public = !matches!(item.vis, syn::Visibility::Inherited);
+        flatten(&item.tree, &mut Vec::new(), &mut |path, name| {
+            self.0.uses.push(Import { path, name, public });
+        });
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Names = path
+            .segments
+            .iter()
+            .map(|part| part.ident.to_string())
+            .collect();
+        if names.len() > 1 && matches!(names[0].as_str(), "crate" | "self" | "super") {
+            self.0.paths.push(names);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {
+        // Modules inside of functions are not followed.
+    }
+}
+
+fn flatten(tree: &syn::UseTree, prefix: &mut Names, add: &mut impl FnMut(Names, Option<String>)) {
+    match tree {
+        syn::UseTree::Path(part) => {
+            prefix.push(part.ident.to_string());
+            flatten(&part.tree, prefix, add);
+            prefix.pop();
+        }
+        syn::UseTree::Group(group) => {
+            for tree in &group.items {
+                flatten(tree, prefix, add);
+            }
+        }
+        syn::UseTree::Glob(_) => add(prefix.clone(), None),
+        syn::UseTree::Name(name) if name.ident == "self" => {
+            add(prefix.clone(), prefix.last().cloned());
+        }
+        syn::UseTree::Name(name) => {
+            let path = [&prefix[..], &[name.ident.to_string()]].concat();
+            add(path, Some(name.ident.to_string()));
+        }
+        syn::UseTree::Rename(name) => {
+            let path = [&prefix[..], &[name.ident.to_string()]].concat();
+            add(path, Some(name.rename.to_string()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modules(files: &[(&str, &str)]) -> Modules {
+        let mut modules = Modules::default();
+        for (path, text) in files {
+            let names = path.split('/').filter(|name| !name.is_empty());
+            let names: Names = names.map(str::to_owned).collect();
+            let items = syn::parse_file(text).expect("Rust").items;
+            let file = PathBuf::from(format!("{path}.rs"));
+            modules
+                .add_items(names, &file, Path::new(""), &items)
+                .expect("no children");
+        }
+        modules
+    }
+
+    fn imports_of(files: &[(&str, &str)], file: &str) -> Vec<String> {
+        let imports = modules(files).imports();
+        let imported = imports[Path::new(file)].iter();
+        imported.map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn reexport_leads_to_the_file_that_defines_the_name() {
+        let files = [
+            ("", "pub use turn::Turn;"),
+            ("turn", "pub(crate) use end::{End as Turn};"),
+            ("turn/end", "pub struct End;"),
+            ("other", "use crate::Turn;"),
+        ];
+        assert_eq!(imports_of(&files, "other.rs"), ["turn/end.rs"]);
+        assert!(imports_of(&files, ".rs").is_empty(), "a facade is no user");
+    }
+
+    #[test]
+    fn imports_in_groups_in_code_and_from_parents_are_seen() {
+        let files = [
+            ("", ""),
+            (
+                "a",
+                "use super::{b::{self, B}, c}; fn f() { crate::d::g() }",
+            ),
+            ("b", "use std::fmt; struct B;"),
+            ("c", ""),
+            ("d", ""),
+        ];
+        assert_eq!(imports_of(&files, "a.rs"), ["b.rs", "c.rs", "d.rs"]);
+        assert!(imports_of(&files, "b.rs").is_empty());
+    }
+
+    #[test]
+    fn imports_of_unit_tests_do_not_count() {
+        let files = [
+            ("", ""),
+            ("a", "#[cfg(test)] mod tests { use crate::b::B; }"),
+            ("b", "struct B;"),
+        ];
+        assert!(imports_of(&files, "a.rs").is_empty());
+    }
+}

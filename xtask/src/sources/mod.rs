@@ -1,0 +1,85 @@
+//! Checks of the Rust sources: type names, doc lines and import cycles.
+//!
+//! Each check reads the tracked files alone, so that it says the same on every machine.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::{exec, workspace};
+
+mod doc_lines;
+mod imports;
+mod knots;
+mod type_names;
+
+/// Runs all three, so that one run shows everything.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let checks = [
+        (
+            "type names",
+            type_names::check as fn() -> anyhow::Result<()>,
+        ),
+        ("doc lines", doc_lines::check),
+        ("import cycles", knots::check),
+    ];
+    let mut failed = Vec::new();
+    for (name, check) in checks {
+        if let Err(error) = exec::check(name, check) {
+            println!("{error:?}");
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("failed: {}", failed.join(", "))
+}
+
+/// A Rust file of the repository, by its path from the root.
+struct SourceFile {
+    path: PathBuf,
+    text: String,
+}
+
+/// Reads every tracked Rust file that matches a git pathspec.
+fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
+    let root = workspace::root();
+    let listed = exec::output(Command::new("git").current_dir(root).args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        pathspec,
+    ]))?;
+    let mut files = Vec::new();
+    for path in listed.lines().map(PathBuf::from) {
+        let whole = root.join(&path);
+        // A file that was deleted but not committed is still in the index.
+        if whole.exists() {
+            let text = std::fs::read_to_string(&whole)
+                .with_context(|| format!("cannot read {}", whole.display()))?;
+            files.push(SourceFile { path, text });
+        }
+    }
+    if files.is_empty() {
+        bail!("no file matches {pathspec}, so nothing was checked");
+    }
+    Ok(files)
+}
+
+/// Parses a file's text.
+fn parse(path: &Path, text: &str) -> anyhow::Result<syn::File> {
+    syn::parse_file(text).with_context(|| format!("cannot parse {}", path.display()))
+}
+
+/// True for an item that is compiled for tests alone.
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute
+                .parse_args::<syn::Path>()
+                .is_ok_and(|condition| condition.is_ident("test"))
+    })
+}
