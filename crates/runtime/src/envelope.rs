@@ -1,4 +1,4 @@
-//! What a run came to, as one JSON object: `--json`.
+//! The result of a run as one JSON object: `--json`.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use allstop_session::found::FoundWork;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The version of the envelope's form.
+/// Version of the envelope's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum EnvelopeSchema {
-    /// The first.
+    /// Version 1.
     #[default]
     #[serde(rename = "allstop.run/1")]
     V1,
 }
 
-/// Background work that runs on without the command.
+/// Background work that outlives the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftWork {
-    /// Its id in the session.
+    /// Id of the work in the session.
     pub id: BackgroundId,
-    /// The command.
+    /// Command line of the work.
     #[schemars(with = "String")]
     pub name: Arc<str>,
-    /// SIGTERM to this process ends all of it.
+    /// Process that ends all of the work on SIGTERM.
     pub pid: u32,
-    /// The file that its output goes to.
+    /// File that receives the output.
     pub output: String,
 }
 
 impl LeftWork {
-    /// Work that was detached; `None` if it has no keeper that could be told.
+    /// Describes detached work; `None` if the work has no keeper to signal.
     pub fn of(work: &FoundWork) -> Option<Self> {
         Some(Self {
             id: work.id.clone(),
@@ -46,45 +46,45 @@ impl LeftWork {
     }
 }
 
-/// What a run came to. Every key is always there, `null` where it is unused.
+/// Result of a run. Every key is always present, `null` if unused.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "Allstop run")]
 pub struct Envelope {
-    /// The version of this form.
+    /// Version of this format.
     pub schema: EnvelopeSchema,
-    /// The session; `null` if none was opened.
+    /// Id of the session; `null` if no session was opened.
     pub session_id: Option<SessionId>,
-    /// The last turn of the run; `null` if none started.
+    /// Last turn of the run; `null` if no turn started.
     pub turn: Option<TurnNumber>,
-    /// Why the run ended: why its last turn did; or, where that was committed and the wait for background work was stopped
-    /// afterwards, why that was.
+    /// Reason for the end of the run: the one of its last turn; or, if that turn was committed and the wait for
+    /// background work was stopped afterwards, the one of that stop.
     pub stop_reason: StopReason,
-    /// Whether the stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
+    /// True if the stop was acknowledged at a checkpoint and nothing in its extent is left. False without a stop.
     pub cancel_observed: bool,
-    /// The final answer of the last turn; empty unless that was committed.
+    /// Final answer of the last turn; empty unless that turn was committed.
     #[schemars(with = "String")]
     pub output: Arc<str>,
-    /// How the model ended that answer: `length` and `content_filter` say that it was cut off. `null` unless the last
-    /// turn completed.
+    /// Model's reason for the end of that answer: `length` and `content_filter` mean a cut-off answer. `null` unless
+    /// the last turn completed.
     pub finish: Option<FinishReason>,
-    /// Steps of the run's turns together.
+    /// Sum of the steps of all turns of the run.
     pub steps: u32,
-    /// The metered usage of the run.
+    /// Total usage of the run.
     pub usage: Usage,
-    /// Calls that somebody said no to, in all turns of the run.
+    /// Denied calls of all turns of the run.
     pub denials: Vec<Denial>,
-    /// What stopped and what did not; `null` where nothing had to be stopped.
+    /// Receipt of everything that was stopped or could not be stopped; `null` if nothing had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
-    /// Background work that was kept and runs on without the command.
+    /// Background work that was detached and outlives the command.
     pub background: Vec<LeftWork>,
-    /// What failed.
+    /// Error of the run.
     pub error: Option<TurnError>,
-    /// The exit code of the command.
+    /// Exit code of the command.
     pub exit_code: u8,
 }
 
 impl Envelope {
-    /// Of the messages of a run, each with its turn, of which there is at least one.
+    /// Envelope of a run from the outcomes of its messages, each with a turn; there is at least one.
     pub fn of_run(session_id: SessionId, turns: &[Arc<MessageOutcome>]) -> Self {
         let Some(last) = turns.last() else {
             return Self::of_no_run(Some(session_id), StopReason::Completed, None);
@@ -110,7 +110,7 @@ impl Envelope {
         }
     }
 
-    /// Of a run that never had a turn: it failed to start, was stopped before, or its engine was lost.
+    /// Envelope of a run without a turn: it failed to start, was stopped before, or lost its engine.
     pub fn of_no_run(
         session_id: Option<SessionId>,
         stop_reason: StopReason,
@@ -134,8 +134,8 @@ impl Envelope {
         }
     }
 
-    /// The same, with the receipt of a wider stop that came after the turn's ending: of the background work. What the
-    /// turn's engine acknowledged stays so, unless that stop left something.
+    /// Replaces the receipt by that of a wider stop after the turn's end, which covers the background work.
+    /// `cancel_observed` stays true only if that stop left nothing.
     #[must_use]
     pub fn with_receipt(mut self, receipt: Arc<Receipt>) -> Self {
         self.cancel_observed &= !leaves_something(&receipt);
@@ -143,7 +143,7 @@ impl Envelope {
         self
     }
 
-    /// The same, with another exit code: 129 after a SIGHUP.
+    /// Replaces the exit code: 129 after a SIGHUP.
     #[must_use]
     pub fn with_exit_code(mut self, exit_code: u8) -> Self {
         self.exit_code = exit_code;
@@ -151,8 +151,8 @@ impl Envelope {
     }
 }
 
-/// Receipt of all that was stopped in the run: in its last turn, and in what followed the turns before that. It was
-/// requested when the last one's cause first was.
+/// Receipt of everything that the run stopped, in all of its turns. Its request time is that of the first receipt with
+/// the newest receipt's cause.
 fn receipt_of(turns: &[Arc<MessageOutcome>], last: &MessageOutcome) -> Option<Arc<Receipt>> {
     let receipts = turns.iter().filter_map(|turn| turn.receipt.clone());
     let receipts: Vec<_> = receipts.collect();

@@ -1,4 +1,4 @@
-//! Why a system or a session could not be started.
+//! Errors of the start of a system or a session.
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_log::{LogError, SessionError};
@@ -6,15 +6,15 @@ use allstop_model::{ModelError, ModelErrorKind};
 
 use crate::config::ConfigError;
 
-/// Why a system or a session could not be started. Nothing ran.
+/// Failure to start a system or a session. Nothing ran.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
-    /// What callers branch on.
+    /// Kind of the failure, for callers to branch on.
     pub kind: StartErrorKind,
-    /// For people, in one line, with the values needed to act.
+    /// Message for people, in one line, with the values needed to act.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// Remedy, if known.
     pub hint: Option<String>,
 }
 
@@ -26,28 +26,28 @@ pub enum StartErrorKind {
     Config,
     /// No model is configured.
     NoModel,
-    /// The model's name, URL or key is wrong.
+    /// The model's name, URL or key is invalid.
     Model,
-    /// The script of a scripted model cannot be read, or is wrong.
+    /// The script of a scripted model cannot be read or is invalid.
     Script,
-    /// A folder that is named is none.
+    /// A configured folder cannot be used, such as a path that is not a folder.
     Folder,
-    /// There is no such session.
+    /// No session has this id.
     UnknownSession,
     /// Another process has the session open.
     SessionInUse,
-    /// A session of this id is there already.
+    /// A session with this id already exists.
     SessionExists,
     /// The store failed, or a session in it cannot be read.
     Store,
     /// A stop came first.
     Stopped,
-    /// A bug of ours.
+    /// A bug in Allstop.
     Bug,
 }
 
 impl StartErrorKind {
-    /// Whether flags or configuration are wrong (exit code 2); anything else is a failure (exit code 1).
+    /// True if flags or configuration are wrong (exit code 2); otherwise it is a failure (exit code 1).
     pub fn is_usage(self) -> bool {
         match self {
             Self::Config
@@ -82,7 +82,7 @@ impl StartError {
     }
 }
 
-/// For the envelope of a run that did not start.
+/// Error in the envelope of a run that did not start.
 impl From<StartError> for TurnError {
     fn from(error: StartError) -> Self {
         let kind = match error.kind {
@@ -167,7 +167,7 @@ impl From<SessionError> for StartError {
     }
 }
 
-/// An error with its causes, in one line. Some say again what they were caused by: that is left out.
+/// Formats an error with its causes, in one line. Omits a cause that its parent's message already ends with.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();

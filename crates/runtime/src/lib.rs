@@ -1,10 +1,10 @@
-//! Configuration made into a running system.
+//! Turns a configuration into a running system.
 //!
-//! [`Config`] is the file `allstop.toml`. [`System::open`] makes a store, a model and a tree of scopes out of it;
-//! [`System::new_session`] and [`System::resume_session`] give the handle of a session, whose agent has the tools,
-//! hooks and permissions of the configuration; [`Envelope`] is what a run came to, for scripts.
+//! [`Config`] is the file `allstop.toml`. [`System::open`] creates a store, a model and a tree of scopes from it.
+//! [`System::new_session`] and [`System::resume_session`] return the handle of a session, whose agent has the tools,
+//! hooks and permissions of the configuration. [`Envelope`] is the result of a run, for scripts.
 //!
-//! Nothing here reads the environment or the home folder, prints, or exits: that is the binary's, and all of it comes
+//! This crate does not read the environment or the home folder, print, or exit: the binary does, and passes everything
 //! in as parameters.
 
 mod command;

@@ -10,73 +10,74 @@ use serde::Serialize;
 
 use crate::envelope::Envelope;
 
-/// One line of `--stream-json`: events as they come, and the envelope as the last line.
+/// One line of `--stream-json`: events as they happen, and the envelope as the last line.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(title = "A line of allstop --stream-json")]
 pub enum StreamLine<'a> {
-    /// Something happened.
+    /// An event.
     Event(EventLine<'a>),
-    /// The run has ended; nothing follows.
+    /// End of the run; nothing follows.
     End(Box<Envelope>),
 }
 
-/// The version of an event line's form.
+/// Version of the format of an event line.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub enum EventSchema {
-    /// The first.
+    /// Version 1.
     #[default]
     #[serde(rename = "allstop.event/1")]
     V1,
 }
 
-/// An event, and when its line was made.
+/// An event, with the time of its line.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventLine<'a> {
-    /// The version of this form.
+    /// Version of this format.
     pub schema: EventSchema,
-    /// When the line was made.
+    /// Creation time of the line.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: StreamEvent<'a>,
 }
 
-/// What happened.
+/// Kinds of events.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum StreamEvent<'a> {
-    /// In the run.
+    /// Event of the run.
     Agent(&'a AgentEvent),
-    /// Some events were missed.
+    /// Gap in the stream.
     Missed(EventsMissed),
-    /// Of a server of tools.
+    /// State change of an MCP server.
     McpServer(McpServerEvent),
 }
 
-/// The reader was too slow: so many events before this line are not in the stream. What counts is in the answers of
-/// the steps, in the envelope and in the log.
+/// The reader was too slow: `count` events before this line are not in the stream. The steps' answers, the envelope and
+/// the log hold everything that matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "events_missed")]
 pub struct EventsMissed {
-    /// How many.
+    /// Number of missed events.
     pub count: u64,
 }
 
-/// A server of tools is not available, or is there again. Each outage is told once, and once more when only a call tries
-/// the server again.
+/// An MCP server became unavailable, or is available again. Each outage is reported once, and a second time when the
+/// automatic attempts end and only a call tries the server again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "mcp_server")]
 pub struct McpServerEvent {
-    /// Its name.
+    /// Name of the server.
     pub server: Arc<str>,
-    /// Whether its tools can be called.
+    /// True if the server's tools can be called.
     pub available: bool,
-    /// Why not.
+    /// Reason of the outage.
     pub why: Option<Arc<str>>,
-    /// In how many milliseconds it is tried again; `null`: at the next call of one of its tools, or it is available.
+    /// Milliseconds until the next attempt to start the server; `null` if only a call of one of its tools tries again,
+    /// or if it is available.
     pub next_try_ms: Option<u64>,
-    /// Its tools, as models call them. While it is not available their calls fail.
+    /// Tools of the server, as models call them. Their calls fail while the server is unavailable.
     pub tools: Vec<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a command is told: the event, as JSON in its environment.
+//! The event of a command: JSON in an environment variable.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -8,14 +8,14 @@ use allstop_agent::{HookCx, HookEvent, Stage};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
-/// The environment variable with the event.
+/// Environment variable that holds the event.
 pub const EVENT_VARIABLE: &str = "ALLSTOP_EVENT";
 
-/// The longest event that goes into the variable, in bytes: the system takes twice as much in one variable. A longer
-/// one is in a file, whole, and the variable says `"file"` in place of what is in it.
+/// Maximum size of an event in the variable, in bytes; the system accepts twice as much in one variable. A longer event
+/// is in a file, and the variable holds the path under `"file"` in place of the details.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
 
-/// The event for one command. Dropping it removes its file.
+/// Event for one command. Dropping it removes its file.
 #[derive(Debug)]
 pub(super) struct Event {
     text: String,
@@ -23,12 +23,12 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// What the variable holds.
+    /// Name and value of the environment variable.
     pub(super) fn variable(&self) -> (OsString, OsString) {
         (EVENT_VARIABLE.into(), self.text.as_str().into())
     }
 
-    /// Of a hook.
+    /// Event of a hook.
     pub(super) fn of_hook(cx: &HookCx, event: &HookEvent, folder: &Path) -> io::Result<Self> {
         let details = match event {
             HookEvent::TurnStart { input } => json!({ "input": input }),
@@ -49,7 +49,7 @@ impl Event {
         Self::new(cx, event.name(), details, folder)
     }
 
-    /// Of a guardrail.
+    /// Event of a guardrail.
     pub(super) fn of_guardrail(
         cx: &HookCx,
         stage: Stage,
@@ -79,7 +79,7 @@ impl Event {
         if text.len() <= EVENT_BYTES_MAX {
             return Ok(Self { text, _file: None });
         }
-        // A temporary file is for its owner's eyes only.
+        // Only the owner can read a temporary file.
         let mut file = tempfile::Builder::new()
             .prefix("event-")
             .suffix(".json")

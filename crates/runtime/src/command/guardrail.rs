@@ -1,4 +1,4 @@
-//! A guardrail that is a command. It fails closed: whatever is not exit code 0 has refused.
+//! A guardrail that is a command. It fails closed: every result except exit code 0 refuses.
 
 use std::sync::Arc;
 

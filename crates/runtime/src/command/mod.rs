@@ -1,8 +1,8 @@
 //! Hooks and guardrails that are commands.
 //!
-//! A command runs in the scope of its hook: a stop covers it, and the receipt names it. Its output is read all along
-//! and kept up to a bound, so neither a lot of it nor a grandchild that holds the pipe hangs anything; its time is
-//! bounded; and when it has ended, whatever it left behind is ended too.
+//! A command runs in the scope of its hook: a stop covers it, and the receipt names it. Its output is read continuously
+//! and kept up to a bound, so that neither long output nor a grandchild that holds the pipe blocks the command. Its
+//! time is limited, and processes that it leaves behind are ended after it.
 
 mod event;
 mod guardrail;
@@ -17,13 +17,13 @@ pub use event::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub(crate) use guardrail::CommandGuardrail;
 pub(crate) use hook::CommandHook;
 
-/// What all commands of a session share.
+/// Settings that all commands of a session share.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandSettings {
-    /// Where they start.
+    /// Working directory of the commands.
     pub(crate) folder: PathBuf,
-    /// How they are contained.
+    /// Containment of the commands.
     pub(crate) containment: ContainmentChoice,
-    /// Where events go that are too long for a variable.
+    /// Folder for events that are too long for a variable.
     pub(crate) event_folder: PathBuf,
 }

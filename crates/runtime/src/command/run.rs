@@ -14,31 +14,31 @@ use super::CommandSettings;
 use super::event::Event;
 use crate::error::chain;
 
-/// How much of a command's output is kept, in bytes: a reason that somebody reads. The rest is read and dropped.
+/// Maximum size of the kept output of a command, in bytes: enough for a reason that a person reads. The rest is read
+/// and dropped.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
-/// How long what a command left behind is asked to end before it is forced: nobody needs it any more, and the turn
-/// waits.
+/// Grace of leftover processes before SIGKILL: nobody needs them, and the turn waits.
 const LEFT_OVER_GRACE: Duration = Duration::from_millis(200);
 
-/// A command that is run at each event.
+/// A command that runs at each event.
 #[derive(Debug, Clone)]
 pub(super) struct Command {
-    /// For receipts and messages.
+    /// Name in receipts and messages.
     pub(super) name: Arc<str>,
-    /// As given to `sh -c`.
+    /// Script, as given to `sh -c`.
     pub(super) text: Arc<str>,
     pub(super) limit: Duration,
     pub(super) settings: CommandSettings,
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommandEnd {
     /// Exit code 0.
     Passed,
-    /// Exit code 2, with what it printed.
+    /// Exit code 2, with the command's output.
     Denied { output: String },
-    /// Anything else, in one line.
+    /// Any other end, in one line.
     Failed { why: String },
 }
 
@@ -52,22 +52,22 @@ impl Command {
         }
     }
 
-    /// Where long events go.
+    /// Folder for long events.
     pub(super) fn event_folder(&self) -> &Path {
         &self.settings.event_folder
     }
 
-    /// Runs it in `scope`, to its end or to its limit of time.
+    /// Runs the command in `scope`, until its end or its time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the process to the scope, whose stop ends it.
+    /// Dropping the future leaves the process in the scope, whose stop ends it.
     pub(super) async fn run(&self, scope: &Scope, event: io::Result<Event>) -> CommandEnd {
         let failed = |why: String| CommandEnd::Failed { why };
         let event = match event {
             Ok(event) => event,
             Err(error) => return failed(format!("its event could not be written: {error}")),
         };
-        // A scope of its own, so that its limit of time stops the command and not the turn.
+        // A child scope, so that the time limit stops the command and not the turn.
         let scope = match scope.child(Arc::clone(&self.name), ScopeOptions::default()) {
             Ok(scope) => scope,
             Err(refused) => return failed(refused.to_string()),
@@ -121,7 +121,7 @@ impl Command {
     }
 }
 
-/// Nothing outlives its hook.
+/// Ends the processes that a command left behind: nothing outlives its hook.
 async fn end_left_over(scope: &Scope) {
     let cause = Cause::new(CauseKind::Parent).detail("its command has ended");
     let order = StopOrder::new(Extent::Call, cause).grace(LEFT_OVER_GRACE);
@@ -146,7 +146,7 @@ fn verdict(exit: ExitInfo, output: &[u8]) -> CommandEnd {
     CommandEnd::Failed { why }
 }
 
-/// What was printed, for people: nothing that a terminal would obey.
+/// The output as one line for people, without control characters.
 fn one_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let words: Vec<&str> = text

@@ -1,22 +1,22 @@
-//! The section of agents that an agent starts.
+//! The section `[agents]`: limits of sub-agents.
 
 use allstop_agent::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Agents that an agent starts, by its tool `agent`.
+/// Limits of sub-agents, which an agent starts with its tool `agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentsConfig {
-    /// How deep agents start agents: at 1 those that the session's own starts start none, at 0 there are none at all.
+    /// Maximum nesting depth: at 0 no sub-agent can start, at 1 a sub-agent cannot start another one.
     pub depth_max: u32,
-    /// How many of a session run at once.
+    /// Maximum number of sub-agents of a session that run at once.
     pub running_max: u32,
-    /// Steps of each; never more than those of a turn.
+    /// Maximum steps of each sub-agent; never more than the maximum of a turn.
     pub steps_max: u32,
-    /// Tokens of each, in and out together. Of a budget it gets half of what is left at most.
+    /// Token budget of each sub-agent (input + output). A sub-agent gets at most half of the rest of a run's budget.
     pub budget_tokens: Option<u64>,
-    /// Tools that they do not have.
+    /// Tools that sub-agents do not have.
     pub exclude: Vec<String>,
 }
 

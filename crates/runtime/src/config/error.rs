@@ -1,27 +1,27 @@
-//! What is wrong with a configuration file, in one line.
+//! The error of a configuration file, in one line.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a configuration file, and where.
+/// Error of a configuration file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Line and column, from 1, where they are known. The column counts characters.
+    /// Line and column, from 1, if known. The column counts characters.
     pub at: Option<(usize, usize)>,
-    /// What is wrong, and what was expected.
+    /// The error, and the expected value.
     pub message: String,
-    /// What to do about it.
+    /// Remedy.
     pub hint: String,
 }
 
-/// Where every key is described.
+/// Hint at the description of all keys.
 const HINT: &str = "schemas/config.schema.json describes every key";
 
 impl ConfigError {
-    /// Wrong as a whole.
+    /// Error of the whole file.
     pub(super) fn of_file(file: &Path, message: impl Into<String>, hint: &str) -> Self {
         Self {
             file: file.to_owned(),
@@ -31,7 +31,7 @@ impl ConfigError {
         }
     }
 
-    /// Wrong at these bytes of the text.
+    /// Error at a byte range of the text.
     pub(super) fn at(file: &Path, text: &str, span: Option<Range<usize>>, message: &str) -> Self {
         Self {
             at: span.map(|span| line_and_column(text, span.start)),
@@ -61,7 +61,7 @@ fn one_line(text: &str) -> String {
     lines.join(", ")
 }
 
-/// Both from 1.
+/// Line and column of a byte, both from 1.
 pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.matches('\n').count() + 1;

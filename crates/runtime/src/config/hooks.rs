@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use allstop_core::WrittenDuration;
 
-/// How long a command may take where the configuration says nothing: a linter or a test of a small project is through
-/// in a minute, and a turn that waits longer for a hook looks hung.
+/// Default time limit of a command: a linter or the tests of a small project end within a minute, and a turn that waits
+/// longer for a hook looks hung.
 pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
-/// A command that hears of a moment of a turn or of a session. The event is in the environment variable `ALLSTOP_EVENT`, as JSON. Exit
-/// code 0 goes on, 2 denies with the output as the reason, and anything else denies as a failure.
+/// A command that runs at a moment of a turn or of a session. The environment variable `ALLSTOP_EVENT` holds the event
+/// as JSON. Exit code 0 continues, 2 denies with the output as the reason, and any other end denies as a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookConfig {
-    /// Of which moment.
+    /// Moment at which the command runs.
     pub on: HookMoment,
     /// The command, as given to `sh -c`, in the working directory.
     pub command: String,
-    /// How long it may take; 1m if not given. Then it is stopped, and has denied.
+    /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a denial.
     pub timeout: Option<WrittenDuration>,
 }
 
@@ -35,11 +35,11 @@ pub enum HookMoment {
     ModelStart,
     /// After a model call; a denial ends the turn.
     ModelEnd,
-    /// Before a tool call; a denied call does not run, and the turn goes on.
+    /// Before a tool call; a denied call does not run, and the turn continues.
     ToolStart,
     /// After a tool call; a denial ends the turn.
     ToolEnd,
-    /// After the turn has its ending, unless a stop covers the run; a denial changes nothing any more.
+    /// After the end of the turn is decided, unless a stop covers the run; a denial changes nothing.
     TurnEnd,
     /// After a session was opened; a denial changes nothing.
     SessionStart,
@@ -69,20 +69,20 @@ impl HookMoment {
     }
 }
 
-/// A command that looks at what goes in or what comes out. The text is in the environment variable `ALLSTOP_EVENT`, as
-/// JSON. Exit code 0 passes; anything else refuses, with the output as the reason, and ends the turn.
+/// A command that checks the input or the output of a turn. The environment variable `ALLSTOP_EVENT` holds the text as
+/// JSON. Exit code 0 passes; any other end refuses, with the output as the reason, and ends the turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuardrailConfig {
-    /// At which.
+    /// Text that the command checks.
     pub on: GuardrailStage,
     /// The command, as given to `sh -c`, in the working directory.
     pub command: String,
-    /// How long it may take; 1m if not given. Then it is stopped, and has refused.
+    /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a refusal.
     pub timeout: Option<WrittenDuration>,
 }
 
-/// Where a guardrail looks.
+/// Text that a guardrail checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardrailStage {

@@ -1,4 +1,4 @@
-//! Reading the file.
+//! Reading of the file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use super::error::line_and_column;
 use super::{Config, ConfigError};
 
-/// The longest configuration and the longest system prompt, in bytes: a thousand times what people write, and small
+/// Maximum size of the configuration and of the system prompt, in bytes: a thousand times the usual size, and small
 /// enough that a wrong path to a disk image is an error and not a wait.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Config {
-    /// Reads a configuration file, and the system prompt that it may name.
+    /// Reads a configuration file, and the system prompt file that it names.
     ///
     /// # Errors
-    /// What is wrong with it, in one line, with line and column.
+    /// The first error in the file, in one line, with line and column.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
         let mut config = Self::parse(path, &text)?;
@@ -26,10 +26,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the text of a configuration file. `path` is for messages; paths in it stay as they are.
+    /// Parses the text of a configuration file. `path` is for messages; relative paths in the text stay as they are.
     ///
     /// # Errors
-    /// What is wrong with it, in one line, with line and column.
+    /// The first error in the text, in one line, with line and column.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::at(path, text, error.span(), error.message()))?;
@@ -42,7 +42,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Takes relative paths as relative to the folder of the file.
+    /// Resolves relative paths against the folder of the file.
     fn resolve(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.system_prompt_file.iter_mut().for_each(resolve);
@@ -60,10 +60,10 @@ impl Config {
         }
     }
 
-    /// Reads the file that `system_prompt_file` names, if it does, into `system_prompt`.
+    /// Reads the file that `system_prompt_file` names, if any, into `system_prompt`.
     ///
     /// # Errors
-    /// It cannot be read, or is no text.
+    /// The file cannot be read, or is not UTF-8.
     pub fn read_system_prompt(&mut self) -> Result<(), ConfigError> {
         if let Some(path) = self.system_prompt_file.take() {
             self.system_prompt = Some(read_text(&path)?);

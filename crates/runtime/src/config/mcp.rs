@@ -1,4 +1,4 @@
-//! Servers of tools, as the configuration names them.
+//! MCP servers, as the configuration names them.
 
 use std::collections::BTreeMap;
 
@@ -7,52 +7,53 @@ use serde::{Deserialize, Serialize};
 
 use allstop_core::WrittenDuration;
 
-/// Servers of tools, which speak the Model Context Protocol.
+/// MCP servers: servers of tools that speak the Model Context Protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
-    /// The servers by name. A tool of theirs is called `NAME__TOOL`.
+    /// The servers by name. Each of their tools is called `NAME__TOOL`.
     pub servers: BTreeMap<String, McpServerSection>,
 }
 
-/// A server of tools: a `command` that is started, or the `url` of one that runs.
+/// An MCP server: a `command` to start, or the `url` of a running server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpServerSection {
-    /// The program, spoken to by its standard input and output: a path, or a name that is looked up in `PATH`.
+    /// Program of a server that uses standard input and output: a path, or a name to look up in `PATH`.
     pub command: Option<String>,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// What is added to its environment.
+    /// Variables to add to the program's environment.
     pub env: BTreeMap<String, String>,
-    /// Variables of your environment that it inherits although they look like secrets: names, or beginnings of names with
-    /// `*` at their end.
+    /// Variables of your environment that the program inherits although they look like secrets: names, or prefixes that
+    /// end with `*`.
     pub inherit_env: Vec<String>,
-    /// The URL of a server that runs, reached by streamable HTTP.
+    /// URL of a running server, reached by streamable HTTP.
     pub url: Option<String>,
-    /// Headers that are sent with every request.
+    /// Headers of every request.
     pub headers: BTreeMap<String, String>,
-    /// The environment variable that holds the token that is sent as `Authorization: Bearer`.
+    /// Environment variable that holds the token for `Authorization: Bearer`.
     pub bearer_token_env: Option<String>,
-    /// How long it may take to start and to list its tools; 20s if not given.
+    /// Time limit for the start and the listing of the tools; 20s by default.
     pub handshake_timeout: Option<WrittenDuration>,
-    /// How long a call may take. If not given it is the limit of every tool, and 10m without one.
+    /// Time limit of a call. By default the limit of every tool, or 10m without that.
     pub call_timeout: Option<WrittenDuration>,
-    /// Tools that are used, by the server's own names, with `*` and `?`; if none is given, all.
+    /// Tools to use, by the server's own names, with `*` and `?`; all if empty.
     pub allow: Vec<String>,
-    /// Tools that are not used, whatever allows them.
+    /// Tools to leave out, even if `allow` names them.
     pub deny: Vec<String>,
-    /// What becomes of a server that goes on with a call that was cancelled.
+    /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
 }
 
-/// What becomes of a server that goes on with a call that was cancelled.
+/// Action on a server that continues a cancelled call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnIgnoredCancel {
-    /// It runs on, and the receipt says that the call is out of reach.
+    /// The server keeps running, and the receipt reports the call as unreachable.
     #[default]
     KeepServer,
-    /// One that was started here is ended, if no other call needs it, and started anew; the receipt says how it ended.
+    /// A server that Allstop started is ended, unless another call needs it, and restarted; the receipt says how it
+    /// ended.
     EndServer,
 }

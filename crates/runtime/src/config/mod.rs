@@ -1,9 +1,8 @@
 //! The configuration file `allstop.toml`.
 //!
-//! Where the file is looked for is the binary's to say; here it is a path, or none. Flags override what it says, by
-//! setting the fields after loading.
+//! The binary searches for the file and passes its path. Flags override the file by setting the fields after loading.
 //!
-//! Relative paths in the file are relative to the folder that the file is in.
+//! Relative paths in the file are relative to the folder of the file.
 
 mod agents;
 mod error;
@@ -36,47 +35,47 @@ pub use session::SessionConfig;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Allstop configuration")]
 pub struct Config {
-    /// What the model is told before the conversation.
+    /// Instructions to the model before the conversation.
     pub system_prompt: Option<String>,
-    /// A file with the system prompt, in place of `system_prompt`.
+    /// File with the system prompt, in place of `system_prompt`.
     pub system_prompt_file: Option<PathBuf>,
-    /// What a stopped turn leaves: `rollback` (the conversation as it was; the default of `run`) or `keep` (the
+    /// Conversation after a stopped turn: `rollback` (the state before the turn; the default of `run`) or `keep` (the
     /// completed steps and a marker of the stop).
     pub on_stop: Option<OnStop>,
     /// The model.
     #[serde(default)]
     pub model: ModelConfig,
-    /// Limits of steps, turns and tokens.
+    /// Limits on steps, turns and tokens.
     #[serde(default)]
     pub limits: LimitsConfig,
-    /// Limits of time.
+    /// Time limits.
     #[serde(default)]
     pub deadlines: DeadlinesConfig,
-    /// Agents that an agent starts, by its tool `agent`.
+    /// Limits of sub-agents, which an agent starts with its tool `agent`.
     #[serde(default)]
     pub agents: AgentsConfig,
-    /// Sessions that a person talks to.
+    /// Interactive sessions.
     #[serde(default)]
     pub session: SessionConfig,
-    /// Which tool calls run, and which a person is asked about.
+    /// Tool calls that run, that ask first, and that are denied.
     #[serde(default)]
     pub permissions: PermissionsConfig,
-    /// Commands that a model runs.
+    /// Commands that a model runs, with the tool `shell`.
     #[serde(default)]
     pub shell: ShellSection,
-    /// What the file tools may touch beside the working directory.
+    /// Folders that the file tools may use besides the working directory.
     #[serde(default)]
     pub workspace: WorkspaceConfig,
-    /// Where sessions are kept.
+    /// Storage of sessions.
     #[serde(default)]
     pub store: StoreConfig,
-    /// Commands that hear of moments of a turn.
+    /// Commands that run at moments of a turn or of a session.
     #[serde(default)]
     pub hooks: Vec<HookConfig>,
-    /// Commands that look at what goes in and what comes out.
+    /// Commands that check the input or the output of a turn.
     #[serde(default)]
     pub guardrails: Vec<GuardrailConfig>,
-    /// Servers of tools.
+    /// MCP servers.
     #[serde(default)]
     pub mcp: McpConfig,
 }

@@ -1,4 +1,4 @@
-//! A permission rule in the configuration: read when the file is, so that a bad one is named with its line.
+//! A permission rule in the configuration, parsed with the file, so that the error of an invalid rule has its line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use allstop_tools::permission::{Rule, RuleError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Which calls a rule is about: `read`, `shell:git status`.
+/// Pattern of tool calls: `read`, `shell:git status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct PermissionRule(pub Rule);

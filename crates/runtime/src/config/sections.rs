@@ -1,4 +1,4 @@
-//! The sections of the configuration that are values.
+//! Sections of the configuration that hold plain values.
 
 use std::path::PathBuf;
 
@@ -11,30 +11,30 @@ use serde::{Deserialize, Serialize};
 use super::{Config, PermissionRule};
 use allstop_core::WrittenDuration;
 
-/// Steps of one turn where nobody says otherwise: more than an honest task takes, and few enough that a model that
-/// wanders costs minutes, not hours.
+/// Default maximum of steps per turn: more than an honest task takes, and few enough that a model that goes astray
+/// costs minutes, not hours.
 pub const MAX_STEPS_DEFAULT: u32 = 50;
 
 /// The model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// Its name: `openai::gpt-5-mini`, `claude-…`, with `base_url` the server's own name for it, or `script:FILE`.
+    /// Name of the model: `openai::gpt-5-mini`, `claude-…` or `script:FILE`; with `base_url` the server's own name for
+    /// it.
     pub name: Option<String>,
-    /// The URL of an OpenAI-compatible server.
+    /// URL of an OpenAI-compatible server.
     pub base_url: Option<String>,
-    /// The environment variable that holds the key. Without it the provider's usual one is taken, and none for
-    /// `base_url`.
+    /// Environment variable that holds the API key. By default the provider's usual variable; with `base_url`, no key.
     pub api_key_env: Option<String>,
-    /// At most so many tokens of one answer.
+    /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
-    /// How long making a connection may take.
+    /// Time limit for connecting.
     pub connect_timeout: Option<WrittenDuration>,
-    /// How long the provider may take to its first token.
+    /// Time limit until the provider's first token.
     pub first_token_timeout: Option<WrittenDuration>,
-    /// How long the provider may be silent between tokens.
+    /// Time limit between two tokens.
     pub between_tokens_timeout: Option<WrittenDuration>,
-    /// How often a model call that failed for the moment is repeated; 2 if not given.
+    /// Maximum retries of a model call that failed temporarily; 2 by default.
     pub retries: Option<u32>,
 }
 
@@ -42,22 +42,22 @@ pub struct ModelConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShellSection {
-    /// Variables of your environment that commands see although they look like secrets: names, or beginnings of names
-    /// with `*` at their end.
+    /// Variables of your environment that commands see although they look like secrets: names, or prefixes that end
+    /// with `*`.
     pub env: Vec<String>,
 }
 
-/// Limits of steps, turns and tokens.
+/// Limits on steps, turns and tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Steps of one turn.
+    /// Maximum steps per turn.
     pub max_steps: u32,
-    /// Turns of a session.
+    /// Maximum turns of a session.
     pub max_turns: Option<u32>,
-    /// Tokens that one run may use, in and out together.
+    /// Token budget of one run (input + output).
     pub max_budget_tokens: Option<u64>,
-    /// When the same calls again and again end a run.
+    /// Limits on repeated calls, which end a run.
     pub loops: LoopsConfig,
 }
 
@@ -72,15 +72,15 @@ impl Default for LimitsConfig {
     }
 }
 
-/// When the same calls again and again end a run. 0 switches a rule off.
+/// Limits on repeated calls, which end a run. 0 disables a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoopsConfig {
-    /// The same call, name and arguments, so many times in a row.
+    /// Maximum repetitions of the same call (name and arguments) in a row.
     pub repeats: u32,
-    /// Two calls in turn, so many times each.
+    /// Maximum repetitions of each of two alternating calls.
     pub ping_pongs: u32,
-    /// Calls of one tool, whatever the arguments.
+    /// Maximum calls of one tool, with any arguments.
     pub calls_per_tool: u32,
 }
 
@@ -106,25 +106,25 @@ impl From<LoopsConfig> for LoopLimits {
     }
 }
 
-/// Limits of time. What is not given is not limited.
+/// Time limits. A limit that is not given does not apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadlinesConfig {
-    /// Of all turns of a run together.
+    /// Time limit of all turns of a run together.
     pub run: Option<WrittenDuration>,
-    /// Of one turn.
+    /// Time limit of one turn.
     pub turn: Option<WrittenDuration>,
-    /// Of one step: its model call and its tool calls.
+    /// Time limit of one step: its model call and its tool calls.
     pub step: Option<WrittenDuration>,
-    /// Of one tool call; the turn goes on.
+    /// Time limit of one tool call; the turn continues after it.
     pub tool: Option<WrittenDuration>,
-    /// Between two signs of life of a turn.
+    /// Maximum time without activity of a turn.
     pub inactivity: Option<WrittenDuration>,
-    /// How long a stop asks before it uses force; 2s if not given.
+    /// Time between the request of a stop and force; 2s by default.
     pub grace: Option<WrittenDuration>,
 }
 
-/// What a stopped turn leaves.
+/// Conversation after a stopped turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStop {
@@ -143,20 +143,20 @@ impl From<OnStop> for StopPolicy {
     }
 }
 
-/// Which tool calls run, and which a person is asked about. A rule is a tool, `read`, or the beginning of a command,
-/// `shell:git status`. Denying wins over asking, and asking over allowing.
+/// Rules on tool calls: calls that run, and calls that ask a person first. A rule is a tool, `read`, or the beginning
+/// of a command, `shell:git status`. `deny` wins over `ask`, and `ask` over `allow`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PermissionsConfig {
-    /// Calls that run.
+    /// Calls that run without a question.
     pub allow: Vec<PermissionRule>,
-    /// Calls that are asked about, whatever allows them.
+    /// Calls that ask first, even if `allow` names them.
     pub ask: Vec<PermissionRule>,
     /// Calls that never run.
     pub deny: Vec<PermissionRule>,
 }
 
-/// What the file tools may touch beside the working directory.
+/// Folders that the file tools may use besides the working directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkspaceConfig {
@@ -166,16 +166,16 @@ pub struct WorkspaceConfig {
     pub write: Vec<PathBuf>,
 }
 
-/// Where sessions are kept.
+/// Storage of sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StoreConfig {
-    /// The file of the store.
+    /// File of the store.
     pub path: Option<PathBuf>,
 }
 
 impl Config {
-    /// How an agent runs under this configuration. Each call gives a budget of its own.
+    /// Settings of an agent under this configuration. Each call creates a new budget.
     pub(crate) fn settings(&self) -> Settings {
         let limit = |duration: Option<WrittenDuration>| duration.map(Into::into);
         let mut retry = RetryPolicy::default();

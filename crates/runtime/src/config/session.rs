@@ -1,4 +1,4 @@
-//! The section of sessions that a person talks to.
+//! The section `[session]`: interactive sessions.
 
 use std::time::Duration;
 
@@ -7,25 +7,26 @@ use allstop_session::{Compaction, FollowUp, OnBackgroundEnd, SessionOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sessions that a person talks to.
+/// Interactive sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionConfig {
-    /// What a message does that is sent while a turn runs; `interrupt` if not given.
+    /// Effect of a message that is sent while a turn runs; `interrupt` by default.
     pub follow_up: Option<FollowUp>,
-    /// How the model hears of background work that has ended: `note`, with the next message, if not given; or `wake`, at
-    /// once, in a turn of its own.
+    /// Report of ended background work to the model: `note` (the default) with the next message, `wake` immediately, in
+    /// a new turn.
     pub on_background_end: Option<OnBackgroundEnd>,
-    /// A conversation of more tokens is summed up before its next turn; only when asked if not given.
+    /// Conversation length in tokens above which older turns are summarised before the next turn; by default only on
+    /// request.
     pub compact_above_tokens: Option<u64>,
-    /// So many of the newest turns stay word by word then; 4 if not given.
+    /// Number of newest turns that a summary leaves unchanged; 4 by default.
     pub compact_keeps_turns: Option<u32>,
-    /// How long a permission question stays open when nobody is there to answer; 1m if not given.
+    /// Time that a permission question stays open while no client is connected; 1m by default.
     pub unanswered_after: Option<WrittenDuration>,
 }
 
 impl SessionConfig {
-    /// The options of a session, for a person.
+    /// Options of an interactive session.
     pub(crate) fn options(&self) -> SessionOptions {
         let plain = SessionOptions::default();
         let kept = Compaction::default().turns_kept;

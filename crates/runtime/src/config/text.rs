@@ -1,4 +1,4 @@
-//! Values that are written as text and read by their `FromStr`.
+//! Values that the file holds as text and that `FromStr` parses.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Reads a value from a text. What is wrong is said within the text's own place, so that the error has its column, also
-/// in a list.
+/// Parses a value from a string. The error is raised inside the visitor, so that it carries the position of the string,
+/// also within a list.
 pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: fmt::Display>,

@@ -1,4 +1,4 @@
-//! What is left to do when sessions are over: on threads of its own, because a disk may hang.
+//! Cleanup after sessions, on dedicated threads, because a disk may hang.
 
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{RootOptions, Scope, WorkHandle, WorkSpec};
@@ -6,12 +6,12 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 
-/// Threads that clean up. No stop covers them; [`System::close`](super::System::close) waits for them, and whoever wants
-/// to exit waits for that as long as it can.
+/// Threads that clean up. No stop covers them; [`System::close`](super::System::close) waits for them, and its caller
+/// limits that wait.
 #[derive(Debug)]
 pub(super) struct Cleanup {
     scope: Scope,
-    /// Those that may still run. Each new one forgets those that have ended.
+    /// Threads that may still run. `begin` removes those that have ended.
     running: Mutex<Vec<WorkHandle<()>>>,
 }
 
@@ -23,7 +23,7 @@ impl Cleanup {
         }
     }
 
-    /// Begins a piece of it. Where no thread can be had it is not done.
+    /// Starts `clean` on a thread. Skips it if no thread can be started.
     pub(super) fn begin(&self, name: &'static str, clean: impl FnOnce() + Send + 'static) {
         let spec = WorkSpec::new(ItemKind::Thread, name);
         let Ok(thread) = self.scope.spawn_blocking(spec, move |_| clean()) else {
@@ -34,7 +34,7 @@ impl Cleanup {
         running.push(thread);
     }
 
-    /// Waits until all that was begun is done.
+    /// Waits until all cleanup that was started has ended.
     pub(super) async fn wait(&self) {
         let running = std::mem::take(&mut *self.running.lock());
         drop(join_all(running).await);

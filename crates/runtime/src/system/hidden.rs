@@ -1,8 +1,8 @@
-//! Variables that are kept from what a model can reach: which ones look like secrets, and which of them are let through.
+//! Secrets in environment variables, hidden from everything that a model can reach, and their exceptions.
 
 use std::ffi::{OsStr, OsString};
 
-/// Ends of a word in a variable's name that say that it holds a secret.
+/// Ends of words in the names of variables that hold secrets.
 const SECRET_WORDS: [&str; 9] = [
     "TOKEN",
     "KEY",
@@ -15,11 +15,12 @@ const SECRET_WORDS: [&str; 9] = [
     "CREDENTIAL",
 ];
 
-/// True if a variable is kept from commands that a model runs unless the configuration lets it through.
+/// True if a variable is hidden from commands that a model runs unless the configuration exempts it.
 ///
 /// Its name has a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` or `CREDENTIAL`, in either case and
-/// number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or it
-/// ends with `_PWD`; or its value is a URL with a password. Programs that ask for a password (`GIT_ASKPASS`) are none.
+/// number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or
+/// the name ends with `_PWD`, or the value is a URL with a password. Names of programs that ask for a password
+/// (`GIT_ASKPASS`) do not count.
 pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     let is_secret = |word: &str| {
@@ -32,19 +33,19 @@ pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     words.any(is_secret) || name.ends_with("_PWD") || has_password(&value.to_string_lossy())
 }
 
-/// True if a text is a URL as `scheme://user:password@host`.
+/// True if a text is a URL of the form `scheme://user:password@host`.
 fn has_password(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("://") else {
         return false;
     };
-    // The last one, since passwords are often written without being encoded. So a port and a path with an `@` count as
-    // one, too, which hides a variable too many.
+    // The last `@`, since passwords are often written unencoded. So a port and a path with an `@` count as a password,
+    // too, which hides one variable too many.
     let user = rest.rsplit_once('@').map(|(user, _)| user);
     let password = user.and_then(|user| user.split_once(':'));
     password.is_some_and(|(name, password)| !password.is_empty() && !name.contains(['/', '?', '#']))
 }
 
-/// Those that stay hidden where the configuration lets some through: by name, or with `*` at the end by its beginning.
+/// Hidden variables without those that the configuration exempts by name, or by a prefix that ends with `*`.
 pub(super) fn still_hidden(hidden: &[OsString], let_through: &[String]) -> Vec<OsString> {
     let is_named = |name: &str| {
         let_through
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_by_name_and_by_value() {
+    fn secrets_are_recognised_by_name_and_by_value() {
         for name in [
             "GITHUB_TOKEN",
             "NPM_TOKEN",
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_lets_some_through() {
+    fn configured_variables_are_not_hidden() {
         let hidden = ["GITHUB_TOKEN", "NPM_TOKEN", "NPM_KEY", "HF_TOKEN"].map(OsString::from);
         let left = still_hidden(&hidden, &["GITHUB_TOKEN".to_owned(), "NPM_*".to_owned()]);
         assert_eq!(left, ["HF_TOKEN"]);

@@ -1,4 +1,4 @@
-//! The servers of tools that the configuration names.
+//! The MCP servers that the configuration names.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::options::SystemOptions;
 use crate::config::{self, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
 
-/// The scope of the servers: the process's own, so that no turn and no session ends what others use.
+/// Scope of the servers, below that of the process, so that no turn and no session ends servers that others use.
 const SCOPE: &str = "mcp";
 
-/// What the configuration says, checked. Nothing is started.
+/// Checks the configuration of the servers. Starts nothing.
 pub(super) fn servers(options: &SystemOptions) -> Result<McpServers, StartError> {
     let mut configs = Vec::new();
     for (name, section) in &options.config.mcp.servers {
@@ -31,7 +31,7 @@ pub(super) fn servers(options: &SystemOptions) -> Result<McpServers, StartError>
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
 }
 
-/// Starts them, and waits for each no longer than its own limit.
+/// Starts the servers. Waits for each at most its own time limit.
 pub(super) async fn start(servers: &McpServers, process: &Scope) -> Result<(), StartError> {
     if servers.all().is_empty() {
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) async fn start(servers: &McpServers, process: &Scope) -> Result<(), S
         .map_err(stopped)
 }
 
-/// Whether a permission rule may be about a tool of a configured server. Its tools are known only when it runs.
+/// True if a permission rule may name a tool of a configured server. The tools are known only after its start.
 pub(super) fn may_have_tool(config: &config::Config, rule: &str) -> bool {
     rule.split_once("__")
         .is_some_and(|(server, tool)| config.mcp.servers.contains_key(server) && !tool.is_empty())

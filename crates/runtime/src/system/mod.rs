@@ -1,4 +1,4 @@
-//! A running system: one store, one model, one tree of scopes, and the sessions that work in them.
+//! A running system: one store, one model, one tree of scopes, and the sessions in it.
 
 mod cleanup;
 mod hidden;
@@ -32,7 +32,7 @@ pub use sessions::{Asks, InterruptedTurn, OpenSession};
 use crate::config::Config;
 use crate::error::StartError;
 
-/// A running system. It holds no session: those hold what they need of it.
+/// A running system. It does not own its sessions: they share its parts.
 #[derive(Debug)]
 pub struct System {
     scope: Scope,
@@ -41,7 +41,7 @@ pub struct System {
     parts: Arc<Parts>,
 }
 
-/// What sessions need of their system.
+/// Parts of a system that its sessions share.
 pub(crate) struct Parts {
     config: Config,
     log: Arc<dyn Log>,
@@ -70,11 +70,11 @@ impl std::fmt::Debug for Parts {
 }
 
 impl System {
-    /// Opens the store and makes the model, with a tree of scopes of its own. Nothing runs yet, and nothing is sent:
-    /// [`System::start_servers`] is next.
+    /// Opens the store and creates the model, with a new tree of scopes. Runs and sends nothing yet: call
+    /// [`System::start_servers`] next.
     ///
     /// # Errors
-    /// What is wrong, in one line: configuration, model, script, folders or store.
+    /// The first error, in one line: of configuration, model, script, folders or store.
     ///
     /// # Cancel safety
     /// Dropping it may leave an empty store.
@@ -83,8 +83,8 @@ impl System {
         Self::open_in(root, options).await
     }
 
-    /// The same in a tree that is there already: [`SystemOptions::root`]. So whoever has the tree can stop the opening.
-    /// It reads files: run it where a thread may block.
+    /// Does the same in an existing tree of scopes ([`SystemOptions::root`]), so that the holder of the tree can stop
+    /// the opening. Reads files: call it on a thread that may block.
     ///
     /// # Errors
     /// As [`System::open`].
@@ -92,7 +92,7 @@ impl System {
     /// # Cancel safety
     /// As [`System::open`].
     pub async fn open_in(root: Scope, options: SystemOptions) -> Result<Self, StartError> {
-        // What is wrong with the flags is said before the store is touched.
+        // Checks flags and configuration before it touches the store.
         let mut model = parts::model(&options)?;
         let recording = options
             .record
@@ -139,19 +139,19 @@ impl System {
         })
     }
 
-    /// Starts the servers of tools, and waits for each no longer than its own limit. Done apart from [`System::open`], so
-    /// that whoever waits can say what for.
+    /// Starts the MCP servers. Waits for each at most its own time limit. Separate from [`System::open`], so that the
+    /// caller can show what it waits for.
     ///
     /// # Errors
     /// A stop came first.
     ///
     /// # Cancel safety
-    /// Dropping it leaves them starting.
+    /// Dropping the future leaves the servers starting.
     pub async fn start_servers(&self) -> Result<(), StartError> {
         mcp::start(&self.parts.mcp, &self.scope).await
     }
 
-    /// The root of everything that runs here: stopping it, with the extent `process`, stops all sessions and their
+    /// Root of everything that runs in the system: a stop with the extent `process` stops all sessions and their
     /// background work.
     pub fn scope(&self) -> &Scope {
         &self.scope
@@ -162,12 +162,12 @@ impl System {
         &self.parts.log
     }
 
-    /// The model's name.
+    /// Name of the model.
     pub fn model_name(&self) -> &str {
         self.parts.model.name()
     }
 
-    /// The servers of tools.
+    /// The MCP servers.
     pub fn mcp(&self) -> &McpServers {
         &self.parts.mcp
     }
@@ -177,24 +177,24 @@ impl System {
         &self.parts.config
     }
 
-    /// The file that the model's answers are recorded in, if they are.
+    /// File that records the model's answers, if any.
     pub fn recording_path(&self) -> Option<&Path> {
         self.recording.as_ref().map(|recording| recording.path())
     }
 
-    /// Saves the recording, if there is one, on a thread of its own.
+    /// Saves the recording, if any, on a dedicated thread.
     ///
     /// # Errors
-    /// Why it is not written.
+    /// The reason, if the file could not be written.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the thread writing.
+    /// Dropping the future leaves the thread writing.
     pub async fn save_recording(&self) -> Option<Result<PathBuf, String>> {
         let recording = Arc::clone(self.recording.as_ref()?);
         let path = recording.path().to_owned();
         let (tx, rx) = oneshot::channel();
         self.parts.cleanup.begin("saving the recording", move || {
-            // Whoever waited may have gone.
+            // The receiver may be gone.
             drop(tx.send(recording.save().map_err(|error| error.to_string())));
         });
         let saved = rx.await;
@@ -204,11 +204,11 @@ impl System {
         })
     }
 
-    /// Ends the MCP servers, and waits until all that was written is in the store, its file is closed and empty folders
-    /// are removed. A blocked disk blocks it: who wants to exit races it against a limit.
+    /// Ends the MCP servers, and waits until the store has written everything and closed its file, and empty folders
+    /// are removed. Blocks if the disk blocks: a caller that wants to exit races it against a time limit.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the store closing.
+    /// Dropping the future leaves the store closing.
     pub async fn close(&self) {
         tokio::join!(
             self.parts.mcp.close(),

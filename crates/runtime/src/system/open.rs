@@ -1,4 +1,4 @@
-//! What the configuration says of rules, folders and agents.
+//! Rules, folders and agents of the configuration.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -30,7 +30,7 @@ pub(super) fn policy(config: &Config) -> PermissionPolicy {
     }
 }
 
-/// Says which rule names a tool that there is not: a misspelt `deny` would deny nothing.
+/// Returns an error if a rule names an unknown tool: a misspelt `deny` would deny nothing.
 pub(super) fn check_rules(config: &Config) -> Result<(), StartError> {
     let permissions = &config.permissions;
     let all = [&permissions.allow, &permissions.ask, &permissions.deny];
@@ -66,7 +66,7 @@ fn check_tool(
     Err(StartError::new(StartErrorKind::Config, message).hint(hint))
 }
 
-/// Says what is wrong with the folders before anything else happens.
+/// Returns the first error in the folders before anything else happens.
 pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
     workspace(&options.folder, &options.config).map(drop)
 }
@@ -106,7 +106,7 @@ pub(super) fn agent(
 ) -> Result<Agent, StartError> {
     let mut workspace =
         workspace(&parts.folder, &parts.config)?.reserve(parts.store_files.iter().cloned());
-    // The model is told to look there. Where the folder could not be made there will be nothing to see.
+    // The model is told to read long output there. If the folder could not be created, there is nothing to read.
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;
     }

@@ -1,4 +1,4 @@
-//! What a system is made of.
+//! Options of a system.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,35 +12,35 @@ use allstop_tools::Prompter;
 
 use crate::config::{Config, ModelConfig};
 
-/// What a system is made of: everything that the binary reads from flags, files, environment and home.
+/// Options of a system: everything that the binary reads from flags, files, environment and home folder.
 pub struct SystemOptions {
     /// The configuration, after flags have overridden it.
     pub config: Config,
-    /// The model; `None`: what the configuration says.
+    /// The model; `None` takes the model of the configuration.
     pub model: Option<ModelChoice>,
-    /// Where what the model says is written as a script, if anywhere.
+    /// File to record the model's answers in, as a script.
     pub record: Option<PathBuf>,
-    /// Finds a key by the name of the environment variable in which people keep it.
+    /// Finds an API key by the name of its environment variable.
     pub keys: KeyLookup,
-    /// Where sessions are kept.
+    /// Storage of sessions.
     pub store: StoreChoice,
-    /// The working directory of tools, hooks and guardrails.
+    /// Working directory of tools, hooks and guardrails.
     pub folder: PathBuf,
-    /// Where output goes that is too long for memory: a folder of its own for each session.
+    /// Folder for output that is too long for memory, with a subfolder per session.
     pub spill_folder: PathBuf,
-    /// Runtimes, containment, clock and ids. The grace is the configuration's, where that has one.
+    /// Runtimes, containment, clock and ids. The grace of the configuration, if any, takes precedence.
     pub scopes: RootOptions,
-    /// Who is asked whether a call may run.
+    /// Prompter that decides whether a call may run.
     pub prompter: Arc<dyn Prompter>,
-    /// Variables that tools' commands and MCP servers do not inherit: secrets, which would reach the model with their
-    /// output. The configuration lets some through.
+    /// Variables that tools' commands and MCP servers do not inherit: secrets, which could reach the model in their
+    /// output. The configuration can exempt some.
     pub hidden_variables: Vec<std::ffi::OsString>,
-    /// The process that the log names as the one that runs the turns.
+    /// Process that the log names as the owner of the turns.
     pub owner: Option<ProcessIdentity>,
 }
 
 impl SystemOptions {
-    /// Makes the root of everything that runs in the system, with the configuration's grace.
+    /// Creates the root scope of the system, with the grace of the configuration.
     pub fn root(&self) -> Scope {
         let mut scopes = self.scopes.clone();
         if let Some(grace) = self.config.deadlines.grace {
@@ -61,24 +61,24 @@ impl fmt::Debug for SystemOptions {
     }
 }
 
-/// Which model.
+/// Choice of a model.
 #[derive(Debug, Clone)]
 pub enum ModelChoice {
     /// A script file.
     Scripted(PathBuf),
     /// A model of a provider.
     Named {
-        /// Its name; with a URL the server's own name for it, taken literally.
+        /// Name of the model; with a URL the server's own name for it, taken literally.
         name: String,
-        /// The URL of an OpenAI-compatible server.
+        /// URL of an OpenAI-compatible server.
         base_url: Option<String>,
     },
-    /// One that is there already.
+    /// An existing model.
     Given(Arc<dyn Model>),
 }
 
 impl ModelChoice {
-    /// What the configuration says; `None` if it names no model. With a URL every name is the server's own.
+    /// Choice of the configuration; `None` if it names no model. With a URL every name is the server's own.
     pub fn of(config: &ModelConfig) -> Option<Self> {
         let name = config.name.as_deref()?;
         Some(match (script_of(name), &config.base_url) {
@@ -96,11 +96,11 @@ pub(crate) fn script_of(name: &str) -> Option<&str> {
     name.strip_prefix("script:")
 }
 
-/// Where sessions are kept.
+/// Choice of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreChoice {
-    /// In this file; its folder must be there.
+    /// A file; its folder must exist.
     Sqlite(PathBuf),
-    /// In memory, for as long as the process lives.
+    /// Memory, for the life of the process.
     Memory,
 }

@@ -31,7 +31,7 @@ impl Store {
         }
     }
 
-    /// All files that hold sessions, for those who keep them out of reach.
+    /// All files that hold sessions, which the file tools must not reach.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Sqlite(log) => log.files(),
@@ -47,18 +47,18 @@ impl Store {
     }
 }
 
-/// Opens a store alone, for commands that run no agent.
+/// Opens a store, for commands that run no agent.
 ///
 /// # Errors
-/// Kind `Store`: garbage, read-only, full, busy, newer.
+/// Kind `Store`: the file is garbage, read-only, on a full disk, busy, or of a newer version.
 ///
 /// # Cancel safety
-/// Dropping it may leave an empty store.
+/// Dropping the future may leave an empty store.
 pub async fn open_store(choice: &StoreChoice) -> Result<Arc<dyn Log>, StartError> {
     Ok(Store::open(choice).await?.log())
 }
 
-/// The model that the options choose.
+/// Creates the model that the options choose.
 pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
     let config = &options.config.model;
     let choice = options.model.clone().or_else(|| ModelChoice::of(config));

@@ -20,32 +20,32 @@ use super::spill::SpillFolder;
 use super::{FoundWork, Parts, System, open};
 use crate::error::StartError;
 
-/// Who is asked whether a call may run.
+/// Recipient of permission questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
-    /// Whoever subscribes to the session.
+    /// Subscribers of the session.
     Subscribers,
     /// The prompter of the system.
     Prompter,
 }
 
-/// An open session, and what an earlier process left of it.
+/// An open session, with the remains of an earlier process.
 #[derive(Debug)]
 pub struct OpenSession {
-    /// Its handle.
+    /// Handle of the session.
     pub session: Session,
-    /// The turn that an earlier process left without an ending: it was rolled back.
+    /// Turn that an earlier process left unfinished; it was rolled back.
     pub interrupted: Option<InterruptedTurn>,
-    /// Background work of earlier processes whose end the log did not know.
+    /// Background work of earlier processes that the log did not record as ended.
     pub found: Vec<FoundWork>,
 }
 
-/// A turn that an earlier process left without an ending.
+/// A turn that an earlier process left unfinished.
 #[derive(Debug)]
 pub struct InterruptedTurn {
-    /// The beginning of the user's words.
+    /// Beginning of the user's message.
     pub input: Arc<str>,
-    /// Tool calls that had started and of whose end nothing is known: they may have completed.
+    /// Tool calls that had started and have no recorded end: they may have completed.
     pub unknown_calls: Vec<StartedCall>,
 }
 
@@ -60,13 +60,13 @@ fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
 }
 
 impl System {
-    /// Makes a session. Without an id it gets a new one. It never sleeps: whoever opened it waits for it.
+    /// Creates a session, with a new id unless one is given. The session never sleeps, since its opener waits for it.
     ///
     /// # Errors
-    /// A session of this id is there already, or the store failed.
+    /// A session with this id already exists, or the store failed.
     ///
     /// # Cancel safety
-    /// Dropping it may leave a session without a turn.
+    /// Dropping the future may leave a session without a turn.
     pub async fn new_session(
         &self,
         id: Option<SessionId>,
@@ -80,20 +80,20 @@ impl System {
         })
     }
 
-    /// Opens a session that is there. What a crash left open has its ending by then, and what the keepers of an earlier
-    /// process kill is dead, or a second is over.
+    /// Opens an existing session. On return, everything that a crash left unfinished has an end in the log, and the
+    /// processes that an earlier process's keepers kill are dead, or one second has passed.
     ///
     /// # Errors
-    /// There is none, another process has it open, it cannot be read, or the store failed.
+    /// The session does not exist, is open in another process, or cannot be read, or the store failed.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the session as it was, or recovered.
+    /// Dropping the future leaves the session unchanged or recovered.
     pub async fn resume_session(
         &self,
         id: SessionId,
         asks: Asks,
     ) -> Result<OpenSession, StartError> {
-        // Before it is opened: afterwards the log tells of it as of any other past.
+        // Read before the session is opened: afterwards the log no longer shows what was interrupted.
         let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
         let session = self.sessions(asks).resume(id).await?;
         Ok(OpenSession {
@@ -119,7 +119,7 @@ impl System {
     }
 }
 
-/// Makes the agents of sessions: tools, hooks, guardrails and permissions as the configuration says.
+/// Creates the agents of sessions, with the tools, hooks, guardrails and permissions of the configuration.
 struct SystemAgents {
     parts: Arc<Parts>,
     asks: Asks,
@@ -138,7 +138,7 @@ impl AgentSource for SystemAgents {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         let (parts, asks) = (Arc::clone(&self.parts), self.asks);
         let scope = request.scope.clone();
-        // On a thread of its own: it makes and opens folders, and a disk may hang.
+        // On a dedicated thread: it creates and opens folders, and a disk may hang.
         let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
         let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, asks, &request));
         Box::pin(async move {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cleanup::Cleanup;
 
-/// The folder of a session's long output. Dropping it removes the folder if nothing is in it.
+/// The folder of a session's long output. Dropping it removes the folder if it is empty.
 #[derive(Debug)]
 pub(super) struct SpillFolder {
     path: PathBuf,
@@ -13,7 +13,7 @@ pub(super) struct SpillFolder {
 }
 
 impl SpillFolder {
-    /// Makes the folder. Without it long output is cut, and says so. Blocks as the disk does.
+    /// Creates the folder. If that fails, long output is cut, with a note. Blocks as long as the disk does.
     pub(super) fn make(path: PathBuf, cleanup: Arc<Cleanup>) -> Self {
         if let Err(error) = super::open::make_folder(&path) {
             tracing::warn!(path = %path.display(), %error, "no folder for long output");
@@ -30,7 +30,7 @@ impl Drop for SpillFolder {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.path);
         self.cleanup.begin("removing an empty folder", move || {
-            // One that holds output stays, with it.
+            // A folder that holds output stays.
             drop(std::fs::remove_dir(&path));
         });
     }
