@@ -1,7 +1,7 @@
-//! Cost of a call of `shell`, with a keeper and all, beside a bare `sh -c`.
+//! Cost of a `shell` call, including its keeper, compared with a bare `sh -c`.
 //!
-//! This binary starts itself again as the keeper. Its figures are those of a process that has called before: the first
-//! call of a process starts a keeper, which is a figure of its own.
+//! The benchmark runs its own binary as the keeper. The first call of a process starts a keeper and has its own figure;
+//! the other figures are those of later calls.
 
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     {
         return keeper::main();
     }
-    // As in the binary: engines and drivers on threads of their own, tools on others.
+    // As in the binary: engines and session owners on one runtime, tools on another.
     let (control, work) = (runtime(), runtime());
     let folder = tempfile::tempdir().expect("a folder");
     let program = KeeperProgram {
@@ -94,7 +94,7 @@ fn runtime() -> Runtime {
         .expect("threads")
 }
 
-/// Runs a command as a program without containment does: start it, read what it prints, wait for it.
+/// Runs a command like a program without containment: starts it, reads its output, waits for its exit.
 fn bare_sh(runtime: &Runtime) {
     runtime.block_on(async {
         let mut command = tokio::process::Command::new("/bin/sh");

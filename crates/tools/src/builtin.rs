@@ -1,4 +1,4 @@
-//! All tools that come with Allstop.
+//! The built-in tools.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::files::{Workspace, file_tools};
 use crate::shell::{ShellConfig, ShellTool};
 use crate::tool::Tool;
 
-/// The names of all of them.
+/// Names of the built-in tools.
 pub const BUILTIN_TOOLS: [&str; 8] = [
     "shell",
     "read",
@@ -19,7 +19,7 @@ pub const BUILTIN_TOOLS: [&str; 8] = [
     "background",
 ];
 
-/// `shell`, `read`, `write`, `edit`, `list`, `glob`, `grep` and `background`, for one session.
+/// Creates the built-in tools of one session.
 pub fn builtin_tools(
     workspace: &Arc<Workspace>,
     shell: ShellConfig,

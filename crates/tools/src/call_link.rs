@@ -1,4 +1,4 @@
-//! What a running call tells the one who runs it, beside its answer, and what it is told.
+//! Side channel of a running call: output, heartbeat, usage, and promotion to the background.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,16 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
-/// Hears of a call while it runs. Called on the tool's own thread: must not block.
+/// Observer of a running call. Called on the tool's own thread: must not block.
 pub trait CallObserver: Send + Sync {
-    /// A piece of output, for eyes.
+    /// A piece of output, for display.
     fn output(&self, call_id: &CallId, text: &str);
 
-    /// A sign of life.
+    /// A heartbeat.
     fn alive(&self);
 }
 
-/// The link between a call and the one who runs it. Clones are the same link; the default one leads nowhere.
+/// Link between a call and its caller. Clones share one link; the default link is not connected.
 #[derive(Clone, Default)]
 pub struct CallLink(Option<Arc<Linked>>);
 
@@ -26,19 +26,19 @@ struct Linked {
     observer: Arc<dyn CallObserver>,
     metered: Mutex<Metered>,
     exit_code: OnceLock<i32>,
-    /// Whether the tool would hear if it were asked to go on in the background.
+    /// True if the tool listens for promotion to the background.
     listens: AtomicBool,
     promoted: SetOnce<()>,
 }
 
-/// What a link counts, until another one counts in its place: under one lock, so that each token is counted once.
+/// Usage that a link has counted until its handover: under one lock, so that each token is counted once.
 #[derive(Default)]
 struct Metered {
     usage: Usage,
     handed_over: Option<CallLink>,
 }
 
-/// The call cannot go on in the background: its tool does not know how.
+/// Error of [`CallLink::promote`]: the tool does not listen for promotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this call cannot go on in the background")]
 pub struct NotPromotable;
@@ -52,7 +52,7 @@ impl CallObserver for Nobody {
 }
 
 impl CallLink {
-    /// The link of a call.
+    /// Creates the link of a call.
     pub fn new(call_id: CallId, observer: Arc<dyn CallObserver>) -> Self {
         Self(Some(Arc::new(Linked {
             call_id,
@@ -64,20 +64,20 @@ impl CallLink {
         })))
     }
 
-    /// A link to nobody, that only counts what is used: of work that no call waits for.
+    /// Creates a link without an observer, which only counts usage, for work that no call waits for.
     pub fn unwatched(call_id: CallId) -> Self {
         Self::new(call_id, Arc::new(Nobody))
     }
 
-    /// From now on what is told here is told to `other`: the call has its answer, and what it had begun goes on there.
-    /// What was metered until now stays the call's.
+    /// Forwards all further reports to `other`: the call has its answer, and its work continues there. Usage counted so
+    /// far stays with the call.
     pub fn hand_over_to(&self, other: &Self) {
         if let Some(linked) = &self.0 {
             linked.metered.lock().handed_over = Some(other.clone());
         }
     }
 
-    /// Shows a piece of output to whoever watches, and gives a sign of life.
+    /// Shows a piece of output to the observer, and sends a heartbeat.
     pub fn output(&self, text: &str) {
         let Some(linked) = &self.0 else { return };
         if let Some(other) = linked.handed_over() {
@@ -87,7 +87,7 @@ impl CallLink {
         linked.observer.output(&linked.call_id, text);
     }
 
-    /// Gives a sign of life: the call waits for something that does go on.
+    /// Sends a heartbeat: the call waits for something that makes progress.
     pub fn alive(&self) {
         let Some(linked) = &self.0 else { return };
         if let Some(other) = linked.handed_over() {
@@ -96,7 +96,7 @@ impl CallLink {
         linked.observer.alive();
     }
 
-    /// Counts tokens that the call has used. They count whatever becomes of the call.
+    /// Counts tokens that the call has used. They count for every outcome of the call.
     pub fn meter(&self, usage: Usage) {
         let Some(linked) = &self.0 else { return };
         let mut metered = linked.metered.lock();
@@ -108,27 +108,27 @@ impl CallLink {
         other.meter(usage);
     }
 
-    /// What was metered here so far.
+    /// Usage counted here so far.
     pub fn metered(&self) -> Usage {
         self.0
             .as_ref()
             .map_or_else(Usage::default, |linked| linked.metered.lock().usage)
     }
 
-    /// Notes the exit code of the command that the call ran to its end. The first one stands.
+    /// Records the exit code of the command that the call ran. The first one stands.
     pub fn exited(&self, code: i32) {
         if let Some(linked) = &self.0 {
-            // Noted before: that stands.
+            // Fails if a code was recorded before, which stands.
             let _ = linked.exit_code.set(code);
         }
     }
 
-    /// The exit code of the command that the call ran to its end.
+    /// Exit code of the command that the call ran.
     pub fn exit_code(&self) -> Option<i32> {
         self.0.as_ref()?.exit_code.get().copied()
     }
 
-    /// Resolves when the call is asked to go on in the background. A tool that never awaits this cannot be asked.
+    /// Resolves when the call is asked to continue in the background. A tool that never awaits this cannot be asked.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -142,14 +142,14 @@ impl CallLink {
         }
     }
 
-    /// Asks the call to go on in the background. Asking twice is asking once.
+    /// Asks the call to continue in the background. A second request has no effect.
     ///
     /// # Errors
-    /// If its tool does not listen for that.
+    /// If the tool does not listen for promotion.
     pub fn promote(&self) -> Result<(), NotPromotable> {
         match &self.0 {
             Some(linked) if linked.listens.load(Ordering::Acquire) => {
-                // Set already: it was asked before.
+                // Fails if it was set by an earlier request.
                 drop(linked.promoted.set(()));
                 Ok(())
             }

@@ -1,7 +1,7 @@
-//! The one way in which commands run: those of a model, of hooks and of guardrails, and the servers of tools.
+//! Commands: the single way to run those of a model, of hooks and guardrails, and MCP servers.
 //!
-//! A command is spawned in a scope and so is in every stop of it: SIGTERM, the grace, SIGKILL, and an item of the receipt.
-//! Its output is read all along, so that it never blocks on a full pipe, also while it is being stopped.
+//! A command is spawned in a scope, so every stop of the scope covers it: SIGTERM, the grace, SIGKILL, and an item of
+//! the receipt. Its output is read continuously, also during a stop, so that it never blocks on a full pipe.
 
 use std::error::Error;
 use std::io;
@@ -15,35 +15,35 @@ use allstop_scope::process::{ExitInfo, Member, OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, SpawnProcessError, StopOrder, WorkSpec};
 use tokio::time::Instant;
 
-/// Bytes read from a pipe at once: what a pipe holds by default.
+/// Size of one read from a pipe, in bytes: the default capacity of a pipe.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// How long descendants may take to end after the command has: the rest of a pipeline is a few milliseconds behind, and
+/// Time that descendants get to end after the command itself: the rest of a pipeline ends a few milliseconds later and
 /// is no background work.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The longest name of a command in receipts and lists, in characters: a line of a terminal.
+/// Maximum length of a command's name in receipts and lists, in characters: one line of a terminal.
 const NAME_CHARS_MAX: usize = 80;
 
-/// A command that runs, with its output.
+/// A running command with its output.
 #[derive(Debug)]
 pub struct RunningCommand {
-    /// Its processes.
+    /// Processes of the command.
     pub process: Process,
-    /// What they print.
+    /// Reader of their output.
     pub reader: OutputReader,
 }
 
-/// The time that a command may take.
+/// Time limit of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandLimit {
-    /// As it was asked for.
+    /// Duration as requested.
     pub time: Duration,
     until: Instant,
 }
 
 impl CommandLimit {
-    /// A limit that begins now. `None`: it is beyond the clock's end.
+    /// Creates a limit that begins now. `None` if its end is beyond the range of the clock.
     pub fn starting_now(time: Duration) -> Option<Self> {
         let until = Instant::now().checked_add(time)?;
         Some(Self { time, until })
@@ -54,7 +54,7 @@ impl RunningCommand {
     /// Starts a command in a scope.
     ///
     /// # Errors
-    /// If a stop covers the scope, it is closed, or the system refuses.
+    /// If a stop covers the scope, the scope is closed, or the operating system refuses.
     pub fn start(
         scope: &Scope,
         name: impl Into<Arc<str>>,
@@ -65,14 +65,14 @@ impl RunningCommand {
         Ok(Self { process, reader })
     }
 
-    /// Gives what is printed to `take`, until the command itself has exited; a descendant that holds the pipe delays
-    /// nothing. Past its limit `scope` is stopped, and the receipt of that is the answer.
+    /// Passes the output to `take` until the command itself has exited; a descendant that holds the pipe causes no
+    /// delay. After the limit, stops `scope` and returns the receipt of that stop.
     ///
     /// # Errors
     /// If the output cannot be read.
     ///
     /// # Cancel safety
-    /// Cancel safe: called again it goes on. A stop that was begun goes on too.
+    /// Cancel safe: the next call continues. A stop that has begun continues too.
     pub async fn read_to_exit(
         &mut self,
         limit: Option<CommandLimit>,
@@ -83,7 +83,7 @@ impl RunningCommand {
         let Some(limit) = limit else {
             return reading.await.map(|()| None);
         };
-        // Not a `select!` with the output first: output without end would use up the task's budget, and a timer without
+        // Not a `select!` with the output first: endless output would use up the task's budget, and a timer without
         // budget never fires.
         if let Ok(read) = tokio::time::timeout_at(limit.until, &mut reading).await {
             return read.map(|()| None);
@@ -94,7 +94,7 @@ impl RunningCommand {
         let mut read = false;
         loop {
             tokio::select! {
-                // The receipt first: output without end must not keep it. What is left of the output is read below.
+                // The receipt first: endless output must not delay it. The rest of the output is read below.
                 biased;
                 receipt = stop.receipt() => {
                     if receipt.quiet() && !read {
@@ -110,34 +110,34 @@ impl RunningCommand {
         }
     }
 
-    /// How the command ended, once it has.
+    /// Waits for the command's exit status.
     ///
     /// # Errors
-    /// If it never started, or nobody can tell, in one line.
+    /// The reason, in one line, if the command never started or its status is unknown.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn exit(&self) -> Result<ExitInfo, String> {
         match self.process.exited().await {
             Ok(exit) => Ok(exit),
-            // Whether it ran is not known: its keeper was killed before it had said so.
+            // The command may have run: its keeper was killed before it reported a start.
             Err(_) if self.keeper_lost().is_some() => Ok(ExitInfo::Unknown),
             Err(error) => Err(chain(&error)),
         }
     }
 
-    /// What is to be said of a command whose keeper was killed.
+    /// Note about a command whose keeper was killed.
     pub fn keeper_lost(&self) -> Option<&'static str> {
         self.process.handle().status().borrow().keeper_lost_note()
     }
 
-    /// Descendants that are still there a moment after the command has ended.
+    /// Returns the descendants that still run a moment after the command's exit.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn left_over(&self) -> Vec<Member> {
         match tokio::time::timeout(SETTLE, self.process.handle().wait_empty()).await {
-            // Empty, or nobody can tell any more: then it was stopped.
+            // Empty; or unknown because the command was stopped.
             Ok(_) => Vec::new(),
             Err(_elapsed) => self.process.members().await,
         }
@@ -154,7 +154,7 @@ async fn read_to_exit(reader: &mut OutputReader, mut take: impl FnMut(&[u8])) ->
     }
 }
 
-/// Gives what is printed to `take`, until nothing is left that could print.
+/// Passes the output to `take` until no process is left that could print.
 ///
 /// # Errors
 /// If the output cannot be read.
@@ -175,7 +175,7 @@ pub(crate) async fn read_to_end(
     }
 }
 
-/// A command as a name: its first line, bounded, without characters that are unsafe on a terminal.
+/// Name of a command: its first line, bounded, without characters that are unsafe on a terminal.
 pub fn command_name(command: &str) -> Arc<str> {
     let line = command.trim().lines().next().unwrap_or_default();
     let plain = |c: char| if is_unsafe(c) { '\u{fffd}' } else { c };
@@ -186,7 +186,7 @@ pub fn command_name(command: &str) -> Arc<str> {
     name.into()
 }
 
-/// How a command ended.
+/// Describes an exit status.
 pub fn exit_text(exit: ExitInfo) -> String {
     match exit {
         ExitInfo::Code(code) => format!("exit code {code}"),
@@ -195,7 +195,7 @@ pub fn exit_text(exit: ExitInfo) -> String {
     }
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with its causes, in one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

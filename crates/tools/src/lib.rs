@@ -1,8 +1,8 @@
-//! Tools an agent calls: the trait, the registry, permissions, a shell, files and search.
+//! Tools that an agent calls: the trait, the registry, permissions, a shell, files and search.
 //!
-//! Start with [`Tool`], which a tool implements, and [`ToolRegistry`], which an agent looks tools up in and which
-//! checks the model's arguments before a call. Whether a call may run is decided by [`permission`]. What comes with
-//! Allstop is in [`builtin_tools`]: [`shell`] with its [`background`] work, and [`files`].
+//! Start with [`Tool`], the trait of a tool, and [`ToolRegistry`], in which an agent looks up tools and which validates
+//! the model's arguments before a call. [`permission`] decides whether a call may run. [`builtin_tools`] creates the
+//! tools of Allstop: [`shell`] with its [`background`] work, and [`files`].
 //!
 //! ```
 //! # use std::sync::Arc;

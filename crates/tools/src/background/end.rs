@@ -1,4 +1,4 @@
-//! How background work ended.
+//! The end of background work.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use allstop_core::receipt::{Evidence, How, ItemState, Why};
 use allstop_scope::Process;
 use allstop_scope::process::ExitInfo;
 
-/// How background work ended.
+/// End of background work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackgroundEnd {
-    /// What became of it.
+    /// State of the work in a receipt.
     pub state: ItemState,
-    /// Its exit code, where it has one.
+    /// Exit code, if there is one.
     pub exit_code: Option<i32>,
-    /// The answer of a task, or why it failed.
+    /// Answer of a task, or the reason of its failure.
     pub said: Option<Arc<str>>,
-    /// Whether it ended with a failure of its own: another exit code than 0, an error, a panic.
+    /// True if the work itself failed: a nonzero exit code, an error or a panic.
     pub failed: bool,
 }
 
 impl BackgroundEnd {
-    /// Of processes; `None` while they run, and for ever once they are not watched any more.
+    /// Returns the end of a command's processes; `None` while they run, and always once they are detached.
     pub(super) fn of_process(process: &Process) -> Option<Self> {
         let handle = process.handle();
         let status = handle.status();
@@ -34,7 +34,7 @@ impl BackgroundEnd {
                 evidence: Evidence::verified(verified),
                 after_ms: handle.stopped_after().unwrap_or_default().into(),
             },
-            // It did not end by itself, and nobody saw how far it came.
+            // The processes were killed with their keeper, and their progress is unknown.
             _ if status.keeper_lost => ItemState::Unknown {
                 how: How::Sigkill,
                 after_ms: None,
@@ -54,7 +54,7 @@ impl BackgroundEnd {
         })
     }
 
-    /// Nobody here will see how it ends.
+    /// End of work that this process does not watch to its end.
     pub(super) fn unseen() -> Self {
         Self {
             state: ItemState::StillRunning {

@@ -1,4 +1,4 @@
-//! Who owns background work.
+//! The owner of background work.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,34 +12,34 @@ use tokio::sync::watch;
 
 use super::work::BackgroundWork;
 
-/// Ended work that a registry still knows, with its output: about as many as a model looks back at. Each holds up to
-/// 56 KiB of output, so together they stay below a megabyte. Of older work the output file remains.
+/// Maximum number of ended works that a registry keeps with their output: about as many as a model looks back at. Each
+/// holds up to 56 KiB of output, so all stay below a megabyte. The output files of older work remain.
 pub const ENDED_WORKS_MAX: usize = 16;
 
-/// The owner of a session, as far as background work is concerned.
+/// The owner of background work: a session, or a [`BackgroundRegistry`].
 pub trait BackgroundHost: Send + Sync + fmt::Debug {
-    /// The scope that background work runs in: a stop of the turn does not cover it, one of the session does.
+    /// Scope of background work: a stop of the session covers it, a stop of the turn does not.
     fn scope(&self) -> Scope;
 
-    /// An id that no other background work of the session has or had.
+    /// Creates an id that no other work of the session has or had.
     fn new_id(&self) -> BackgroundId;
 
-    /// Takes work that runs from now on in a scope of its own below [`BackgroundHost::scope`]. Must not block.
+    /// Takes over work that runs from now on in its own scope below [`BackgroundHost::scope`]. Must not block.
     fn started(&self, work: Arc<BackgroundWork>);
 
-    /// What was started, in order, ended work included for as long as its output may be asked for.
+    /// All work in the order of its start, including ended work whose output can still be read.
     fn works(&self) -> Vec<Arc<BackgroundWork>>;
 
-    /// What says that work has started, ended or been let go. Work tells it by itself.
+    /// Counter of starts, ends and detachments. Work itself increments it.
     fn changes(&self) -> &BackgroundChanges;
 }
 
-/// Counts changes of background work: each start, end and letting go. Clones are the same count.
+/// Counter of changes of background work: starts, ends and detachments. Clones share one counter.
 #[derive(Debug, Clone, Default)]
 pub struct BackgroundChanges(watch::Sender<u64>);
 
 impl BackgroundChanges {
-    /// The count, to wait for: whoever sees it change looks at all work anew.
+    /// Subscribes to the counter. After a change, read the state of all work again.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
@@ -49,7 +49,7 @@ impl BackgroundChanges {
     }
 }
 
-/// A host that only remembers: for programs without a session, and to build a host on.
+/// A host that only keeps a list, for programs without a session and as a part of other hosts.
 #[derive(Debug)]
 pub struct BackgroundRegistry {
     scope: Mutex<Scope>,
@@ -59,12 +59,12 @@ pub struct BackgroundRegistry {
 }
 
 impl BackgroundRegistry {
-    /// Work runs below this scope; ids start at `bg_1`.
+    /// Creates a registry whose work runs below `scope`, with ids from `bg_1`.
     pub fn new(scope: Scope) -> Self {
         Self::starting_at(scope, 1)
     }
 
-    /// The same, for a session that goes on: ids start at `bg_<first>`.
+    /// Creates a registry for a resumed session, with ids from `bg_<first>`.
     pub fn starting_at(scope: Scope, first: u64) -> Self {
         Self {
             scope: Mutex::new(scope),
@@ -74,8 +74,8 @@ impl BackgroundRegistry {
         }
     }
 
-    /// From now on work runs below this scope: the old one was stopped, and takes nothing any more. What still runs
-    /// there stays there.
+    /// Runs new work below `scope` from now on: the old scope was stopped and accepts no more work. Work that still
+    /// runs there stays there.
     pub fn reopen(&self, scope: Scope) {
         *self.scope.lock() = scope;
     }

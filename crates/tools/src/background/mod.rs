@@ -1,13 +1,14 @@
-//! Background work: what outlives the call that started it, each in a scope of the session and by name.
+//! Background work: commands and tasks that outlive the call that started them, each with an id and its own scope in
+//! the session.
 //!
-//! It is either the processes of a command, which the shell hands over to the session's owner through a
-//! [`BackgroundHost`], or a task: a sub-agent that [`start_task`] runs. Nothing is let go on the way: processes move
-//! from the call's scope to the host's in one step, and something drains their output all along.
+//! Work is either the processes of a command, which the shell hands over to the session's owner through a
+//! [`BackgroundHost`], or a task: a sub-agent that [`start_task`] runs. The handover loses nothing: processes move from
+//! the call's scope to the host's in one step, and their output is read all along.
 //!
 //! Invariants:
-//! 1. How work ended is decided once; whoever asks later gets the same answer.
-//! 2. What ended under a stop is known to have ended when the receipt of the stop is there.
-//! 3. Every start, end and letting go is told by [`BackgroundChanges`], whether or not anybody asks.
+//! 1. The end of work is decided once; all later queries return the same end.
+//! 2. Work that ended under a stop has its end before the receipt of the stop is there.
+//! 3. [`BackgroundChanges`] counts every start, end and detachment, with or without subscribers.
 
 mod end;
 mod host;

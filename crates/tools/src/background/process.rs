@@ -1,4 +1,4 @@
-//! How processes get out of their call.
+//! Handover of a command's processes from their call to the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::work::{About, BackgroundWork, Body, Place};
 use crate::command::{RunningCommand, read_to_end};
 use crate::output::{BoundedOutput, SharedOutput};
 
-/// How long the last output may take to be written once nothing is left that could print: it is at most a pipe full,
-/// and a disk that takes longer is blocked and must not hide the end.
+/// Time limit for writing the last output after the last process has ended: at most one full pipe is left, and a disk
+/// that takes longer is blocked and must not hide the end.
 const LAST_OUTPUT_MAX: Duration = Duration::from_secs(1);
 
-/// What is handed to the host.
+/// Everything that the host takes over.
 pub(crate) struct Handover {
     pub(crate) call_id: CallId,
     pub(crate) name: Arc<str>,
@@ -28,7 +28,7 @@ pub(crate) struct Handover {
     pub(crate) output: BoundedOutput,
 }
 
-/// The host took nothing: everything is still the call's.
+/// Refusal of the host: everything still belongs to the call.
 pub(crate) struct NotHandedOver {
     pub(crate) why: NotStarted,
     pub(crate) running: RunningCommand,
@@ -38,7 +38,7 @@ pub(crate) struct NotHandedOver {
 /// Moves processes from their call to the host.
 ///
 /// # Errors
-/// If a stop covers the call, or the host's scope takes nothing any more.
+/// If a stop covers the call, or the host's scope accepts no more work.
 pub(crate) fn hand_over(
     host: &dyn BackgroundHost,
     handed: Handover,
@@ -50,7 +50,7 @@ pub(crate) fn hand_over(
         running: RunningCommand { process, reader },
         mut output,
     } = handed;
-    // The drain first: once the processes have moved, nothing may be left to fail. It begins when they have.
+    // Prepares the drain first, because nothing may fail after the processes have moved. It begins after the move.
     let (begin, begins) = oneshot::channel();
     let prepared = Place::below(host, &name).and_then(|place| {
         let spec = WorkSpec::new(ItemKind::Future, "output");
@@ -78,7 +78,7 @@ pub(crate) fn hand_over(
     };
     output.open_file();
     let output = Arc::new(SharedOutput::from(output));
-    // Refused where force was first: then nothing is read any more.
+    // Fails if a forced stop came first: then nothing is read any more.
     drop(begin.send((reader, Arc::clone(&output))));
     let about = About {
         call_id,
@@ -88,14 +88,14 @@ pub(crate) fn hand_over(
     let handle = process.handle().clone();
     let work = BackgroundWork::new(place, about, Body::Process(process), output);
     work.run(host, async move {
-        // The status says which of the two it was.
+        // The process's status shows whether it is empty or unwatched.
         drop(handle.wait_empty().await);
         drop(tokio::time::timeout(LAST_OUTPUT_MAX, drain).await);
     });
     Ok(work)
 }
 
-/// Reads until nothing is left that could print. A stop does not end it: what is printed while dying is output too.
+/// Reads until no process is left that could print. A stop does not end it: output of dying processes counts too.
 async fn drain(reader: OutputReader, output: Arc<SharedOutput>) {
     if let Err(error) = read_to_end(reader, |piece| output.push(piece)).await {
         tracing::warn!(%error, "the output of background work could not be read on");

@@ -1,17 +1,17 @@
-//! A part of an output, from an offset on.
+//! A slice of an output, from an offset.
 
 use crate::output::SharedOutput;
 
-/// A part of an output.
+/// A slice of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputSlice {
-    /// What stands there.
+    /// Text of the slice.
     pub text: String,
-    /// Where to go on.
+    /// Offset of the next slice.
     pub next_offset: u64,
-    /// How many bytes there were so far, from the start on.
+    /// Bytes printed so far, from the start.
     pub total_bytes: u64,
-    /// Bytes between the offset that was asked for and the text: neither memory nor the file has them any more.
+    /// Bytes between the requested offset and the text, which neither memory nor the file holds any more.
     pub missing_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Background work that is a future: a sub-agent.
+//! Background tasks: futures, such as a sub-agent.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -15,34 +15,34 @@ use super::work::{About, BackgroundWork, Body, Place};
 use crate::call_link::CallLink;
 use crate::output::{BoundedOutput, SharedOutput};
 
-/// What a new task is.
+/// Description of a new task.
 #[derive(Debug)]
 pub struct TaskSpec {
-    /// The call that starts it.
+    /// Call that starts the task.
     pub call_id: CallId,
-    /// The scope of that call: behind a stop of it nothing starts, in whatever scope.
+    /// Scope of that call: once it is stopped, nothing starts in any scope.
     pub call: Scope,
-    /// For people: what it is for.
+    /// Purpose of the task, for people.
     pub name: Arc<str>,
-    /// Whether idle waits for it.
+    /// Whether an idle session waits for the task.
     pub attachment: Attachment,
-    /// Where what it shows is collected.
+    /// Buffer of the task's output.
     pub output: TaskOutput,
-    /// Where it counts the tokens that it uses.
+    /// Link on which the task counts its tokens.
     pub link: CallLink,
 }
 
-/// What a task has of its place.
+/// Context of a running task.
 #[derive(Debug)]
 pub struct TaskCx {
-    /// The scope of the work: all that the task starts is started here. Where the task hears a stop it says so with
+    /// Scope of the work, for everything that the task starts. A task that acknowledges a stop does so with
     /// [`Scope::stopped_at`].
     pub scope: Scope,
-    /// What it shows.
+    /// Output of the task.
     pub output: TaskOutput,
 }
 
-/// What a task shows while it runs. Clones are the same output.
+/// Output of a running task. Clones share one output.
 #[derive(Debug, Clone)]
 pub struct TaskOutput(Arc<SharedOutput>);
 
@@ -53,23 +53,23 @@ impl From<BoundedOutput> for TaskOutput {
 }
 
 impl TaskOutput {
-    /// Makes its file now, if there is none: background work can be looked at any time.
+    /// Creates the output file now, if there is none: background work can be read at any time.
     pub fn open_file(&self) {
         self.0.open_file();
     }
 
-    /// Adds a piece.
+    /// Appends text.
     pub fn push(&self, text: &str) {
         self.0.push(text.as_bytes());
     }
 }
 
-/// Runs a task as background work of the host: in a scope of its own, one item of a receipt under its id. What it
-/// returns is its answer, or why it failed; a panic is a failure. What it has left in its scope by then is stopped, and
-/// until that is gone the work has not ended.
+/// Runs a task as background work of the host, in its own scope: one item of a receipt, under the work's id. The task
+/// returns its answer or the reason of its failure; a panic is a failure. Anything that is left in its scope by then is
+/// stopped, and the work ends only after that.
 ///
 /// # Errors
-/// If the host's scope takes nothing any more: then `make` is not called.
+/// If the host's scope accepts no more work: then `make` is not called.
 pub fn start_task<F>(
     host: &dyn BackgroundHost,
     spec: TaskSpec,
@@ -81,15 +81,15 @@ where
     start(host, spec, None, make)
 }
 
-/// The same for a task that runs already, in `running`, a scope below its call that was made to move: with all that runs
-/// in it, it goes on as background work from now on. `make` gives what waits for its end.
+/// Makes a running task background work, with everything that runs in it. `running` is its scope, below that of its
+/// call, created as movable. `make` returns a future that waits for the task's end.
 ///
-/// Promotion, the end of the task, a stop of the call and one of the background have one winner: behind a stop of the
-/// call nothing moves, and what has moved is in the extent of the background alone.
+/// Promotion, the end of the task, a stop of the call and a stop of the background have one winner: after a stop of the
+/// call nothing moves, and a task that has moved is in the extent of the background alone.
 ///
 /// # Errors
-/// If a stop covers the call, or the host's scope takes nothing any more: then everything is still the call's, and `make`
-/// is not called.
+/// If a stop covers the call, or the host's scope accepts no more work: then everything still belongs to the call, and
+/// `make` is not called.
 pub fn promote_task<F>(
     host: &dyn BackgroundHost,
     spec: TaskSpec,
@@ -132,15 +132,15 @@ where
         let answer = make(task).await;
         guard.returned(answer, cx.acknowledged());
     };
-    // In this order: a stop of the call and of all background work stops the call first, and then the scope that was
-    // the host's. So if the call is not stopped now, the place is in what that covers.
+    // The order matters: a stop of the call and of all background work stops the call first, then the host's old scope.
+    // So if the call is not stopped now, that stop covers `place`.
     let started = match running {
         None => spec
             .call
             .check()
             .and_then(|()| place.scope.spawn(of_scope, body).map(Some)),
-        // First the move, which decides. Where a stop of the background comes between the two, nothing waits for the task
-        // here, and it is work that was stopped.
+        // Moves first, because the move decides. If a stop of the background comes between the two, the task has no
+        // waiting future here and counts as stopped work.
         Some(running) => running
             .move_below(&place.scope)
             .map(|()| place.scope.spawn_begun(of_scope, body).ok()),
@@ -160,10 +160,10 @@ where
     Ok(work)
 }
 
-/// Waits until the task and all that it started have ended.
+/// Waits until the task and everything that it started have ended.
 async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle<()>>) {
     let ended = async {
-        // The guard has said how.
+        // The guard has recorded the end.
         if let Some(body) = body {
             let _ended = body.await;
         }
@@ -180,7 +180,7 @@ async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle
     if work.end().is_some() {
         return;
     }
-    // Joins the stop that covers it, if there is one.
+    // Joins the stop that covers the scope, if any.
     let cause = Cause::new(CauseKind::Parent).detail("its task has ended");
     let order = StopOrder::new(Extent::Subtree, cause);
     let receipt = work.scope.stop(order).receipt().await;
@@ -192,7 +192,7 @@ async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle
     }
 }
 
-/// How the future of a task ended, and what it has used.
+/// State of a task's future: its end and its usage.
 #[derive(Debug)]
 pub(super) struct TaskState {
     pub(super) link: CallLink,
@@ -215,7 +215,8 @@ impl TaskState {
     }
 }
 
-/// Goes with the future, and says how it ended before the scope's registry does: so the end is known when a receipt is.
+/// Drop guard of the future. Records its end before the scope's registry does, so that the end is known before a
+/// receipt.
 struct EndGuard {
     state: Arc<TaskState>,
     begun: bool,
@@ -236,7 +237,7 @@ impl EndGuard {
     }
 
     fn say(&self, state: ItemState, said: Option<Arc<str>>, failed: bool) {
-        // The first word stands: a drop after a return says nothing.
+        // The first end stands: a drop after a return changes nothing.
         drop(self.state.end.set(BackgroundEnd {
             state,
             exit_code: None,

@@ -1,4 +1,4 @@
-//! `background`: what the model can do with background work.
+//! The tool `background`, with which the model reads, awaits and stops background work.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,27 +14,30 @@ use super::work::BackgroundWork;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Its name. The default policy lets it run unasked: it reaches only what the session itself has started.
+/// Name of the tool. The default policy allows it without a question: it reaches only work that the session itself
+/// started.
 pub(crate) const NAME: &str = "background";
 
-/// The longest that one `wait` takes unless it says otherwise: most builds and tests are done by then, and a model that
-/// hears nothing for longer had better look at what is printed.
+/// Default time limit of `wait`: most builds and tests end by then, and a model that waits longer should look at the
+/// output instead.
 const WAIT_DEFAULT: Duration = Duration::from_mins(2);
 
-/// Output that one answer shows when it is read from an offset: about as much as the start and the end of any output.
+/// Maximum size of the output in one answer that starts at an offset, in bytes: about as much as the start and the end
+/// of any output.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// Arguments of `background`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// `list` names all background work, `output` shows what one has printed, `wait` waits for its end, `stop` ends it.
+    /// `list` names all background work, `output` shows the output of one work, `wait` waits for its end, `stop` ends
+    /// it.
     action: Action,
-    /// Which one: `bg_1`.
+    /// Id of the work: `bg_1`.
     id: Option<String>,
-    /// For `output`: the byte to begin at. Without it, the start and the end are shown.
+    /// For `output`: the first byte to show. Without it, the start and the end are shown.
     offset: Option<u64>,
-    /// For `wait`: how many seconds at most; 120 without it.
+    /// For `wait`: the maximum time in seconds; 120 by default.
     #[schemars(range(min = 0))]
     timeout_s: Option<f64>,
 }
@@ -48,7 +51,7 @@ enum Action {
     Stop,
 }
 
-/// Looks at and stops the background work of its session.
+/// Shows and stops the background work of its session.
 #[derive(Debug)]
 pub struct BackgroundTool {
     spec: ToolSpec,
@@ -56,7 +59,7 @@ pub struct BackgroundTool {
 }
 
 impl BackgroundTool {
-    /// Over the work of this host.
+    /// Creates the tool for the work of a host.
     pub fn new(host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: NAME.into(),
@@ -64,7 +67,7 @@ impl BackgroundTool {
                 its end, or stops it."
                 .into(),
             input_schema: schema_of::<Arguments>(),
-            // It touches only what this session itself has started, and stopping twice is stopping once.
+            // The tool touches only work that this session started, and a second stop of the same work changes nothing.
             effect: Effect::Idempotent,
             timeout: None,
             parallel: true,
@@ -98,7 +101,7 @@ impl BackgroundTool {
     }
 }
 
-/// What one has printed, and what it does now.
+/// Output and state of one work.
 fn shown(work: &BackgroundWork) -> String {
     let mut text = format!("{}\n[{}]", work.output(), state(work));
     if let Some(said) = work.end().and_then(|end| end.said) {

@@ -1,4 +1,4 @@
-//! One piece of background work.
+//! One unit of background work.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -16,48 +16,48 @@ use super::slice::OutputSlice;
 use super::task::TaskState;
 use crate::output::SharedOutput;
 
-/// A command or a task that runs in the background, with its output.
+/// A command or a task in the background, with its output.
 #[derive(Debug)]
 pub struct BackgroundWork {
-    /// Its id.
+    /// Id of the work.
     pub id: BackgroundId,
-    /// The call that started it.
+    /// Call that started the work.
     pub call_id: CallId,
-    /// For people: the command, or what the task is for.
+    /// Command line, or purpose of the task, for people.
     pub name: Arc<str>,
-    /// The file that its output goes to, where there is one.
+    /// File that receives the output, if any.
     pub output_file: Option<PathBuf>,
     pub(super) scope: Scope,
     pub(super) body: Body,
     attachment: Attachment,
     output: Arc<SharedOutput>,
     end: OnceLock<BackgroundEnd>,
-    /// Set when nothing more will be learnt of it, its last output included.
+    /// Set once the end is final and the last output is complete.
     settled: SetOnce<()>,
 }
 
-/// What the work is.
+/// Kind of the work, with its state.
 #[derive(Debug)]
 pub(super) enum Body {
     Process(Process),
     Task(Arc<TaskState>),
 }
 
-/// What a host is told of new work.
+/// Description of new work.
 pub(super) struct About {
     pub(super) call_id: CallId,
     pub(super) name: Arc<str>,
     pub(super) attachment: Attachment,
 }
 
-/// The place of new work: an id and a scope.
+/// Id and scope of new work.
 pub(super) struct Place {
     pub(super) id: BackgroundId,
     pub(super) scope: Scope,
 }
 
 impl Place {
-    /// One item of a receipt, under the id of the work.
+    /// Creates the scope: one item of a receipt, under the id of the work.
     pub(super) fn below(host: &dyn BackgroundHost, name: &Arc<str>) -> Result<Self, NotStarted> {
         let id = host.new_id();
         let unit = WorkSpec::new(ItemKind::Background, Arc::clone(name)).id(id.as_str());
@@ -92,8 +92,8 @@ impl BackgroundWork {
         })
     }
 
-    /// Tells the host of it, and sees to it that its end is told too. `end` resolves when it has ended, or when nobody
-    /// here will ever know.
+    /// Reports the start to the host, and later the end. `end` resolves when the work has ended, or when this process
+    /// cannot learn its end.
     pub(super) fn run(
         self: &Arc<Self>,
         host: &dyn BackgroundHost,
@@ -103,17 +103,17 @@ impl BackgroundWork {
         let changes = host.changes().clone();
         changes.one_more();
         let work = Arc::clone(self);
-        // No work of the scope: a force would end it before what it watches.
+        // Not work of the scope itself: force would end it before the processes that it watches.
         drop(self.scope.spawn_engine(async move {
             end.await;
             work.scope.close();
-            // Set once: only here.
+            // Set only here, so it cannot fail.
             drop(work.settled.set(()));
             changes.one_more();
         }));
     }
 
-    /// What it is.
+    /// Kind of the work.
     pub fn kind(&self) -> BackgroundKind {
         match self.body {
             Body::Process(_) => BackgroundKind::Shell,
@@ -121,7 +121,7 @@ impl BackgroundWork {
         }
     }
 
-    /// Whether idle waits for it. Work that was let go is detached.
+    /// Whether an idle session waits for the work. `Detached` if the work was detached later.
     pub fn attachment(&self) -> Attachment {
         if self.is_let_go() {
             Attachment::Detached
@@ -130,7 +130,7 @@ impl BackgroundWork {
         }
     }
 
-    /// Its processes, where it is a command.
+    /// Processes of a command; `None` for a task.
     pub fn process(&self) -> Option<&Process> {
         match &self.body {
             Body::Process(process) => Some(process),
@@ -138,37 +138,37 @@ impl BackgroundWork {
         }
     }
 
-    /// Whether it was let go to outlive this process, which does not watch it any more.
+    /// True if the work was detached to outlive this process, which does not watch it any more.
     pub fn is_let_go(&self) -> bool {
         self.process()
             .is_some_and(|process| process.handle().status().borrow().detached)
     }
 
-    /// Whether it runs and is watched.
+    /// True if the work runs and is watched.
     pub fn is_running(&self) -> bool {
         self.end().is_none() && !self.is_let_go()
     }
 
-    /// How it ended; `None` while it runs, and for ever once it was let go.
+    /// End of the work; `None` while it runs, and always once it is detached.
     pub fn end(&self) -> Option<BackgroundEnd> {
         if let Some(end) = self.end.get() {
             return Some(end.clone());
         }
         let end = match &self.body {
             Body::Process(process) => BackgroundEnd::of_process(process)?,
-            // What it started in its scope is a part of it.
+            // Everything that a task starts in its scope is a part of it.
             Body::Task(task) => task.end().filter(|_| self.scope.is_quiet())?,
         };
         Some(self.decide(end))
     }
 
-    /// The first decision stands.
+    /// Records the end; the first one stands.
     pub(super) fn decide(&self, end: BackgroundEnd) -> BackgroundEnd {
         self.end.get_or_init(|| end).clone()
     }
 
-    /// Waits until nothing of it is left and its output is complete, or nobody watches it any more: then the state is
-    /// `still_running`.
+    /// Waits until nothing of the work is left and its output is complete, or until nobody watches it any more: then
+    /// the state is `still_running`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -177,22 +177,22 @@ impl BackgroundWork {
         self.end().unwrap_or_else(BackgroundEnd::unseen)
     }
 
-    /// What it has printed so far, bounded.
+    /// Output so far, bounded.
     pub fn output(&self) -> String {
         self.output.text()
     }
 
-    /// Its output from a byte on, counted from its start. Reads the output file where memory has it no more.
+    /// Output from a byte offset, counted from the start. Reads the output file for bytes that memory no longer holds.
     pub fn output_from(&self, offset: u64, bytes_max: usize) -> OutputSlice {
         OutputSlice::read(&self.output, offset, bytes_max)
     }
 
-    /// The scope that it runs in.
+    /// Scope of the work.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// What a task has used so far.
+    /// Tokens that a task has used so far.
     pub fn metered(&self) -> Usage {
         match &self.body {
             Body::Process(_) => Usage::default(),
@@ -200,7 +200,7 @@ impl BackgroundWork {
         }
     }
 
-    /// Stops it and nothing else.
+    /// Stops this work only.
     pub fn stop(&self, cause: Cause) -> Stop {
         self.scope.stop(StopOrder::new(Extent::Subtree, cause))
     }

@@ -1,4 +1,4 @@
-//! The agent's end: a tool whose calls go out as requests.
+//! The agent's side: a tool whose calls go out as requests.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use super::desk::{Desk, End};
 use super::requests::{ExternalOptions, ExternalRequest, ExternalRequests, RequestId};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Tools of one handler, and the requests that it is to read.
+/// Creates the tools of one handler, and the stream of their requests.
 pub fn external_tools(
     specs: Vec<ToolSpec>,
     options: ExternalOptions,
@@ -33,7 +33,7 @@ struct ExternalTool {
     desk: Arc<Desk>,
 }
 
-/// A call that waits for its answer. However it ends, the request does not stay behind.
+/// A call that waits for its answer. Dropping it removes the request.
 struct Waiting {
     desk: Arc<Desk>,
     id: RequestId,
@@ -42,7 +42,7 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // After an answer there is nothing to give up.
+        // Has no effect after an answer.
         self.desk.give_up(self.id, cause_of(&self.scope));
     }
 }
@@ -56,7 +56,7 @@ impl ExternalTool {
     async fn run(&self, invocation: ToolInvocation) -> Result<ToolOutput, ToolError> {
         let scope = invocation.scope;
         let told = |message: String| ToolError::new(message);
-        // The request's id comes with the request, which must not go out before the call is registered.
+        // The request goes out only after the call is registered, so its id is set later.
         let asked: Arc<OnceLock<RequestId>> = Arc::default();
         let ask = {
             let (desk, asked, scope) = (Arc::clone(&self.desk), Arc::clone(&asked), scope.clone());
@@ -94,10 +94,10 @@ impl ExternalTool {
         };
         asked.get_or_init(|| id);
         if scope.is_stopped() {
-            // The stop may have asked before there was an id.
+            // The stop may have come before the id was set.
             self.desk.cancel(id, cause_of(&scope));
         }
-        // The desk drops no reply without an end.
+        // The queue drops no reply without sending an end.
         let end = answer.await.unwrap_or(End::HandlerGone { taken: true });
         let (ending, answer) = match end {
             End::Answered(answer) => (Ending::Returned, answer),

@@ -1,4 +1,4 @@
-//! Where calls and answers meet: each pending request, the queue towards the handler, and what came too late.
+//! Matching of calls and answers: pending requests, the queue to the handler, and late answers.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,24 +12,24 @@ use super::requests::{
 use crate::call_link::CallLink;
 use crate::tool::{ToolError, ToolOutput};
 
-/// Calls that ended without an answer and are remembered, to know a late answer by. One that comes after a thousand
-/// others were given up names a request that nobody knows.
+/// Maximum number of calls that ended without an answer and are remembered to recognise a late answer. An answer later
+/// than a thousand other such calls counts as unknown.
 const GIVEN_UP_MAX: usize = 1024;
 
-/// How a request ended.
+/// End of a request.
 #[derive(Debug)]
 pub(super) enum End {
     Answered(Result<ToolOutput, ToolError>),
     ConfirmedCancelled,
-    /// It was cancelled before the handler had taken it.
+    /// The request was cancelled before the handler took it.
     NeverTaken,
-    /// The handler is gone, and had taken it or not.
+    /// The handler disconnected, before or after it took the request.
     HandlerGone {
         taken: bool,
     },
 }
 
-/// Why a request was not made.
+/// Reason for a refused request.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum NotAsked {
     #[error("the handler of this tool is gone")]
@@ -42,7 +42,7 @@ pub(super) enum NotAsked {
 pub(super) struct Desk {
     options: ExternalOptions,
     state: Mutex<State>,
-    /// Something was queued, or the handler is gone.
+    /// Notified when an event was queued or the handler disconnected.
     changed: Notify,
 }
 
@@ -112,7 +112,7 @@ impl Desk {
         Ok((id, answer))
     }
 
-    /// Tells the handler, once. A call that it has not taken it never gets.
+    /// Notifies the handler, once. A call that the handler has not taken is removed instead.
     pub(super) fn cancel(&self, id: RequestId, cause: Cause) {
         let mut state = self.state.lock();
         let Some(pending) = state.pending.get_mut(&id) else {
@@ -140,7 +140,7 @@ impl Desk {
         }
     }
 
-    /// The call does not wait any more: what comes for it now is late.
+    /// Ends the wait for an answer: from now on an answer is late.
     pub(super) fn give_up(&self, id: RequestId, cause: Cause) {
         self.cancel(id, cause);
         let mut state = self.state.lock();
@@ -162,7 +162,7 @@ impl Desk {
         let Some(at) = state.given_up.iter().position(|(given, _)| *given == id) else {
             return Delivery::Unknown;
         };
-        // It has spoken: a second word names a request that nobody knows.
+        // Only the first late answer counts; the next one is unknown.
         if let Some((_, call)) = state.given_up.remove(at)
             && is_answer
         {
@@ -230,7 +230,7 @@ impl Desk {
 
 impl Pending {
     fn end(self, end: End) -> Delivery {
-        // Whoever waited was dropped in this very moment.
+        // Fails if the receiver was dropped at this moment.
         self.reply
             .send(end)
             .map_or(Delivery::Late, |()| Delivery::Delivered)

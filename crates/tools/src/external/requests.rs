@@ -1,4 +1,4 @@
-//! The handler's end: what it is asked, and what it may say.
+//! The handler's side: events from calls, and the handler's replies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,75 +10,75 @@ use serde_json::Value;
 use super::desk::{Desk, End};
 use crate::tool::{ToolError, ToolOutput};
 
-/// Calls that wait to be taken, unless said otherwise: more than any step of a model asks for, and so few that a
+/// Default maximum of calls that wait for the handler: more than one step of a model starts, and few enough that a
 /// handler that has stopped reading is noticed soon.
 pub const QUEUE_LEN_MAX: usize = 64;
 
-/// Names one request. No two of one handler are alike.
+/// Id of a request, unique per handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// A call that the handler is asked to run.
+/// A call for the handler to run.
 #[derive(Debug, Clone)]
 pub struct ExternalRequest {
-    /// What the answer names.
+    /// Id to answer with.
     pub request_id: RequestId,
-    /// The session.
+    /// Session of the call.
     pub session_id: SessionId,
-    /// The call, unique in its session.
+    /// Id of the call, unique in its session.
     pub call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: Arc<str>,
-    /// Parsed and checked.
+    /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
     /// W3C trace context (`traceparent`); a stop never cancels it.
     pub trace: Option<Arc<str>>,
-    /// How long until the call is stopped by itself, from when it was made; none without a deadline.
+    /// Time left at the request until the call's deadline stops it; `None` without a deadline.
     pub time_left: Option<Duration>,
 }
 
-/// What the handler hears.
+/// Event for the handler.
 #[derive(Debug, Clone)]
 pub enum ExternalEvent {
     /// A call to run.
     Call(ExternalRequest),
-    /// A call that it has taken is being stopped: it should end it, and confirm that or answer.
+    /// Stop of a call that the handler has taken: the handler should end it, and confirm that or answer.
     Cancelled {
-        /// Which.
+        /// Request to end.
         request_id: RequestId,
-        /// Why.
+        /// Cause of the stop.
         cause: Cause,
     },
 }
 
-/// What became of something that the handler said.
+/// Result of a reply from the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// The call has it.
+    /// The call received the reply.
     Delivered,
     /// The call had ended before.
     Late,
-    /// There is no such request, it was answered, or it is long forgotten.
+    /// No such request exists, it was answered, or it was forgotten.
     Unknown,
 }
 
-/// An answer that came after its call had ended. Nobody gets it.
+/// An answer after the end of its call. It is not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LateAnswer {
-    /// The session.
+    /// Session of the call.
     pub session_id: SessionId,
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub name: Arc<str>,
 }
 
-/// Bounds, and who hears of late answers.
+/// Options of external tools.
 #[derive(Clone)]
 pub struct ExternalOptions {
-    /// Calls that may wait to be taken; one more is an error result.
+    /// Maximum number of calls that wait for the handler; another call is an error result.
     pub queue_len_max: usize,
-    /// Hears of late answers, on the thread that brings them. Must not block.
+    /// Callback for late answers, on the thread that delivers them. Must not block.
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Debug for ExternalOptions {
     }
 }
 
-/// The requests, in order. Dropping it says that the handler is gone for good.
+/// The stream of requests, in order. Dropping it disconnects the handler for good.
 #[derive(Debug)]
 #[must_use = "without it the handler is gone for good"]
 pub struct ExternalRequests {
@@ -113,7 +113,7 @@ impl ExternalRequests {
         }
     }
 
-    /// What the handler says things with, from anywhere.
+    /// Handle for replies, usable on all threads.
     pub fn handler(&self) -> ExternalHandler {
         self.handler.clone()
     }
@@ -133,7 +133,7 @@ impl Drop for ExternalRequests {
     }
 }
 
-/// Answers requests. Clones are the same handler.
+/// Handle for the handler's replies. Clones share one handler.
 #[derive(Debug, Clone)]
 pub struct ExternalHandler {
     desk: Arc<Desk>,
@@ -145,22 +145,22 @@ impl ExternalHandler {
         self.desk.end(request, End::Answered(answer))
     }
 
-    /// Says that a request was ended, as it was asked, and that nothing of it runs any more.
+    /// Confirms the end of a cancelled request: nothing of it runs any more.
     pub fn confirm_cancelled(&self, request: RequestId) -> Delivery {
         self.desk.end(request, End::ConfirmedCancelled)
     }
 
-    /// Shows a piece of output while the call runs: a sign of life.
+    /// Shows a piece of output of a running call, and counts as a heartbeat.
     pub fn progress(&self, request: RequestId, text: &str) -> Delivery {
         self.desk.progress(request, text)
     }
 
-    /// How many answers came after their call had ended.
+    /// Number of late answers.
     pub fn late_answers(&self) -> u64 {
         self.desk.late_answers()
     }
 
-    /// Says that the handler is gone for good: running calls end with an error result, later ones too.
+    /// Disconnects the handler for good: running and later calls end with an error result.
     pub fn disconnect(&self) {
         self.desk.disconnect();
     }

@@ -1,4 +1,4 @@
-//! A handler in the same process: requests become futures.
+//! Handlers in the same process: each request becomes a future.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -12,11 +12,11 @@ use super::requests::{ExternalEvent, ExternalRequest, ExternalRequests};
 use crate::tool::{ToolError, ToolOutput};
 
 impl ExternalRequests {
-    /// Serves the requests with futures of this process, side by side, until the handler is disconnected. A panic is an
-    /// error result of its call alone; a cancelled call's future is dropped, and that is confirmed.
+    /// Runs the requests as concurrent futures, until the handler is disconnected. A panic is an error result of its
+    /// call only; the future of a cancelled call is dropped, and the cancellation is confirmed.
     ///
     /// # Cancel safety
-    /// Dropping it says that the handler is gone for good.
+    /// Dropping the future disconnects the handler for good.
     pub async fn serve<F>(mut self, handle: impl Fn(ExternalRequest) -> F)
     where
         F: Future<Output = Result<ToolOutput, ToolError>>,
@@ -43,7 +43,7 @@ impl ExternalRequests {
                 },
                 Some((id, ended)) = running.next() => {
                     aborts.remove(&id);
-                    // What became of it is the call's to know.
+                    // The call handles a late or unknown delivery.
                     let _delivery = match ended {
                         Err(Aborted) => handler.confirm_cancelled(id),
                         Ok(Ok(answer)) => handler.answer(id, answer),

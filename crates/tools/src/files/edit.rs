@@ -13,9 +13,9 @@ use super::replace::replace;
 use super::tool::{FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 
-/// The largest file that is edited: it is held in memory twice, and nobody writes a larger one by hand.
+/// Maximum size of a file to edit, in bytes: it is held in memory twice, and nobody writes a larger one by hand.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Where counting occurrences ends: beyond, the exact number helps nobody.
+/// Limit of counting occurrences: above it the exact number is of no use.
 const COUNT_MAX: usize = 1_000;
 
 /// Arguments of `edit`.
@@ -24,10 +24,10 @@ const COUNT_MAX: usize = 1_000;
 pub(super) struct Edit {
     /// The file, relative to the working directory.
     path: String,
-    /// The text to replace, exactly as it stands in the file. It must be there exactly once.
+    /// The text to replace, exactly as it is in the file. It must be there exactly once.
     #[schemars(length(min = 1))]
     old: String,
-    /// What takes its place.
+    /// The replacement.
     new: String,
 }
 
@@ -52,7 +52,7 @@ impl FileTool for Edit {
             return Err(too_large(bytes));
         }
         let mut content = Vec::new();
-        // One byte more than may be: the file may have grown since.
+        // One byte more than the limit, because the file may have grown since.
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(|source| FileError::Io {
             did: "could not read",
@@ -63,7 +63,7 @@ impl FileTool for Edit {
             return Err(too_large(content.len() as u64));
         }
         stop.check()?;
-        // Bytes, not characters: what else is in the file stays as it is, whatever its encoding.
+        // Bytes, not characters, so that the rest of the file stays the same in any encoding.
         let at = the_only_match(&content, self.old.as_bytes(), path)?;
         if self.old == self.new {
             return Err(FileError::Edit(
@@ -97,7 +97,7 @@ fn the_only_match(content: &[u8], old: &[u8], path: &str) -> Result<usize, FileE
             "`old` is not in `{path}`{hint}; nothing was changed"
         )));
     };
-    // Occurrences that overlap count too: each is a place that could be meant.
+    // Overlapping occurrences count too: each is a possible target.
     let mut count = 1;
     let mut from = first + 1;
     while count < COUNT_MAX

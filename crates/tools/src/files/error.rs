@@ -1,10 +1,10 @@
-//! What can go wrong with a file, in words for the model.
+//! Errors of the file tools, worded for the model.
 
 use std::io;
 
 use crate::tool::ToolError;
 
-/// Why a file tool did nothing, or not all.
+/// Reason why a file tool did nothing, or did only a part.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("`{path}` is outside the working directory `{folder}`")]
@@ -66,7 +66,7 @@ impl From<FileError> for ToolError {
 }
 
 impl FileError {
-    /// An error of the system, with what was being done.
+    /// An operating system error, with the failed action.
     pub(crate) fn io(did: &'static str, path: &str) -> impl Fn(rustix::io::Errno) -> Self {
         move |errno| Self::Io {
             did,

@@ -12,7 +12,7 @@ use super::tool::{FileTool, StopCheck};
 use super::walk::{Step, walk};
 use super::workspace::{FolderAccess, Workspace};
 
-/// Paths of one answer, where the walk ends too.
+/// Maximum number of paths in one answer; the walk ends there too.
 const PATHS_MAX: usize = 1_000;
 
 /// Arguments of `glob`.
@@ -54,7 +54,7 @@ impl FileTool for Glob {
 }
 
 fn compile(pattern: &str, folder: &Path) -> Result<GlobMatcher, FileError> {
-    // A pattern is matched against paths of the working directory, so it cannot leave it; one that tries is told so.
+    // Patterns match paths below the working directory only; one that leaves it is an error.
     let path = Path::new(pattern);
     let relative = if path.is_absolute() {
         path.strip_prefix(folder).ok()

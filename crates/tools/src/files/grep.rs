@@ -19,11 +19,11 @@ use super::tool::{FileTool, StopCheck};
 use super::walk::{Step, walk};
 use super::workspace::{FolderAccess, Located, Workspace};
 
-/// Lines of one answer, where the search ends too: more means that the pattern says too little.
+/// Maximum number of lines in one answer; the search ends there too. More lines mean too broad a pattern.
 const LINES_MAX: usize = 200;
-/// Bytes of one line that are shown.
+/// Maximum size of a shown line, in bytes.
 const LINE_BYTES_MAX: usize = 300;
-/// The longest line that is searched: it is held in memory. A file with a longer one is left out and counted.
+/// Maximum size of a searched line, in bytes: it is held in memory. A file with a longer line is left out and counted.
 const HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Arguments of `grep`.
@@ -32,7 +32,7 @@ const HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) struct Grep {
     /// A regular expression, matched within a line. `(?i)` at its start ignores case.
     pattern: String,
-    /// The file or folder to search, relative to the working directory; without it the working directory itself.
+    /// The file or folder to search, relative to the working directory; the working directory by default.
     path: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl FileTool for Grep {
         let mut search = Search::new(matcher, stop);
         match open::file(&located) {
             Ok((file, _)) => {
-                // The one file that was asked for: what keeps it from being searched is the answer.
+                // The caller asked for this file, so an error in it is the answer.
                 search.file(file, &located.shown).map_err(|source| {
                     let path = located.shown.clone();
                     FileError::Io {
@@ -89,7 +89,7 @@ impl<'a> Search<'a> {
             .line_number(true)
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(HEAP_BYTES_MAX))
-            // A file that shrinks under a map is a SIGBUS.
+            // A file that shrinks while it is mapped causes SIGBUS.
             .memory_map(MmapChoice::never())
             .build();
         Self {
@@ -115,7 +115,7 @@ impl<'a> Search<'a> {
         };
         let is_read = match open::file(&located) {
             Ok((file, _)) => self.file(file, &located.shown).is_ok(),
-            // Left out like any binary file.
+            // Skipped like a binary file.
             Err(FileError::Reserved { .. }) => true,
             Err(_) => false,
         };
@@ -154,7 +154,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A file that ends with an error when the call is stopped, so that a search of gigabytes hears it.
+/// A reader that fails once the call is stopped, so that a search of gigabytes ends soon.
 struct StoppableReader<'a> {
     file: File,
     stop: &'a StopCheck,

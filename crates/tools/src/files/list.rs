@@ -1,4 +1,4 @@
-//! `list`: what is in a folder.
+//! `list`: the entries of a folder.
 
 use allstop_core::Effect;
 use rustix::fs::{AtFlags, Dir, FileType, readlinkat, statat};
@@ -10,16 +10,16 @@ use super::open;
 use super::tool::{FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 
-/// Entries of one answer: more is a generated folder, for which `glob` is the better question.
+/// Maximum number of entries in one answer: a larger folder is a generated one, for which `glob` is the better tool.
 const ENTRIES_SHOWN_MAX: usize = 1_000;
-/// Entries that are read: all are sorted before the first are shown, and that takes memory.
+/// Maximum number of entries to read: all are sorted in memory before the first are shown.
 const ENTRIES_READ_MAX: usize = 100_000;
 
 /// Arguments of `list`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
-    /// The folder, relative to the working directory; without it the working directory itself.
+    /// The folder, relative to the working directory; the working directory by default.
     path: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl FileTool for List {
             }
             let mut line = name.to_string_lossy().into_owned();
             let kind = match entry.file_type() {
-                // Not every file system tells.
+                // Some file systems do not report the type.
                 FileType::Unknown => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_or(FileType::Unknown, |stat| {
                         FileType::from_raw_mode(stat.st_mode)

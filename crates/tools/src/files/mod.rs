@@ -1,7 +1,7 @@
 //! Files and search: `read`, `write`, `edit`, `list`, `glob`, `grep`.
 //!
-//! They stay inside their [`Workspace`], work on threads that the scope counts, look at the scope as they go, and
-//! answer with bounded text. What a file holds is never trusted: sizes, kinds, encodings and names are checked.
+//! The tools stay inside their [`Workspace`], run on threads that the scope counts, check for a stop while they run,
+//! and return bounded text. They never trust a file: they check sizes, kinds, encodings and names.
 
 mod edit;
 mod error;
@@ -24,7 +24,7 @@ pub use workspace::{FolderAccess, Workspace};
 
 use crate::tool::Tool;
 
-/// The file tools over a workspace.
+/// Creates the file tools of a workspace.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
     vec![
         tool::file_tool::<read::Read>(workspace),

@@ -1,5 +1,6 @@
-//! Opening what a [`Located`] path says: folder by folder, never through a symbolic link, never anything but a
-//! regular file, and never what is reserved. A FIFO or a device is refused before it is opened, and would not block if it took the file's place.
+//! Opening of a [`Located`] path: folder by folder, never through a symbolic link, only regular files, and never a
+//! reserved one. A FIFO or a device is refused before it is opened; one that replaces the file after the check does not
+//! block the open.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,19 +16,19 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Whether folders on the way are made where they are missing.
+/// Handling of missing folders on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     Refuse,
     Create,
 }
 
-/// Opens the folder that is meant.
+/// Opens the folder of the path.
 pub(crate) fn folder(located: &Located) -> Result<OwnedFd, FileError> {
     walk(located, &located.names, Missing::Refuse)
 }
 
-/// Opens the folder that holds what is meant, and gives the name in it.
+/// Opens the parent folder of the path, and returns the last name.
 pub(crate) fn parent(located: &Located, missing: Missing) -> Result<(OwnedFd, &OsStr), FileError> {
     let Some((name, above)) = located.names.split_last() else {
         return Err(FileError::IsFolder {
@@ -37,19 +38,19 @@ pub(crate) fn parent(located: &Located, missing: Missing) -> Result<(OwnedFd, &O
     Ok((walk(located, above, missing)?, name))
 }
 
-/// Opens the regular file that is meant, for reading.
+/// Opens the regular file of the path for reading.
 pub(crate) fn file(located: &Located) -> Result<(File, Stat), FileError> {
     let (folder, name) = parent(located, Missing::Refuse)?;
     file_in(&folder, name, located)
 }
 
-/// Opens a regular file of a folder, for reading.
+/// Opens a regular file in a folder for reading.
 pub(crate) fn file_in(
     folder: &OwnedFd,
     name: &OsStr,
     located: &Located,
 ) -> Result<(File, Stat), FileError> {
-    // Looked at first: merely opening a device can do something.
+    // Checked first: merely opening a device can have an effect.
     let Some(_) = regular(folder, name, located)? else {
         return Err(FileError::NotFound {
             path: located.shown.clone(),
@@ -58,7 +59,7 @@ pub(crate) fn file_in(
     regular_in(folder, name, located)
 }
 
-/// Opens what was just seen to be a regular file: something else may stand in its place by now.
+/// Opens a file that was just seen to be regular, and checks again: it may have been replaced.
 fn regular_in(
     folder: &OwnedFd,
     name: &OsStr,
@@ -85,7 +86,7 @@ fn regular_in(
     Ok((File::from(fd), stat))
 }
 
-/// What is known of a regular file; `None` where nothing is; an error for anything else.
+/// Returns the metadata of a regular file; `None` if nothing exists; an error for other kinds.
 pub(crate) fn regular(
     folder: &OwnedFd,
     name: &OsStr,
@@ -103,7 +104,7 @@ pub(crate) fn regular(
         FileType::RegularFile if located.reserved.has(&stat) => return Err(reserved(located)),
         FileType::RegularFile => return Ok(Some(stat)),
         FileType::Directory => return Err(FileError::IsFolder { path: path() }),
-        // The path was resolved: a link that is left leads nowhere, or was put here since.
+        // The path was resolved: a remaining link is dangling, or was created since.
         FileType::Symlink => return Err(FileError::Dangling { path: path() }),
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
@@ -113,7 +114,7 @@ pub(crate) fn regular(
     Err(FileError::NotAFile { path: path(), kind })
 }
 
-/// Fails where a reserved file was found, or could not be looked for.
+/// Fails if a reserved file was found, or if the lookup failed.
 fn refuse_if(is_reserved: Result<bool, Errno>, located: &Located) -> Result<(), FileError> {
     if is_reserved.map_err(FileError::io("could not look at", &located.shown))? {
         return Err(reserved(located));
@@ -156,7 +157,7 @@ fn walk(
             Errno::LOOP => FileError::Swapped {
                 path: shown.clone(),
             },
-            // A link says this too, where it was swapped in for a folder.
+            // A link that replaced a folder causes this error too.
             Errno::NOTDIR => FileError::NotAFolder {
                 path: shown.clone(),
             },
@@ -174,9 +175,9 @@ mod tests {
 
     use super::*;
 
-    /// The path was resolved, and the file is swapped for a link that leads out, before or after it was looked at.
+    /// A resolved file is replaced by a link to the outside, before or after the check.
     #[test]
-    fn a_file_swapped_for_a_link_is_not_followed() {
+    fn link_that_replaces_a_file_is_not_followed() {
         let outside = tempfile::tempdir().unwrap();
         let secret = outside.path().join("secret");
         std::fs::write(&secret, "secret").unwrap();

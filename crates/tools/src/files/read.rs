@@ -11,15 +11,15 @@ use super::open;
 use super::tool::{FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
 
-/// Lines of one answer without a `limit`: most source files in one go.
+/// Default maximum of lines in one answer: most source files fit.
 const LINES_DEFAULT: u64 = 2_000;
-/// Bytes of one answer: about 16,000 tokens, which a context takes without harm.
+/// Maximum size of one answer, in bytes: about 16,000 tokens, which fit into a context.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of one line that are shown: minified files have lines of megabytes.
+/// Maximum size of a shown line, in bytes: minified files have lines of megabytes.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes at the start in which a NUL means that the file is no text; what grep and git look at too.
+/// Bytes at the start in which a NUL marks a binary file, as in grep and git.
 const SNIFF_BYTES: usize = 8 * 1024;
-/// Bytes read at once, and so the distance between two looks at the scope.
+/// Size of one read, in bytes, and so the distance between two checks for a stop.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Arguments of `read`.
@@ -31,7 +31,7 @@ pub(super) struct Read {
     /// The first line to read, counted from 1.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// How many lines to read at most.
+    /// The maximum number of lines to read.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
@@ -91,18 +91,18 @@ enum Wants {
     Nothing,
 }
 
-/// The lines that were asked for, taken from a file that comes in pieces of any size.
+/// The requested lines of a file that arrives in pieces of any size.
 struct Part {
     first: u64,
     limit: u64,
-    /// The line that the next byte belongs to.
+    /// Number of the line of the next byte.
     line: u64,
     line_bytes: u64,
-    /// Bytes of the current line that were left out.
+    /// Omitted bytes of the current line.
     line_cut: u64,
     lines_taken: u64,
     kept: Vec<u8>,
-    /// Set where the answer ends before the file does.
+    /// True if the answer ends before the file does.
     more: bool,
 }
 
@@ -161,7 +161,7 @@ impl Part {
         self.lines_taken += 1;
     }
 
-    /// How many lines there were; the last one counts where it has bytes.
+    /// Number of lines seen; the last one counts if it has bytes.
     fn lines_seen(&self) -> u64 {
         if self.line_bytes > 0 {
             self.line

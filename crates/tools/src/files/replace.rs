@@ -1,7 +1,7 @@
-//! Replacing a file's content in one step: a temporary file in the same folder, then a rename.
+//! Atomic replacement of a file's content: a temporary file in the same folder, then a rename.
 //!
-//! Whoever looks sees the old content or the new, never a part, also after `kill -9` (which may leave the temporary
-//! file, named `.allstop-…`). The mode stays; hard links do not, and neither do extended attributes.
+//! A reader sees the old content or the new one, never a part, also after `kill -9` (which may leave the temporary
+//! file, named `.allstop-…`). The mode is kept; hard links and extended attributes are not.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,11 +16,11 @@ use super::error::FileError;
 use super::workspace::Located;
 use super::{StopCheck, open};
 
-/// Looks at the scope after each so many bytes, so that a large write hears a stop within a disk's moment.
+/// Bytes between two checks for a stop, so that a large write stops soon.
 const WRITE_CHUNK_BYTES: usize = 1 << 20;
 
-/// Replaces, or makes, the file `name` of `folder`. `expected` is what the caller saw there; if it is something else
-/// by now, nothing happens.
+/// Replaces or creates the file `name` in `folder`. `expected` is the state that the caller saw; if the file has
+/// changed since, returns an error and changes nothing.
 pub(crate) fn replace(
     folder: &OwnedFd,
     name: &OsStr,
@@ -31,7 +31,7 @@ pub(crate) fn replace(
 ) -> Result<(), FileError> {
     let shown = &located.shown;
     if expected.is_some() {
-        // A rename does not ask whether the file may be written; whoever protected it meant that it may not.
+        // A rename ignores the file's own write permission, so this checks it.
         fs::accessat(folder, name, Access::WRITE_OK, AtFlags::EACCESS)
             .map_err(FileError::io("may not write", shown))?;
     }
@@ -51,14 +51,14 @@ pub(crate) fn replace(
             path: shown.clone(),
         });
     }
-    // The last look: behind the rename there is no way back.
+    // Last check for a stop: the rename cannot be undone.
     stop.check()?;
     temporary
         .rename_to(name)
         .map_err(FileError::io("could not write", shown))
 }
 
-/// Whether nobody wrote in between: same file, same length, same moment of the last change.
+/// True if the file has not changed: same inode, same length, same modification time.
 fn is_same(before: Option<&Stat>, now: Option<&Stat>) -> bool {
     let key = |stat: &Stat| {
         (
@@ -72,7 +72,7 @@ fn is_same(before: Option<&Stat>, now: Option<&Stat>) -> bool {
     before.map(key) == now.map(key)
 }
 
-/// A file that is removed unless it is renamed.
+/// A temporary file that is removed unless it is renamed.
 struct Temporary<'a> {
     folder: &'a OwnedFd,
     name: String,
@@ -85,7 +85,7 @@ impl<'a> Temporary<'a> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Private until it has the mode of what it replaces.
+        // Private until it has the mode of the old file.
         let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
         let error = FileError::io("could not write beside", shown);
         let (name, fd) = loop {
@@ -93,7 +93,7 @@ impl<'a> Temporary<'a> {
             let name = format!(".allstop-{:x}-{number:x}.tmp", std::process::id());
             match fs::openat(folder, &name, flags, mode) {
                 Ok(fd) => break (name, fd),
-                // Left by a process that had our pid.
+                // A leftover of a process that had the same pid.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(error(errno)),
             }
@@ -113,8 +113,8 @@ impl<'a> Temporary<'a> {
     fn take_after(&self, like: &Stat) -> Result<(), Errno> {
         let own = fs::fstat(&self.file)?;
         if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
-            // Only root can give files away. Another owner is no reason not to write; a mode that would then give
-            // the new owner's rights away (set-uid) is not kept.
+            // Only root can change the owner. Another owner does not prevent the write, but then set-uid and set-gid
+            // bits, which would grant the new owner's rights, are not kept.
             let owner = Some(fs::Uid::from_raw(like.st_uid));
             let group = Some(fs::Gid::from_raw(like.st_gid));
             if fs::fchown(self.file.as_fd(), owner, group).is_err() {

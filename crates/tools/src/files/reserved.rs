@@ -1,9 +1,8 @@
-//! Files that no file tool touches, although they lie in a folder that it may use: those of the store of the sessions.
+//! Files that no file tool touches, although they are in an allowed folder: the store of the sessions.
 //!
-//! A write into the store would change what other sessions said, a replaced store would lose it, and whoever reads it
-//! reads all of them. The paths are looked up once for each call; what is then opened is compared by device and inode,
-//! so that a hard link is no way round, and by its name in its folder, so that a file which is not there yet is not
-//! made either.
+//! A write to the store could change or lose other sessions, and a read would expose them. The paths are looked up once
+//! per call. An opened file is compared by device and inode, so that a hard link does not bypass the check, and by its
+//! name in its folder, so that a missing file cannot be created either.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -15,16 +14,16 @@ use rustix::io::Errno;
 /// Device and inode.
 type FileId = (u64, u64);
 
-/// The reserved files, as one call finds them.
+/// The reserved files at the time of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved {
     files: Vec<FileId>,
-    /// Names in folders.
+    /// Names, each with the folder that holds it.
     names: Vec<(FileId, OsString)>,
 }
 
 impl Reserved {
-    /// Looks the paths up. One that is not there is reserved by its name alone.
+    /// Looks up the paths. A missing file is reserved by its name only.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let files = paths.iter().filter_map(|path| fs::stat(path).ok());
         let names = paths.iter().filter_map(|path| {
@@ -37,17 +36,17 @@ impl Reserved {
         }
     }
 
-    /// True if this is one of the files or folders.
+    /// True if this is a reserved file or folder.
     pub(super) fn has(&self, stat: &Stat) -> bool {
         self.files.contains(&id_of(stat))
     }
 
-    /// True if the folder is one of them.
+    /// True if the folder is reserved.
     pub(super) fn has_folder(&self, folder: &OwnedFd) -> Result<bool, Errno> {
         Ok(!self.files.is_empty() && self.has(&fs::fstat(folder)?))
     }
 
-    /// True if this name in the folder is one of theirs, be it there or not.
+    /// True if this name in the folder is reserved, even if the file does not exist.
     pub(super) fn has_name(&self, folder: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
         let mut alike = self.names.iter().filter(|(_, reserved)| reserved == name);
         if alike.clone().next().is_none() {

@@ -1,4 +1,4 @@
-//! What the file tools have in common: arguments in, a thread of the scope, text out.
+//! Common part of the file tools: arguments in, a thread of the scope, text out.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use super::workspace::Workspace;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// One file tool: its arguments, and what it does with them on a thread of its own.
+/// A file tool: its arguments, and the function that runs on a dedicated thread.
 pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
@@ -25,7 +25,7 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError>;
 }
 
-/// Whether the call was stopped, for a thread to look at between two pieces of its work.
+/// Check for a stop of the call, which a thread makes between two pieces of its work.
 #[derive(Debug, Clone)]
 pub(crate) struct StopCheck(WorkCx);
 
@@ -48,7 +48,7 @@ pub(super) fn file_tool<T: FileTool>(workspace: &Arc<Workspace>) -> Arc<dyn Tool
         input_schema: schema_of::<T>(),
         effect: T::EFFECT,
         timeout: None,
-        // Two changes of one file in one step have an order.
+        // Two changes of the same file in one step must keep their order.
         parallel: T::EFFECT == Effect::ReadOnly,
     };
     Arc::new(OfFile::<T> {

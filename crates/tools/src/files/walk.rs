@@ -1,4 +1,4 @@
-//! Walking a folder for `glob` and `grep`: in order, without `.git` and what is ignored, never through a link.
+//! Walking a folder for `glob` and `grep`: in order, without `.git` and ignored files, never through a link.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use super::error::FileError;
 use super::tool::StopCheck;
 use super::workspace::Located;
 
-/// The largest ignore file that is read: the walker reads it whole, and a hand-written one has a few kilobytes.
+/// Maximum size of an ignore file, in bytes: the walker reads it whole, and a hand-written one has a few kilobytes.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What a walk comes by.
+/// Item of a walk.
 pub(super) enum Step {
     /// A regular file.
     File(PathBuf),
-    /// Something that could not be read.
+    /// An entry that could not be read.
     Unreadable,
 }
 
-/// Visits the files below a folder, until `visit` says `false`.
+/// Visits the files below a folder, until `visit` returns `false`.
 ///
-/// What the ignore files above the folder (up to its root) ignore is left out, too; unless that is the folder itself:
-/// who names it means it.
+/// Ignore files above the folder, up to its root, apply too, unless they ignore the folder itself: a caller that names
+/// an ignored folder wants its files.
 pub(super) fn walk(
     located: &Located,
     stop: &StopCheck,
@@ -49,7 +49,7 @@ fn walk_from(
     visit: &mut impl FnMut(Step) -> Result<bool, FileError>,
 ) -> Result<Reached, FileError> {
     if !has_harmless_ignore_files(start) {
-        // Only at the start is this an end: below, the folder is left out.
+        // Ends the walk only at its start; further below, the folder is skipped.
         visit(Step::Unreadable)?;
         return Ok(Reached::Yes);
     }
@@ -57,7 +57,7 @@ fn walk_from(
     builder
         .current_dir(start)
         .hidden(false)
-        // Ignore files above the root are not ours to read, nor is a person's own configuration.
+        // Ignore files above the root are outside the workspace, and the user's own git configuration does not apply.
         .parents(false)
         .git_global(false)
         .git_exclude(false)
@@ -96,8 +96,8 @@ fn is_wanted(entry: &DirEntry, target: &Path) -> bool {
     !is_folder || (entry.file_name() != ".git" && has_harmless_ignore_files(path))
 }
 
-/// The walker opens ignore files and reads them to their end: a FIFO or `/dev/zero` in their place would hold it for
-/// ever.
+/// True if no ignore file could block the walker, which reads them to their end: a FIFO or `/dev/zero` would hold it
+/// for ever.
 fn has_harmless_ignore_files(folder: &Path) -> bool {
     [".gitignore", ".ignore"]
         .iter()

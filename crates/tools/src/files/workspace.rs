@@ -1,8 +1,8 @@
-//! The folders that file tools stay inside.
+//! The folders that the file tools may use.
 //!
-//! A path is resolved first, symbolic links and all; where that leads decides. What is then opened is the resolved
-//! path, folder by folder from the root and never through a symbolic link (see [`super::open`]), so that a link that
-//! is swapped in between leads nowhere.
+//! A path is resolved first, including symbolic links; the result decides. Then the resolved path is opened, folder by
+//! folder from the root and never through a symbolic link (see [`super::open`]), so that a link swapped in between is
+//! not followed.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use super::error::FileError;
 use super::reserved::Reserved;
 
-/// What may be done in a folder.
+/// Access to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderAccess {
-    /// Only reading.
+    /// Reading only.
     Read,
     /// Reading and writing.
     ReadWrite,
 }
 
-/// The working directory of a session, and what else its file tools may touch.
+/// The working directory of a session, and other folders that its file tools may use.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     folder: PathBuf,
@@ -29,31 +29,31 @@ pub struct Workspace {
     reserved: Vec<PathBuf>,
 }
 
-/// A path inside one of the folders, resolved.
+/// A resolved path inside one of the folders.
 #[derive(Debug, Clone)]
 pub(crate) struct Located {
-    /// The folder that it is inside of.
+    /// Allowed folder that contains the path.
     pub(crate) root: PathBuf,
-    /// Plain names below that folder, no link among those that exist; empty: the folder itself.
+    /// Plain names below that folder, without links among those that exist; empty for the folder itself.
     pub(crate) names: Vec<OsString>,
-    /// For the model: relative to the working directory, where it is inside.
+    /// Path for the model: relative to the working directory if it is inside.
     pub(crate) shown: String,
-    /// The files that are out of reach although they may lie in that folder.
+    /// Files that are out of reach even in that folder.
     pub(crate) reserved: Arc<Reserved>,
 }
 
 impl Located {
-    /// The whole path.
+    /// The absolute path.
     pub(crate) fn path(&self) -> PathBuf {
         self.root.join(self.names.iter().collect::<PathBuf>())
     }
 }
 
 impl Workspace {
-    /// Stays inside this folder.
+    /// Creates a workspace of this folder only.
     ///
     /// # Errors
-    /// It does not exist, or is no folder.
+    /// The folder does not exist, or is not a folder.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self {
             folder: canonical_folder(folder.as_ref())?,
@@ -62,18 +62,18 @@ impl Workspace {
         })
     }
 
-    /// The same, and this folder too.
+    /// Adds a folder.
     ///
     /// # Errors
-    /// It does not exist, or is no folder.
+    /// The folder does not exist, or is not a folder.
     pub fn allow(mut self, folder: impl AsRef<Path>, access: FolderAccess) -> io::Result<Self> {
         self.others
             .push((canonical_folder(folder.as_ref())?, access));
         Ok(self)
     }
 
-    /// The same without these files and folders, wherever they lie and by whatever name they are reached: file tools
-    /// neither read nor change them. What reads only names (`list`, `glob`) shows theirs.
+    /// Excludes these files and folders under every name and link: file tools neither read nor change them. Tools that
+    /// read only names (`list`, `glob`) still show them.
     #[must_use]
     pub fn reserve(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.reserved.extend(paths);
@@ -85,7 +85,7 @@ impl Workspace {
         &self.folder
     }
 
-    /// Resolves a path that the model gave, for `access`.
+    /// Resolves a path from the model, for `access`.
     pub(crate) fn locate(&self, path: &str, access: FolderAccess) -> Result<Located, FileError> {
         let (resolved, missing) = resolve(&self.folder.join(path), path)?;
         let inside = |(root, allowed): (&Path, FolderAccess)| {
@@ -128,7 +128,7 @@ impl Workspace {
         })
     }
 
-    /// A path as the model should write it.
+    /// Path in the form that the model should use.
     pub(crate) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.folder) {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
@@ -147,7 +147,7 @@ fn canonical_folder(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The deepest ancestor that exists, resolved, and the names below it that do not.
+/// Resolves the deepest existing ancestor, and returns the missing names below it.
 fn resolve(path: &Path, given: &str) -> Result<(PathBuf, Vec<OsString>), FileError> {
     let mut missing = Vec::new();
     let mut existing = path;
@@ -166,7 +166,7 @@ fn resolve(path: &Path, given: &str) -> Result<(PathBuf, Vec<OsString>), FileErr
                 });
             }
         }
-        // `..` below something that does not exist has no meaning; the system refuses it as well.
+        // `..` below a missing folder has no meaning; the operating system refuses it too.
         match (existing.components().next_back(), existing.parent()) {
             (Some(Component::Normal(name)), Some(parent)) => {
                 missing.push(name.to_owned());

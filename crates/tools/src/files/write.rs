@@ -14,7 +14,7 @@ use super::workspace::{FolderAccess, Workspace};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Write {
-    /// The file, relative to the working directory. Folders on the way are made.
+    /// The file, relative to the working directory. Missing folders are created.
     path: String,
     /// The whole content.
     content: String,
