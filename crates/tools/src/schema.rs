@@ -1,4 +1,4 @@
-//! JSON schemas of argument structs, in the form that model providers take.
+//! JSON schemas of argument structs, in the form that model providers accept.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// The schema of `A`: inlined, without what costs tokens and says nothing (`$schema`, titles) and without formats,
+/// Returns the schema of `A`: inlined, without parts that only cost tokens (`$schema`, titles) and without formats,
 /// some of which (`uint64`) providers refuse.
 pub fn schema_of<A: JsonSchema>() -> Arc<Value> {
     let trim = RecursiveTransform(|schema: &mut Schema| {

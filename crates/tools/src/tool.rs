@@ -1,4 +1,4 @@
-//! The trait that a tool implements.
+//! The trait of a tool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,61 +11,61 @@ use serde_json::Value;
 
 use crate::call_link::CallLink;
 
-/// What a tool is, for the model and for the loop.
+/// Specification of a tool, for the model and for the agent loop.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
-    /// Its name, as the model calls it.
+    /// Name of the tool for the model.
     pub name: Arc<str>,
-    /// What it does, for the model.
+    /// Description of the tool, for the model.
     pub description: Arc<str>,
-    /// The JSON schema of its arguments, which are checked against it before a call.
+    /// JSON schema of the arguments, which are validated before a call.
     pub input_schema: Arc<Value>,
-    /// What repeating a call would do.
+    /// Effect of a repeated call.
     pub effect: Effect,
-    /// The limit of one call; `None`: the turn's.
+    /// Time limit of one call; `None`: the limit of the turn.
     pub timeout: Option<Duration>,
-    /// Whether calls of one step may run beside others.
+    /// True if a call may run concurrently with other calls of its step.
     pub parallel: bool,
 }
 
-/// One call, as the tool sees it.
+/// One call of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolInvocation {
-    /// The session.
+    /// Session of the call.
     pub session_id: SessionId,
-    /// The call, as receipts name it: one of a sub-agent behind the call that runs that, `call_1/call_2`.
+    /// Id of the call, as in receipts: a sub-agent's call includes the call that runs the sub-agent, `call_1/call_2`.
     pub call_id: CallId,
-    /// The tool's name, as the model called it.
+    /// Name of the tool, as the model called it.
     pub name: Arc<str>,
-    /// Parsed and checked.
+    /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
-    /// Cancelled by a stop. Everything that the call starts is started here.
+    /// Scope of the call, which a stop cancels. The call starts everything in it.
     pub scope: Scope,
     /// W3C trace context (`traceparent`); a stop never cancels it.
     pub trace: Option<Arc<str>>,
-    /// What the call tells beside its answer, and is told.
+    /// Side channel to the caller.
     pub link: CallLink,
 }
 
-/// What a tool answers.
+/// Answer of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// What the model is told.
+    /// Text for the model.
     pub content: Arc<str>,
 }
 
-/// The failure of a call: the model gets it as an error result.
+/// Failure of a call: the model gets it as an error result.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
-    /// For the model and for people.
+    /// Text for the model and for people.
     pub message: String,
-    /// Whether the call may have done its work, in whole or in part: its outcome is `unknown`, and not `failed`.
+    /// True if the call may have done its work, completely or in part: its outcome is `unknown`, not `failed`.
     pub outcome_unknown: bool,
 }
 
 impl ToolError {
-    /// A call that has failed.
+    /// Creates the error of a failed call.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -73,7 +73,7 @@ impl ToolError {
         }
     }
 
-    /// A call whose end nobody has seen.
+    /// Creates the error of a call whose end is unknown.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -82,14 +82,14 @@ impl ToolError {
     }
 }
 
-/// A tool.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync + fmt::Debug {
-    /// What it is.
+    /// Specification of the tool.
     fn spec(&self) -> &ToolSpec;
 
     /// Runs one call.
     ///
     /// # Cancel safety
-    /// The future is dropped when the stop's grace is over; before that `invocation.scope` is cancelled.
+    /// The future is dropped after the grace of a stop; `invocation.scope` is cancelled before.
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 }

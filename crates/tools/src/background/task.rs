@@ -24,7 +24,7 @@ pub struct TaskSpec {
     pub call: Scope,
     /// Purpose of the task, for people.
     pub name: Arc<str>,
-    /// Whether an idle session waits for the task.
+    /// Attachment, which decides if an idle session waits for the task.
     pub attachment: Attachment,
     /// Buffer of the task's output.
     pub output: TaskOutput,

@@ -121,7 +121,7 @@ impl BackgroundWork {
         }
     }
 
-    /// Whether an idle session waits for the work. `Detached` if the work was detached later.
+    /// Attachment, which decides if an idle session waits for the work. `Detached` if the work was detached later.
     pub fn attachment(&self) -> Attachment {
         if self.is_let_go() {
             Attachment::Detached

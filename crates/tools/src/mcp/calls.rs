@@ -1,9 +1,9 @@
-//! The calls that are open on one connection: each is answered exactly once, by its id.
+//! The open calls of one connection: each is answered exactly once, by its id.
 //!
 //! Invariants:
-//! 1. An entry leaves the table together with its registration, and whoever takes it says how it ended.
-//! 2. An answer whose id is not in the table is nobody's: a late one never becomes the next call's.
-//! 3. Once the table is ending nothing new begins on the connection.
+//! 1. An entry leaves the table together with its registration, and its taker reports the call's end.
+//! 2. An answer without an entry is dropped: a late answer never reaches the next call.
+//! 3. After the table has begun to end, no call begins on the connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Calls {
 #[derive(Debug, Default)]
 struct Table {
     open: HashMap<RequestId, Open>,
-    /// Why nothing begins any more.
+    /// Reason why no call begins any more.
     ending: Option<Arc<str>>,
 }
 
@@ -46,7 +46,7 @@ struct Open {
     answer: oneshot::Sender<Answered>,
 }
 
-/// What became of a call.
+/// Result of a call, with its registration.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) answer: Answer,
@@ -59,12 +59,12 @@ pub(super) enum Answer {
     Result(Box<ServerResult>),
     /// The server's error.
     Error(ErrorData),
-    /// The connection ended first.
+    /// The connection ended before an answer.
     Ended(Arc<Ended>),
 }
 
 impl Answered {
-    /// Says how a call ended that nobody waits for any more.
+    /// Reports the end of a call that nobody awaits any more.
     pub(super) fn conclude(self) {
         match self.answer {
             Answer::Result(_) => self.registration.finish(Ending::Returned),
@@ -74,7 +74,7 @@ impl Answered {
     }
 }
 
-/// The server has said, with an error, that the call is over.
+/// Reports a call as stopped: the server has confirmed its end with an error.
 pub(super) fn confirmed(registration: Registration) {
     registration.finish(Ending::Stopped {
         how: How::RemoteConfirmed,
@@ -82,7 +82,7 @@ pub(super) fn confirmed(registration: Registration) {
     });
 }
 
-/// A call was not begun.
+/// Reason why a call did not begin.
 #[derive(Debug)]
 pub(super) enum NotBegun {
     Cancelled,
@@ -92,7 +92,7 @@ pub(super) enum NotBegun {
 }
 
 impl Calls {
-    /// Sends a request and remembers its call, in one step: no answer can come before.
+    /// Sends a request and records its call in one step, so that no answer can come earlier.
     pub(super) fn begin(
         &self,
         request: ClientRequest,
@@ -129,7 +129,7 @@ impl Calls {
         Err(refused)
     }
 
-    /// Takes an answer. `Err`: it is not that of a call.
+    /// Delivers an answer. `Err`: no open call has this id.
     pub(super) fn answer(&self, id: &RequestId, answer: Answer) -> Result<(), Answer> {
         let open = self.table.lock().open.remove(&exact(id));
         let Some(open) = open else {
@@ -140,12 +140,12 @@ impl Calls {
         Ok(())
     }
 
-    /// Whether the id is that of an open call.
+    /// True if an open call has this id.
     pub(super) fn is_open(&self, id: &RequestId) -> bool {
         self.table.lock().open.contains_key(&exact(id))
     }
 
-    /// Shows a sign of life to whoever watches the call.
+    /// Shows progress, which is also a heartbeat, to the observer of the call.
     pub(super) fn progress(&self, progress: &ProgressNotificationParam) {
         let table = self.table.lock();
         let open = table
@@ -161,13 +161,13 @@ impl Calls {
         }
     }
 
-    /// Takes a call out whose end nobody will see.
+    /// Removes a call whose end will not be known.
     pub(super) fn take(&self, id: &RequestId) -> Option<Registration> {
         let open = self.table.lock().open.remove(id);
         open.map(|open| open.registration)
     }
 
-    /// Ends the table if every open call was cancelled. Returns whether it is ending now.
+    /// Begins to end the table if every open call was cancelled. Returns true in that case.
     pub(super) fn end_if_unused(&self, why: &str) -> bool {
         let mut table = self.table.lock();
         let unused = table.open.values().all(|open| open.cancel.is_cancelled());
@@ -177,7 +177,7 @@ impl Calls {
         unused
     }
 
-    /// From now on nothing begins.
+    /// Refuses new calls from now on.
     pub(super) fn refuse(&self, why: &Arc<str>) {
         self.table
             .lock()
@@ -185,10 +185,10 @@ impl Calls {
             .get_or_insert_with(|| Arc::clone(why));
     }
 
-    /// Tells the server that nobody waits for any open call, and waits until it was told all that it is to be told.
+    /// Cancels every open call, and waits until all cancellations are written.
     ///
     /// # Cancel safety
-    /// Dropping it leaves what was not written to the connection.
+    /// Dropping the future leaves unwritten cancellations to the connection.
     pub(super) async fn cancel_all(&self, reason: &str) {
         let cancels = |open: &Open| Arc::clone(&open.cancel);
         let open: Vec<_> = self.table.lock().open.values().map(cancels).collect();
@@ -198,7 +198,7 @@ impl Calls {
         self.leaving.gone().await;
     }
 
-    /// Answers every open call: the connection has ended.
+    /// Answers every open call with the end of the connection.
     pub(super) fn close(&self, ended: &Arc<Ended>) {
         self.refuse(&ended.why);
         let open = std::mem::take(&mut self.table.lock().open);
@@ -220,7 +220,7 @@ impl Open {
     }
 }
 
-/// Ours are numbers. Some servers send them back as text.
+/// Our ids are numbers, but some servers return them as text.
 fn exact(id: &RequestId) -> RequestId {
     match id {
         NumberOrString::String(text) => text

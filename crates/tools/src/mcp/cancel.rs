@@ -1,9 +1,10 @@
-//! The one cancellation of a call, and its way out.
+//! Cancellation of a call: at most once, and sent in order.
 //!
 //! Invariants:
-//! 1. `notifications/cancelled` goes out at most once for a request, and never for one that was answered or never sent.
-//! 2. Asking never waits: it is called from the ladder and from destructors. That it was written is waited for by whoever
-//!    closes the connection.
+//! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
+//!    sent.
+//! 2. A cancellation never waits: stops and destructors request it. The closing of the connection waits until it is
+//!    written.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::task::coop::unconstrained;
 
-/// Cancels one request.
+/// Cancellation of one request.
 #[derive(Debug)]
 pub(super) struct Cancel {
     peer: Peer<RoleClient>,
@@ -23,7 +24,7 @@ pub(super) struct Cancel {
     state: Mutex<State>,
 }
 
-/// The cancellations of a connection that were not written yet.
+/// Cancellations of a connection that are not written yet.
 #[derive(Default)]
 pub(super) struct Leaving(Mutex<Vec<BoxFuture<'static, ()>>>);
 
@@ -31,16 +32,16 @@ impl Leaving {
     fn add(&self, mut sending: BoxFuture<'static, ()>) {
         let mut leaving = self.0.lock();
         leaving.retain_mut(|other| unconstrained(other).now_or_never().is_none());
-        // One poll puts it into the queue behind its request.
+        // One poll puts the notification into the queue behind its request.
         if unconstrained(&mut sending).now_or_never().is_none() {
             leaving.push(sending);
         }
     }
 
-    /// Waits until all of them are written, or cannot be.
+    /// Waits until all cancellations are written, or cannot be.
     ///
     /// # Cancel safety
-    /// Dropping it leaves them to the connection.
+    /// Dropping the future leaves the cancellations to the connection.
     pub(super) async fn gone(&self) {
         let leaving = std::mem::take(&mut *self.0.lock());
         drop(join_all(leaving).await);
@@ -63,12 +64,12 @@ enum State {
     Answered,
 }
 
-/// Why a request was not sent.
+/// Reason why a request was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unsent {
-    /// It was cancelled first.
+    /// The request was cancelled first.
     Cancelled,
-    /// The connection takes nothing.
+    /// The connection accepts no requests.
     Refused,
 }
 
@@ -91,7 +92,7 @@ impl Cancel {
         if !matches!(*state, State::Unsent) {
             return Err(Unsent::Cancelled);
         }
-        // One poll: it only puts the request into a queue. Where that is full nothing was put there.
+        // One poll only puts the request into a queue; a full queue takes nothing.
         let sending = self.peer.send_request_with_option(request, options);
         let handle = unconstrained(sending).now_or_never();
         let handle = handle.and_then(Result::ok).ok_or(Unsent::Refused)?;
@@ -99,7 +100,7 @@ impl Cancel {
         Ok(handle)
     }
 
-    /// Tells the server that nobody waits any more. Only the first time, and only if it has not answered.
+    /// Sends the cancellation, at the first call only, and only if the server has not answered.
     pub(super) fn request(&self, reason: &str) {
         let mut state = self.state.lock();
         let id = match &*state {
@@ -114,13 +115,13 @@ impl Cancel {
         let notification = CancelledNotification::new(params);
         let peer = self.peer.clone();
         let sending = async move {
-            // Where it cannot be written there is no connection.
+            // Fails only if the connection is gone.
             drop(peer.send_notification(notification.into()).await);
         };
         self.leaving.add(sending.boxed());
     }
 
-    /// The server has answered: there is nothing to cancel any more.
+    /// Records the server's answer: there is nothing left to cancel.
     pub(super) fn answered(&self) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Cancelled) {

@@ -1,4 +1,4 @@
-//! What a server is: how it is reached, and what of it is used.
+//! Configuration of a server: its transport, its limits and its tools.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,37 +11,37 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::limits::HANDSHAKE_TIMEOUT_DEFAULT;
 
-/// The longest name of a server: with the two underscores it leaves a tool forty characters.
+/// Maximum length of a server's name, in bytes: with two underscores it leaves forty bytes for the tool's name.
 const NAME_LEN_MAX: usize = 22;
 
-/// A server.
+/// Configuration of an MCP server.
 #[derive(Debug, Clone)]
 pub struct McpServerConfig {
-    /// Its name: its tools are `NAME__TOOL`.
+    /// Name of the server: its tools are called `NAME__TOOL`.
     pub name: Arc<str>,
-    /// How it is reached.
+    /// Transport to the server.
     pub transport: McpTransport,
-    /// How long it may take to start and to list its tools.
+    /// Time limit for the start and the listing of the tools.
     pub handshake_timeout: Duration,
-    /// How long a call may take; `None`: what holds for every tool.
+    /// Time limit of a call; `None`: the general limit of tools.
     pub call_timeout: Option<Duration>,
-    /// Which of its tools are used.
+    /// Filter of the server's tools.
     pub filter: ToolFilter,
-    /// Variables that its process does not inherit: secrets that are not its own.
+    /// Variables that the server's process does not inherit: secrets of others.
     pub env_hidden: Vec<OsString>,
-    /// What becomes of a server that goes on with a call that was cancelled.
+    /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
 }
 
 impl McpServerConfig {
-    /// A server with the usual bounds, all of whose tools are used.
+    /// Creates a configuration with the default limits and all tools of the server.
     ///
     /// # Errors
-    /// If the name could not be part of a tool's.
+    /// If the name is not valid as a part of a tool's name.
     pub fn new(name: &str, transport: McpTransport) -> Result<Self, McpConfigError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let is_name = (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
-        // What is in front of the first two underscores of a tool's name is its server, and no other one.
+        // The part of a tool's name before the first two underscores must identify one server.
         let is_told_apart = !name.contains("__") && !name.ends_with('_');
         if !is_name || !is_told_apart {
             return Err(McpConfigError::Name { name: name.into() });
@@ -58,23 +58,23 @@ impl McpServerConfig {
     }
 }
 
-/// How a server is reached. What may hold secrets is not shown by `Debug`.
+/// Transport to a server. `Debug` hides everything that may hold secrets.
 #[derive(Clone)]
 pub enum McpTransport {
-    /// A program that is started, spoken to by its standard input and output.
+    /// A program that Allstop starts and that uses standard input and output.
     Stdio {
-        /// The program: a path, or a name that is looked up in `PATH`.
+        /// The program: a path, or a name to look up in `PATH`.
         command: OsString,
-        /// Its arguments.
+        /// Arguments of the program.
         args: Vec<OsString>,
-        /// What is added to its environment.
+        /// Variables to add to its environment.
         env: Vec<(OsString, OsString)>,
     },
-    /// A server that runs, reached by streamable HTTP.
+    /// A running server, reached by streamable HTTP.
     Http {
-        /// Its URL.
+        /// URL of the server.
         url: Arc<str>,
-        /// Sent with every request.
+        /// Headers of every request.
         headers: Vec<(String, String)>,
     },
 }
@@ -88,30 +88,30 @@ impl fmt::Debug for McpTransport {
     }
 }
 
-/// What becomes of a server that goes on with a call that was cancelled.
+/// Action on a server that continues a cancelled call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnIgnoredCancel {
-    /// It runs on, and the receipt says that the call is out of reach.
+    /// The server keeps running, and the receipt reports the call as unreachable.
     #[default]
     KeepServer,
-    /// A server that we started is ended, if no other call needs it: its input is closed, then it gets signals. The
-    /// receipt says how it ended, and the server is started anew.
+    /// A server that Allstop started is ended, unless another call needs it: its input is closed, then it gets signals.
+    /// The receipt says how it ended, and the server is restarted.
     EndServer,
 }
 
-/// Which tools of a server are used: those that an allowing pattern names, less those that a denying one names.
+/// Filter of a server's tools: those that an `allow` pattern matches, without those that a `deny` pattern matches.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
-    /// `None`: all.
+    /// `None` allows all.
     allow: Option<GlobSet>,
     deny: GlobSet,
 }
 
 impl ToolFilter {
-    /// Reads patterns of the server's own names. Without allowing ones every tool is allowed.
+    /// Parses patterns of the server's own names. Without `allow` patterns every tool is allowed.
     ///
     /// # Errors
-    /// The first pattern that is none.
+    /// The first invalid pattern.
     pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, McpConfigError> {
         Ok(Self {
             allow: (!allow.is_empty()).then(|| patterns(allow)).transpose()?,
@@ -119,7 +119,7 @@ impl ToolFilter {
         })
     }
 
-    /// Whether the tool of this name is used.
+    /// True if the filter admits the tool of this name.
     pub fn admits(&self, tool: &str) -> bool {
         self.allow.as_ref().is_none_or(|allow| allow.is_match(tool)) && !self.deny.is_match(tool)
     }
@@ -137,38 +137,38 @@ fn patterns<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, McpConfigError> {
     set.build().map_err(|error| wrong(&error))
 }
 
-/// Why a server cannot be configured so.
+/// Error in the configuration of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpConfigError {
-    /// Its tools could not be named.
+    /// The server's name is not valid as a part of a tool's name.
     #[error(
         "the server name {name:?} is not 1 to {NAME_LEN_MAX} letters, digits, `-` or single `_` between them"
     )]
     Name {
-        /// The name.
+        /// Name of the server.
         name: String,
     },
-    /// Two servers of one name.
+    /// Two servers have the same name.
     #[error("there are two servers named {name:?}")]
     Duplicate {
-        /// The name.
+        /// Name of both servers.
         name: Arc<str>,
     },
-    /// A pattern for names of tools is none.
+    /// A pattern for names of tools is invalid.
     #[error("not a pattern for names of tools: {detail}")]
     Pattern {
-        /// What is wrong with it.
+        /// Error in the pattern.
         detail: String,
     },
 }
 
-/// What all servers of a system share.
+/// Options that all servers of a system share.
 #[derive(Debug, Clone)]
 pub struct McpOptions {
-    /// Where servers start: the working directory.
+    /// Working directory of the servers.
     pub folder: PathBuf,
-    /// Where the pipes to a server are for the moment in which it starts.
+    /// Folder for the pipes to a server while it starts.
     pub pipe_folder: PathBuf,
-    /// How the processes of servers are contained.
+    /// Containment of the servers' processes.
     pub containment: ContainmentChoice,
 }

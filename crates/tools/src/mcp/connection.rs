@@ -1,4 +1,4 @@
-//! A connection that is up, and the calls that go through it.
+//! An established connection, and its calls.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::config::OnIgnoredCancel;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE};
 use crate::tool::{ToolError, ToolInvocation};
 
-/// A connection that is up.
+/// An established connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) server: Arc<str>,
@@ -28,31 +28,31 @@ pub(super) struct Connection {
     pub(super) on_ignored_cancel: OnIgnoredCancel,
 }
 
-/// Why a connection is given up; the first reason stands.
+/// Reason for the end of a connection; the first one stands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lost(Arc<SetOnce<Reason>>);
 
 #[derive(Debug, Clone)]
 pub(super) struct Reason {
     pub(super) why: Arc<str>,
-    /// It ended by itself, and was not given up by us.
+    /// True if the other side ended the connection, false if this side gave it up.
     pub(super) by_itself: bool,
 }
 
 impl Lost {
-    /// The other side has ended it.
+    /// Records that the other side ended the connection.
     pub(super) fn by_itself(&self, why: &str) {
         self.set(why, true);
     }
 
-    /// We give it up.
+    /// Records that this side gives up the connection.
     pub(super) fn given_up(&self, why: &str) {
         self.set(why, false);
     }
 
     fn set(&self, why: &str, by_itself: bool) {
         let why = why.into();
-        // The first reason stands.
+        // Fails if a reason was recorded before, which stands.
         drop(self.0.set(Reason { why, by_itself }));
     }
 
@@ -65,12 +65,12 @@ impl Lost {
     }
 }
 
-/// A request that was sent. Dropped without its end, it cancels itself.
+/// A sent request. Dropping it before its end cancels it.
 struct Call<'a> {
     connection: &'a Connection,
     cancel: Arc<Cancel>,
     handle: RequestHandle<RoleClient>,
-    /// What the protocol's own bookkeeping says; spent when it has spoken.
+    /// True once the protocol library has resolved the handle.
     handle_spent: bool,
     answered: oneshot::Receiver<Answered>,
     over: bool,
@@ -80,7 +80,7 @@ impl Connection {
     /// Runs one call of a tool.
     ///
     /// # Cancel safety
-    /// Dropping it tells the server that nobody waits any more.
+    /// Dropping the future cancels the call at the server.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -140,7 +140,7 @@ impl Connection {
         })
     }
 
-    /// Gives the connection up if nobody else uses it. Returns whether it is ending.
+    /// Gives up the connection if no other call uses it. Returns true if it is ending.
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it went on with a call that was cancelled";
         let ends =
@@ -168,7 +168,7 @@ fn reason(scope: &Scope) -> String {
 }
 
 impl Call<'_> {
-    /// Waits for what becomes of it.
+    /// Waits for the end of the call.
     async fn answered(&mut self) -> Result<Answered, ToolError> {
         loop {
             tokio::select! {
@@ -176,10 +176,10 @@ impl Call<'_> {
                 answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection is gone")),
                 seen = &mut self.handle.rx, if !self.handle_spent => {
                     self.handle_spent = true;
-                    // An answer is in the table already, and so is the end of the connection, soon.
+                    // An answer is already in the table, and the end of the connection will be soon.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
                         let why = format!("it cannot be reached: {}", error.error);
-                        // It may have the call all the same, and may be reached again.
+                        // The server may still have received the call, and may be reached again.
                         self.cancel.request(&why);
                         self.connection.lost.by_itself(&why);
                         return Err(self.failed(&why));
@@ -189,9 +189,9 @@ impl Call<'_> {
         }
     }
 
-    /// The stop's ask has told the server. Waits a moment for what it says to that.
+    /// Waits a short time for the server's reply: the stop has already cancelled the call.
     async fn after_stop(&mut self, scope: &Scope) -> Result<Answered, ToolError> {
-        // Where it has, this changes nothing.
+        // Has no effect if the stop has cancelled the call.
         self.cancel.request(&reason(scope));
         if let Ok(answered) = timeout(CANCEL_SETTLE, self.answered()).await {
             return answered;
@@ -200,7 +200,7 @@ impl Call<'_> {
             return self.answered().await;
         }
         self.over = true;
-        // The call's future has heard; that the server has, nobody knows.
+        // The call's future acknowledges the stop; the server has not confirmed it.
         scope.stopped_at("mcp call").await;
         self.abandon();
         Err(ToolError::new(format!(
@@ -210,7 +210,7 @@ impl Call<'_> {
         )))
     }
 
-    /// What is known of a call whose end is not.
+    /// Describes a call whose end is unknown.
     fn unconfirmed(&self) -> String {
         let server = &self.connection.server;
         match self.connection.lost.reason() {
@@ -222,7 +222,7 @@ impl Call<'_> {
         }
     }
 
-    /// Takes the call out of the table, with its end unknown.
+    /// Removes the call from the table, with an unknown end.
     fn abandon(&self) {
         if let Some(mut registration) = self.connection.calls.take(&self.handle.id) {
             registration.details_mut().note = Some(self.unconfirmed().into());
@@ -249,14 +249,14 @@ impl Drop for Call<'_> {
             return answered.conclude();
         }
         self.cancel.request("the call was given up");
-        // Where the server is ended for it, that is the end of the call: its registration waits in the table.
+        // If the server is ended for this call, that is the call's end: its registration stays in the table until then.
         if !self.connection.end_unless_used() {
             self.abandon();
         }
     }
 }
 
-/// Says how the call ended, and gives what the server said.
+/// Reports the end of the call, and returns the server's result.
 fn conclude(
     answered: Answered,
     scope: &Scope,
@@ -293,7 +293,7 @@ fn conclude(
     }
 }
 
-/// Of a call that was stopped. Of any other there is nothing to acknowledge.
+/// Acknowledges the stop of a call; has no effect on other calls.
 fn acknowledge(scope: &Scope) {
     use futures::FutureExt as _;
     drop(scope.stopped_at("mcp call").now_or_never());

@@ -1,4 +1,4 @@
-//! From the protocol's tools and results to ours.
+//! Conversion of the protocol's tools and results to those of Allstop.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 
 use super::limits::{DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX};
 
-/// The longest name of a tool, which is what registries take.
+/// Maximum length of a tool's name, in bytes: the limit of the tool registry.
 const NAME_LEN_MAX: usize = 64;
 
-/// A tool, as its server describes it.
+/// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Definition {
-    /// As the server calls it.
+    /// Name at the server.
     pub(super) tool: Arc<str>,
-    /// As the model calls it.
+    /// Name for the model.
     pub(super) name: Arc<str>,
     pub(super) description: Arc<str>,
     pub(super) input_schema: Arc<Value>,
@@ -26,7 +26,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Why the tool cannot be used is for people.
+    /// Converts a tool. The error says for people why the tool cannot be used.
     pub(super) fn of(server: &str, tool: Tool) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = tool.name.chars().map(|c| if fits(c) { c } else { '_' });
@@ -54,8 +54,8 @@ impl Definition {
     }
 }
 
-/// What repeating a call would do, by the server's hints. One that only adds is not taken for one that can be undone:
-/// nobody says how, so without a word on repetition it is what a tool without hints is.
+/// Effect of a repeated call, from the server's hints. A tool that only adds data is not reversible, since no hint says
+/// how to undo it: without a hint on repetition it counts as a tool without hints.
 pub(super) fn effect(hints: Option<&ToolAnnotations>) -> Effect {
     let said = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint) == Some(true);
     if said(|hints| hints.read_only_hint) {
@@ -74,11 +74,11 @@ fn shortened(description: &str) -> String {
     }
 }
 
-/// A result as text, and whether it is an error. `None`: it is not the result of a tool.
+/// Text of a result, and true if it is an error. `None` if it is not the result of a tool.
 pub(super) fn text_of(result: ServerResult) -> Option<(String, bool)> {
     let result = match result {
         ServerResult::CallToolResult(result) => result,
-        // Nothing at all is a result too.
+        // An empty result is a valid result too.
         ServerResult::EmptyResult(_) => CallToolResult::success(Vec::new()),
         _ => return None,
     };

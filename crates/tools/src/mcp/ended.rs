@@ -1,4 +1,4 @@
-//! How the connection to a server ended, and what that says of the calls that were open.
+//! The end of the connection to a server, and its meaning for the open calls.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use allstop_scope::{Ending, Registration};
 /// The end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
-    /// Why, for the model and for people.
+    /// Reason, for the model and for people.
     pub(super) why: Arc<str>,
-    /// How the server's process ended, where there was one and nothing of it is left.
+    /// Verified end of the server's process; `None` without a process or if a part of it is left.
     pub(super) process: Option<ProcessEnd>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct ProcessEnd {
 }
 
 impl Ended {
-    /// Says what became of a call that was open. Without a process that is known to be gone nothing is claimed.
+    /// Reports the end of a call that was open. Without a verified end of the process it claims nothing.
     pub(super) fn conclude(&self, mut registration: Registration) {
         let details = registration.details_mut();
         let Some(process) = self.process else {
@@ -40,7 +40,7 @@ impl Ended {
 }
 
 impl ProcessEnd {
-    /// In words.
+    /// Describes the end.
     pub(super) fn text(self) -> &'static str {
         match self.how {
             How::Sigterm => "it needed SIGTERM",

@@ -1,4 +1,4 @@
-//! From a configured server to a connection that is up.
+//! The handshake, from a configured server to an established connection.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{Input, Output};
 use super::tap::{Heard, Tap};
 
-/// The protocol's own loop of a connection. Its drop ends the loop.
+/// The protocol library's loop of a connection. Dropping it ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
 
-/// Speaks with a server over the pipes to it.
+/// Connects to a server over its pipes.
 pub(super) async fn over_pipes(
     (output, input): (Output, Input),
     heard: Heard,
@@ -26,7 +26,7 @@ pub(super) async fn over_pipes(
     serve(Tap::in_order(lines, heard)).await
 }
 
-/// Speaks with a server over HTTP.
+/// Connects to a server over HTTP.
 pub(super) async fn over_http(
     url: &str,
     headers: &[(String, String)],
@@ -45,7 +45,7 @@ pub(super) async fn over_http(
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_concurrent_requests(CALLS_MAX)
         .max_sse_event_size(MESSAGE_BYTES_MAX)
-        // An expired session is a lost connection like any other: what was open in it is gone.
+        // An expired session counts as a lost connection: its open calls are lost.
         .reinit_on_expired_session(false)
         .custom_headers(named);
     let transport = StreamableHttpClientTransport::with_client(client(url)?, config);
@@ -56,9 +56,9 @@ fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("its URL is none: {error}"))?;
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-        // A redirected call is not the same call, and the headers are meant for this host.
+        // A redirected call is a different call, and the headers are meant for this host.
         .redirect(reqwest::redirect::Policy::none())
-        // Each call has its connection to itself: giving one up closes it.
+        // One connection per call, so that giving up a call closes its connection.
         .pool_max_idle_per_host(0);
     let host = url.host_str().unwrap_or_default();
     if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
@@ -92,7 +92,7 @@ where
             }
             other => format!("its handshake is wrong: {other}"),
         })?;
-    // A list is asked for when it has changed: an old one is no answer, and no consolation where there is none.
+    // The list is requested only after a change, so a cached one would be wrong, also in place of an error.
     let peer = service.peer();
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;

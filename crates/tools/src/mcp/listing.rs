@@ -1,4 +1,4 @@
-//! The list of a server's tools: at first, and whenever the server says that it has changed.
+//! The list of a server's tools: at the start, and after each change.
 
 use std::convert::Infallible;
 
@@ -12,11 +12,11 @@ use super::convert::Definition;
 use super::limits::{LIST_PAUSE_FIRST, LIST_PAUSE_MAX, LIST_REST, PAGES_MAX, TOOLS_MAX};
 use super::server::McpServer;
 
-/// Lists the tools anew each time they have changed, for as long as the connection is up. One list is asked for at a
-/// time. Where that fails, those that were known stay, and it is tried again.
+/// Requests the list again after each change, for as long as the connection lasts, one request at a time. After a
+/// failed request the known tools stay, and the request is repeated.
 ///
 /// # Cancel safety
-/// Cancel safe: a list is taken over as a whole.
+/// Cancel safe: a list is applied as a whole.
 #[expect(
     clippy::infinite_loop,
     reason = "whoever polls it drops it with the connection"
@@ -33,7 +33,7 @@ pub(super) async fn follow(
             changed.notified().await;
         }
         sleep(pause).await;
-        // What was said meanwhile is of the same change.
+        // A notification during the pause counts as part of the same change.
         let _meanwhile = changed.notified().now_or_never();
         pause = LIST_PAUSE_MAX.min(pause * 2);
         let limit = server.config.handshake_timeout;
@@ -46,10 +46,10 @@ pub(super) async fn follow(
     }
 }
 
-/// Lists the tools, and takes over those that are used.
+/// Requests the list, and applies the tools that the filter admits.
 ///
 /// # Cancel safety
-/// Cancel safe: a list is taken over as a whole.
+/// Cancel safe: a list is applied as a whole.
 pub(super) async fn list(server: &McpServer, peer: &Peer<RoleClient>) -> Result<(), String> {
     let mut used: Vec<Definition> = Vec::new();
     for tool in pages(peer).await? {
@@ -73,7 +73,7 @@ pub(super) async fn list(server: &McpServer, peer: &Peer<RoleClient>) -> Result<
     Ok(())
 }
 
-/// The server's tools, as many as are used of one.
+/// Returns the server's tools, up to [`TOOLS_MAX`].
 async fn pages(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
     let mut tools = Vec::new();
     let mut page = None;

@@ -1,26 +1,27 @@
 //! Tools of MCP servers, over standard input and output or streamable HTTP.
 //!
-//! [`McpServers`] starts the configured servers in a scope that is neither a turn's nor a session's, and gives their
-//! tools, as `SERVER__TOOL`, to every session. One that hangs, dies or talks nonsense costs its own tools only: they
-//! stay listed, answer with an error that says why, and the server is tried again after a growing pause. Tools that a
-//! server adds or takes away while it runs come and go with the next model call; a call that runs goes on.
+//! [`McpServers`] starts the configured servers in a scope outside all turns and sessions, and offers their tools, as
+//! `SERVER__TOOL`, to every session. A server that hangs, dies or sends invalid messages affects its own tools only:
+//! they stay listed and return an error with the reason, and the server is restarted after a growing pause. Tools that
+//! a running server adds or removes change with the next model call; running calls continue.
 //!
 //! # Stopping a call
-//! The server is another machine, also where it is a process of ours that serves others: it can only be asked. Whatever
-//! gives a call up (a stop, its time, a future that is dropped) sends `notifications/cancelled`, once. A server that
-//! hears owes no answer, so silence says nothing: the receipt says `unreachable`. It says more where more is known:
+//! A server is beyond direct control, even as a local process, because it serves other calls too: it can only be asked.
+//! Every end of the wait for a call (a stop, a time limit, a dropped future) sends `notifications/cancelled`, once. A
+//! server owes no answer to that, so silence proves nothing: the receipt says `unreachable`. It says more if more is
+//! known:
 //!
 //! | after the cancellation | the call's item |
 //! | --- | --- |
 //! | the server still gives a result in time | `finished`, and the result counts |
 //! | it answers with an error | `stopped`, `remote_confirmed` |
-//! | nothing is heard | `unreachable`, `not_confirmed` |
+//! | silence | `unreachable`, `not_confirmed` |
 //! | its process has ended, by itself or by [`OnIgnoredCancel::EndServer`] | `stopped`, with how, and the proof of its containment |
 //!
 //! # Hints
-//! A server's hints say what repeating a call would do: `readOnlyHint` is read-only, `idempotentHint` idempotent,
-//! everything else irreversible. They are believed, as the server is that somebody configured; a rule of permission
-//! speaks before them.
+//! A server's hints describe the effect of a repeated call: `readOnlyHint` means read-only, `idempotentHint`
+//! idempotent, everything else irreversible. The hints are trusted, because a person configured the server; permission
+//! rules take precedence.
 
 mod calls;
 mod cancel;

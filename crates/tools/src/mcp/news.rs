@@ -1,4 +1,4 @@
-//! What people are told of servers: that one is not available, why, and that it is there again; each once.
+//! Status events of servers for people: a server became unavailable, with the reason, or is available again; each once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 use super::server::McpServer;
 use super::state::{Known, McpState};
 
-/// Tools that a line names; of the others it gives the number.
+/// Maximum number of tools that a message names; it counts the others.
 const NAMES_MAX: usize = 8;
 
-/// Follows the servers of a system, for one who tells people of them.
+/// Stream of status events of a system's servers.
 #[derive(Debug)]
 pub struct McpNews(Vec<Followed>);
 
@@ -23,25 +23,25 @@ struct Followed {
     told: Told,
 }
 
-/// What people know of a server.
+/// Last reported status of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// Nothing is wrong with it.
+    /// The server works.
     Well,
-    /// It is not available, and is tried again by itself.
+    /// The server is unavailable, and is retried automatically.
     Retried,
-    /// It is tried again at the next call only.
+    /// The server is retried only at the next call.
     Rests,
 }
 
-/// A server is not available, or is there again.
+/// A status event: a server became unavailable, or is available again.
 #[derive(Debug, Clone)]
 pub struct McpChange {
-    /// Its name.
+    /// Name of the server.
     pub server: Arc<str>,
-    /// What is known of it: degraded or ready.
+    /// New state: degraded or ready.
     pub state: McpState,
-    /// Its tools as models call them, as they were listed last.
+    /// Last listed tools of the server, as models call them.
     pub tools: Vec<Arc<str>>,
 }
 
@@ -55,8 +55,8 @@ impl McpNews {
         Self(servers.iter().map(follow).collect())
     }
 
-    /// The next change that was not told yet; at first what is wrong already. A further attempt that fails is none, but
-    /// for the last one that is made without being asked for. Waits for ever where there are no servers.
+    /// Returns the next event; first for servers that are unavailable already. A failed attempt is no event, except the
+    /// last automatic one. Without servers it never resolves.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -69,7 +69,7 @@ impl McpNews {
                 return std::future::pending().await;
             }
             let changed = self.0.iter_mut().map(|one| Box::pin(one.known.changed()));
-            // An error says that a server is gone, which those that are followed here are not.
+            // Never fails: the servers that it follows still exist.
             drop(select_all(changed).await);
         }
     }

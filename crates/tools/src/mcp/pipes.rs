@@ -1,8 +1,8 @@
-//! The pipes to a server's standard input and output.
+//! Pipes to a server's standard input and output.
 //!
-//! A contained process has no standard input and one pipe for all that it prints, which is right for commands. A server
-//! needs both streams to itself, so a shell opens two named pipes for it and becomes the server: the process stays the
-//! one that is contained. What it prints on standard error stays in the output of the process.
+//! A contained process has no standard input and one pipe for all of its output, which suits commands. A server needs
+//! two separate streams, so a shell opens two named pipes and replaces itself with the server, which stays the
+//! contained process. The server's standard error remains the output of the process.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -22,19 +22,19 @@ use tokio::net::unix::pipe;
 use super::connection::Lost;
 use super::limits::MESSAGE_BYTES_MAX;
 
-/// Opens both pipes, says so with an empty line, and becomes the server.
+/// Opens both pipes, reports that with an empty line, and replaces itself with the server.
 const SCRIPT: &str = r#"exec <"$1" >"$2" && echo && shift 2 && exec "$@""#;
 
-/// The pipes while the server starts.
+/// The pipes during the start of a server.
 pub(super) struct Pipes {
     folder: Folder,
     input: Input,
     output: pipe::Receiver,
-    /// The server's ends, so that neither pipe is at its end before it has opened them.
+    /// The server's ends, so that neither pipe reaches its end before the server has opened both.
     theirs: (OwnedFd, OwnedFd),
 }
 
-/// Goes with what is in it: once the pipes are open their names are of no use.
+/// A folder that is removed on drop, with its content: open pipes need no names.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -44,7 +44,7 @@ impl Drop for Folder {
 }
 
 impl Pipes {
-    /// Makes the pipes in a folder of their own, for nobody else's eyes.
+    /// Creates the pipes in a new private folder.
     pub(super) fn make(below: &Path) -> io::Result<Self> {
         let folder = below.join(format!("mcp-{}", ulid::Ulid::generate()));
         let mut builder = DirBuilder::new();
@@ -54,7 +54,7 @@ impl Pipes {
         let (input, output) = (folder.0.join("in"), folder.0.join("out"));
         make_pipe(&input)?;
         make_pipe(&output)?;
-        // A writer can only open a pipe that has a reader, and a reader without a writer would see its end.
+        // A FIFO can be opened for writing only if it has a reader, and a reader without a writer sees its end.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reads_input = rustix::fs::open(&input, OFlags::RDONLY | flags, Mode::empty())?;
         let options = pipe::OpenOptions::new();
@@ -69,7 +69,7 @@ impl Pipes {
         })
     }
 
-    /// What is to be run in place of the server's command.
+    /// Command line that runs in place of the server's command.
     pub(super) fn command(&self, command: &OsString, args: &[OsString]) -> Vec<OsString> {
         let own = ["-c".into(), SCRIPT.into(), "sh".into()];
         let pipes = ["in", "out"].map(|name| self.folder.0.join(name).into_os_string());
@@ -125,7 +125,7 @@ fn make_pipe(path: &Path) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("mkfifo failed"))
 }
 
-/// The server's standard input. It can be closed whoever else holds it: that is how a server is asked to end.
+/// The server's standard input. Closing one clone closes all: it asks the server to end.
 #[derive(Debug, Clone)]
 pub(super) struct Input(Arc<Mutex<Option<pipe::Sender>>>);
 
@@ -164,7 +164,7 @@ impl AsyncWrite for Input {
     }
 }
 
-/// The server's standard output, bounded: it ends when too much comes without a message in it.
+/// The server's standard output, bounded: it ends at a message that is too long.
 pub(super) struct Output {
     pipe: pipe::Receiver,
     /// Bytes since the last line feed.

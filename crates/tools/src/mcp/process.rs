@@ -1,4 +1,4 @@
-//! A server that we start: its process, what it prints on standard error, and its end.
+//! The process of a server that Allstop started: its start, its standard error, and its end.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
 use super::pipes::{Input, Pipes};
 use crate::command::{RunningCommand, chain, exit_text, read_to_end};
 
-/// How long the exit of a server is waited for whose output has ended: what it printed last says why.
+/// Time limit of the wait for the exit of a server whose output has ended: its last output explains the end.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
-/// How long what it printed is read after its exit: only a process that it has left behind can hold that up.
+/// Time limit for reading the last output after the exit: only a process that the server left behind can delay it.
 const READ_WAIT: Duration = Duration::from_millis(500);
 
 /// The process of a server.
@@ -34,7 +34,7 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts it, in a scope of its own: stopping that ends it and nothing else.
+    /// Starts the process in `scope`, which holds nothing else, so that a stop of it ends only this process.
     pub(super) fn start(
         scope: &Scope,
         name: &str,
@@ -62,10 +62,10 @@ impl ServerProcess {
         let all_read = Arc::<SetOnce<()>>::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
         let (into, whole) = (Arc::clone(&printed), Arc::clone(&all_read));
-        // A stop came first: then the process is being ended, and its words do not matter.
+        // Fails if a stop came first: then the process is being ended, and its output does not matter.
         drop(scope.spawn_control(reading, async move |_| {
             read(reader, into).await;
-            // It is read once.
+            // Set only here, so it cannot fail.
             drop(whole.set(()));
         }));
         let input = pipes.input();
@@ -79,12 +79,12 @@ impl ServerProcess {
         Ok((server, pipes))
     }
 
-    /// Resolves when it has exited.
+    /// Resolves when the process has exited.
     pub(super) async fn exited(&self) {
         drop(self.process.exited().await);
     }
 
-    /// Ends it: closes its input, and climbs the ladder if that is not enough. `None`: something of it is left.
+    /// Ends the process: closes its input, then sends signals if needed. `None` if a part of it is left.
     pub(super) async fn end(&self, why: &str, by_itself: bool) -> Option<ProcessEnd> {
         let handle = self.process.handle();
         self.input.close();
@@ -108,14 +108,14 @@ impl ServerProcess {
         })
     }
 
-    /// How it exited, and what it printed last on standard error.
+    /// Describes the exit status and the last line on standard error.
     pub(super) async fn last_words(&self) -> Option<String> {
         let exited = timeout(EXIT_WAIT, self.process.exited()).await;
         let exit = match exited.ok()? {
             Ok(exit) => exit_text(exit),
             Err(error) => return Some(chain(&error)),
         };
-        // The pipe may hold its last line still.
+        // The pipe may still hold the last line.
         let _as_far_as_it_is_read = timeout(READ_WAIT, self.all_read.wait()).await;
         let printed = String::from_utf8_lossy(&self.printed.lock()).into_owned();
         let last = printed.lines().rev().find(|line| !line.trim().is_empty());
@@ -126,7 +126,7 @@ impl ServerProcess {
     }
 }
 
-/// Keeps the end of what is printed, and reads all of it: a full pipe would block the server.
+/// Keeps the end of the output, and reads all of it: a full pipe would block the server.
 async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
     let keep = |piece: &[u8]| {
         let mut printed = into.lock();
@@ -134,6 +134,6 @@ async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
         let old = printed.len().saturating_sub(STDERR_BYTES_MAX);
         printed.drain(..old);
     };
-    // What cannot be read cannot be told either.
+    // A read error only shortens the kept output.
     drop(read_to_end(reader, keep).await);
 }

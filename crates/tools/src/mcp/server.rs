@@ -1,4 +1,4 @@
-//! One server: what is known of it, and a connection for a call.
+//! A server: its state, its tools, and the connection for a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::connection::Connection;
 use super::convert::Definition;
 use super::state::{Known, McpState};
 
-/// The tools as they were listed last.
+/// The tools of the last list.
 #[derive(Debug, Default)]
 struct Listed {
     tools: Arc<[Definition]>,
-    /// How often they have changed.
+    /// Number of changes of the tools.
     version: u64,
 }
 
-/// A server, shared by all who use its tools.
+/// An MCP server, shared by all sessions.
 #[derive(Debug)]
 pub struct McpServer {
     pub(super) config: McpServerConfig,
     pub(super) options: Arc<McpOptions>,
     pub(super) known: watch::Sender<Known>,
     tools: Mutex<Listed>,
-    /// Asks for an attempt now.
+    /// Starts a new attempt now.
     pub(super) wake: Notify,
-    /// Asks for the end.
+    /// True once the server is to end.
     pub(super) closing: watch::Sender<bool>,
 }
 
@@ -45,27 +45,27 @@ impl McpServer {
         }
     }
 
-    /// Its name.
+    /// Name of the server.
     pub fn name(&self) -> &Arc<str> {
         &self.config.name
     }
 
-    /// What is known of it now.
+    /// Current state of the server.
     pub fn state(&self) -> McpState {
         self.known.borrow().state()
     }
 
-    /// Its tools, as they were listed last.
+    /// Tools of the last list.
     pub(super) fn definitions(&self) -> Arc<[Definition]> {
         Arc::clone(&self.tools.lock().tools)
     }
 
-    /// How often its tools have changed.
+    /// Number of changes of the tools.
     pub(super) fn list_version(&self) -> u64 {
         self.tools.lock().version
     }
 
-    /// Its tools are these now.
+    /// Replaces the tools.
     pub(super) fn take_over(&self, tools: Vec<Definition>) {
         let mut listed = self.tools.lock();
         if *listed.tools != *tools {
@@ -74,7 +74,7 @@ impl McpServer {
         }
     }
 
-    /// Waits until it is no longer starting.
+    /// Waits until the server is no longer starting.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -84,8 +84,8 @@ impl McpServer {
         settled.await.map_or(Known::Stopped, |known| known.clone())
     }
 
-    /// A connection for one call. One that is being made is waited for, which its own time bounds. `Err`: why there is
-    /// none, and what is done about it.
+    /// Returns the connection for one call. Waits for a connection that is being established, up to its own time limit.
+    /// `Err` is the reason why there is no connection, with the next attempt.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -96,7 +96,7 @@ impl McpServer {
             known.mark_unchanged();
             self.wake.notify_one();
             tokio::select! {
-                // It says that it starts, or that it has stopped.
+                // The server starts, or has stopped.
                 _ = known.changed() => {}
                 () = scope.stopped() => {}
             }
@@ -111,7 +111,7 @@ impl McpServer {
         }
     }
 
-    /// How long a call may take.
+    /// Time limit of a call.
     pub(super) fn call_timeout(&self) -> Option<Duration> {
         self.config.call_timeout
     }

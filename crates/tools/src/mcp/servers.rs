@@ -1,4 +1,4 @@
-//! The servers of a system: started together, shared by its sessions, ended with it.
+//! The servers of a system: started together, shared by its sessions, and ended with the system.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::tool::Tool;
 #[derive(Debug, Default)]
 pub struct McpServers {
     servers: Arc<[Arc<McpServer>]>,
-    /// What keeps them connected, once they were started.
+    /// Tasks that keep the servers connected; `None` before the start and after the end.
     running: Mutex<Option<Vec<WorkHandle<()>>>>,
 }
 
@@ -56,10 +56,10 @@ impl ToolSource for McpTools {
 }
 
 impl McpServers {
-    /// These servers; none of them is started yet.
+    /// Creates the servers without starting them.
     ///
     /// # Errors
-    /// If two have one name.
+    /// If two servers have the same name.
     pub fn new(configs: Vec<McpServerConfig>, options: McpOptions) -> Result<Self, McpConfigError> {
         let options = Arc::new(options);
         let mut servers: Vec<Arc<McpServer>> = Vec::new();
@@ -75,19 +75,19 @@ impl McpServers {
         })
     }
 
-    /// All of them.
+    /// All servers.
     pub fn all(&self) -> &[Arc<McpServer>] {
         &self.servers
     }
 
-    /// Starts all of them below this scope, unless that was done before, and waits until each is ready or is known not
-    /// to be. Each is bounded by the time for its own handshake.
+    /// Starts all servers below `scope`, unless they were started before, and waits until each is ready or unavailable.
+    /// The handshake timeout of each server limits the wait.
     ///
     /// # Errors
     /// If a stop covers the scope.
     ///
     /// # Cancel safety
-    /// Dropping it leaves them starting.
+    /// Dropping the future leaves the servers starting.
     pub async fn start(&self, scope: &Scope) -> Result<(), NotStarted> {
         self.begin(scope)?;
         join_all(self.servers.iter().map(|server| server.settled())).await;
@@ -104,7 +104,7 @@ impl McpServers {
             let label = format!("mcp/{}", server.name());
             let work = WorkSpec::new(ItemKind::Process, format!("mcp server {}", server.name()));
             let options = ScopeOptions {
-                // The server, what watches it and what reads it are one item of a receipt.
+                // The server, its supervisor and its reader are one item of a receipt.
                 unit: Some(work.clone()),
                 ..ScopeOptions::default()
             };
@@ -117,7 +117,7 @@ impl McpServers {
         Ok(())
     }
 
-    /// The tools of all servers, for one session. Those of a server that is not ready are those that it had last.
+    /// Tools of all servers, for one session. A server that is not ready keeps the tools of its last list.
     pub fn tools(&self, output_folder: &Arc<OutputFolder>) -> McpTools {
         McpTools {
             servers: Arc::clone(&self.servers),
@@ -125,15 +125,15 @@ impl McpServers {
         }
     }
 
-    /// What people are to be told of them.
+    /// Status events for people.
     pub fn news(&self) -> McpNews {
         McpNews::of(&self.servers)
     }
 
-    /// Ends all of them: their input is closed, and one that does not exit gets signals. Bounded by about a second.
+    /// Ends all servers: closes their input, and sends signals to those that do not exit. Takes about a second at most.
     ///
     /// # Cancel safety
-    /// Dropping it leaves them ending.
+    /// Dropping the future leaves the servers ending.
     pub async fn close(&self) {
         for server in &*self.servers {
             server.closing.send_replace(true);

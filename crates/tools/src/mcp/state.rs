@@ -1,4 +1,4 @@
-//! What is known of a server at a moment.
+//! The state of a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 
-/// What is known of a server at a moment.
+/// State of a server.
 #[derive(Debug, Clone)]
 pub enum McpState {
-    /// It is being started, or its tools are being listed.
+    /// The server is being started, or its tools are being listed.
     Starting,
-    /// Its tools can be called.
+    /// The server's tools can be called.
     Ready,
-    /// It cannot be used. Its tools stay listed and answer with an error.
+    /// The server is unavailable. Its tools stay listed and return an error.
     Degraded {
-        /// Why.
+        /// Reason of the outage.
         why: Arc<str>,
-        /// When it is tried again; `None`: at the next call of one of its tools.
+        /// Time of the next attempt; `None`: at the next call of one of its tools.
         next_try: Option<Instant>,
     },
-    /// It was not started yet, or it was ended with the system.
+    /// The server was not started yet, or was ended with the system.
     Stopped,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for McpState {
     }
 }
 
-/// The same, with the connection where there is one.
+/// State of a server, with the connection if there is one.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
     Starting,

@@ -1,4 +1,4 @@
-//! Keeps one server connected: starts it, waits for its end, tries again.
+//! The supervisor of one server: starts it, waits for its end, and retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use super::server::McpServer;
 use super::state::Known;
 use super::tap::Heard;
 
-/// What became of one attempt.
+/// Result of one attempt.
 enum Attempt {
-    /// The server is being stopped, or closed.
+    /// The server is stopped or closed.
     Over,
-    /// The connection was lost, or never came up.
+    /// The connection was lost or never established.
     Lost { why: Arc<str>, was_good: bool },
 }
 
@@ -61,24 +61,24 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
     server.known.send_replace(Known::Stopped);
 }
 
-/// How long after so many attempts that failed.
+/// Pause after `failed` attempts in a row.
 fn pause(failed: u32) -> Duration {
     let doubled = 1 << failed.saturating_sub(1).min(16);
     RECONNECT_MAX.min(RECONNECT_FIRST * doubled)
 }
 
-/// Resolves when the server is to end.
+/// Resolves when the server has to end.
 async fn over(server: &McpServer, scope: &Scope) {
     let mut closing = server.closing.subscribe();
     tokio::select! {
         biased;
         () = scope.stopped() => {}
-        // An error says that nobody could ask any more, which is asking.
+        // Fails if all senders are gone, which also ends the server.
         _ = closing.wait_for(|closing| *closing) => {}
     }
 }
 
-/// One connection, from its start to its end.
+/// Runs one connection, from its start to its end.
 async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
     let heard = Heard::default();
     let never = |why: String| Attempt::Lost {
@@ -143,7 +143,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
         end(Some(service), process.as_ref(), &heard.calls, stopping()).await;
         return Attempt::Over;
     };
-    // Whoever comes from now on waits for the next connection.
+    // New calls wait for the next connection from now on.
     server.known.send_replace(Known::Starting);
     let ended = end(Some(service), process.as_ref(), &heard.calls, reason).await;
     Attempt::Lost {
@@ -181,7 +181,7 @@ async fn establish(
     Ok(service)
 }
 
-/// Ends a connection and answers what was open on it.
+/// Ends a connection, and answers its open calls.
 async fn end(
     service: Option<Service>,
     process: Option<&ServerProcess>,
@@ -202,11 +202,11 @@ async fn end(
         }
     }
     if process.is_none() {
-        // The server lives on, and with it what it was asked for.
+        // The server outlives the connection, and may still run the calls.
         drop(timeout(CLOSE_WAIT, calls.cancel_all(&ended.why)).await);
     }
     if let Some(mut service) = service {
-        // Its drop ends what is still open of it.
+        // Its drop ends the rest.
         drop(service.close_with_timeout(CLOSE_WAIT).await);
     }
     let ended = Arc::new(ended);

@@ -1,7 +1,7 @@
-//! Sees every message of a connection before the protocol's own bookkeeping does.
+//! Interceptor of every message of a connection, in front of the protocol library.
 //!
-//! Answers to calls are taken here, by id, so that one that comes after a cancellation is still seen, and progress is
-//! shown in its order. What nobody needs goes no further: a flood of it costs a parse and nothing else.
+//! It takes the answers to calls by id, so that an answer after a cancellation is still seen, and it shows progress in
+//! order. It drops messages that nothing needs: a flood of them costs only their parsing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,32 +18,32 @@ use super::calls::{Answer, Calls};
 use super::connection::Lost;
 use super::limits::REQUESTS_OPEN_MAX;
 
-/// The messages of a connection.
+/// Transport that intercepts the messages of a connection.
 pub(super) struct Tap<T> {
     inner: T,
     heard: Heard,
-    /// Requests of the server that we have not answered.
+    /// Requests of the server that are not answered yet.
     requests_open: Arc<AtomicUsize>,
     order: Option<Order>,
 }
 
-/// Who hears of what the server says.
+/// Receivers of the server's messages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     pub(super) calls: Arc<Calls>,
     pub(super) lost: Lost,
-    /// The list of its tools has changed.
+    /// Notified when the list of the server's tools has changed.
     pub(super) list_changed: Arc<Notify>,
 }
 
-/// Messages leave in the order in which they were given: a cancellation never overtakes its request.
+/// Keeps sent messages in order: a cancellation never overtakes its request.
 #[derive(Default)]
 struct Order {
     before: Option<oneshot::Receiver<()>>,
 }
 
 impl<T> Tap<T> {
-    /// Over a transport that writes one message after the other.
+    /// Wraps a transport that does not keep messages in order by itself.
     pub(super) fn in_order(inner: T, heard: Heard) -> Self {
         Self {
             order: Some(Order::default()),
@@ -51,7 +51,7 @@ impl<T> Tap<T> {
         }
     }
 
-    /// Over a transport whose messages travel side by side, and which keeps cancellations behind their requests.
+    /// Wraps a transport that sends messages concurrently, and keeps cancellations behind their requests.
     pub(super) fn new(inner: T, heard: Heard) -> Self {
         Self {
             inner,
@@ -61,7 +61,7 @@ impl<T> Tap<T> {
         }
     }
 
-    /// What goes on to the protocol's bookkeeping.
+    /// Handles a message, and returns the message for the protocol library, if any.
     fn look(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
         match message {
             JsonRpcMessage::Response(mut response) => {
@@ -102,7 +102,7 @@ impl<T> Tap<T> {
     }
 
     fn answered(&self, id: &RequestId, answer: Answer) {
-        // Somebody took it meanwhile: then the answer is nobody's.
+        // Fails if the call was removed meanwhile: then the answer is dropped.
         drop(self.heard.calls.answer(id, answer));
     }
 }
@@ -124,7 +124,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             .and_then(|order| order.before.replace(after));
         async move {
             if let Some(before) = before {
-                // It is dropped and never sent: both say that the one before has left.
+                // Dropped, never sent: its end means that the message before has left.
                 drop(before.await);
             }
             let sent = sending.await;

@@ -1,4 +1,4 @@
-//! One tool of a server.
+//! A tool of a server.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::server::McpServer;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// A tool of a server, for one session: long output goes to that session's folder.
+/// Tool of a server, for one session: long output goes to that session's folder.
 #[derive(Debug)]
 pub(super) struct McpTool {
     spec: ToolSpec,

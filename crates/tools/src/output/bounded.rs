@@ -1,9 +1,9 @@
-//! The head and the tail of an output in memory, the whole of it in a file up to a cap, the rest counted.
+//! Bounded output: the head and the tail in memory, all of it in a file up to a limit, the rest counted.
 //!
 //! Invariants:
 //! 1. Memory holds at most `head_bytes_max` + 2 × `tail_bytes_max`.
-//! 2. The file, where there is one, holds the output from its first byte on, without a gap.
-//! 3. Every byte is shown, in the file, or counted; the text says which.
+//! 2. The file, if any, holds the output from its first byte on, without a gap.
+//! 3. Every byte is shown, in the file, or counted; the text says how many are left out and in which file they are.
 
 pub(super) mod piece;
 mod spill;
@@ -17,20 +17,20 @@ use super::folder::OutputFolder;
 use piece::KeptOutput;
 use spill::{SpillTarget, SpillWrite, SpillWritten};
 
-/// How much of an output is kept where.
+/// Limits of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimits {
-    /// Bytes from the start that the model is shown.
+    /// Maximum size of the head, in bytes, which the model sees.
     pub head_bytes_max: usize,
-    /// Bytes before the end that the model is shown.
+    /// Maximum size of the tail, in bytes, which the model sees.
     pub tail_bytes_max: usize,
-    /// Bytes that are written to the file.
+    /// Maximum size of the file, in bytes.
     pub file_bytes_max: u64,
 }
 
 impl Default for OutputLimits {
-    /// 8 KiB of head and 24 of tail, since errors stand at the end: about 8,000 tokens together. A file of 64 MiB
-    /// holds any log that somebody will read, and a hundred of them still fit on a disk.
+    /// 8 KiB of head and 24 KiB of tail, since errors are at the end: about 8,000 tokens together. A file of 64 MiB
+    /// holds every log that a person will read, and a hundred such files still fit on a disk.
     fn default() -> Self {
         Self {
             head_bytes_max: 8 * 1024,
@@ -46,7 +46,7 @@ pub struct BoundedOutput {
     limits: OutputLimits,
     folder: Arc<OutputFolder>,
     head: Vec<u8>,
-    /// The last bytes, up to twice as many as are shown: cut back when full, so that each byte is moved once.
+    /// The last bytes, up to twice as many as are shown: shortened when full, so that each byte is moved at most once.
     tail: Vec<u8>,
     total: u64,
     spill: Spill,
@@ -56,15 +56,15 @@ pub struct BoundedOutput {
 enum Spill {
     /// Everything fits into memory so far.
     NotYet,
-    /// The file takes more.
+    /// The file accepts more.
     Open {
         file: Arc<File>,
         path: PathBuf,
         written: u64,
     },
-    /// The file is as long as it may be.
+    /// The file has reached its limit.
     Full { path: PathBuf, written: u64 },
-    /// The disk took no more: what is in the file, if there is one, is whole up to there.
+    /// Writing failed. The file, if any, is complete up to `written`.
     Failed {
         path: Option<PathBuf>,
         written: u64,
@@ -73,7 +73,7 @@ enum Spill {
 }
 
 impl BoundedOutput {
-    /// An output that goes to a file when it no longer fits into memory.
+    /// Creates an output that goes to a file once it no longer fits into memory.
     pub fn new(limits: OutputLimits, folder: Arc<OutputFolder>) -> Self {
         Self {
             limits,
@@ -85,7 +85,7 @@ impl BoundedOutput {
         }
     }
 
-    /// The same, with its file given.
+    /// Sets the file of the output.
     #[cfg(test)]
     pub(super) fn writing_to(mut self, file: File) -> Self {
         self.spill = Spill::Open {
@@ -96,28 +96,28 @@ impl BoundedOutput {
         self
     }
 
-    /// The same for background work: its file is there from the start, so that it can be looked at any time.
+    /// Creates an output with a file from the start, for background work, which can be read at any time.
     pub fn with_file_now(limits: OutputLimits, folder: Arc<OutputFolder>) -> Self {
         let mut output = Self::new(limits, folder);
         output.open_file();
         output
     }
 
-    /// Makes the file now, if there is none.
+    /// Creates the file now, if there is none.
     pub fn open_file(&mut self) {
         if let Some(writing) = self.begin_file() {
             self.finish_writing(writing.write(&[]));
         }
     }
 
-    /// Takes a piece of output.
+    /// Appends a piece of output.
     pub fn push(&mut self, piece: &[u8]) {
         if let Some(writing) = self.take(piece) {
             self.finish_writing(writing.write(piece));
         }
     }
 
-    /// Makes the file, if there is none: with what memory holds, which is all that there was so far.
+    /// Prepares a new file, if there is none, with the content of memory, which is the whole output so far.
     pub(super) fn begin_file(&self) -> Option<SpillWrite> {
         let is_new = matches!(self.spill, Spill::NotYet);
         is_new.then(|| SpillWrite {
@@ -129,12 +129,12 @@ impl BoundedOutput {
         })
     }
 
-    /// Takes a piece into memory. What is to be written for it is the caller's to write, and then to be told here, before
-    /// the next piece.
+    /// Appends a piece to memory. The caller performs the returned write, and passes its result to `finish_writing`
+    /// before the next piece.
     pub(super) fn take(&mut self, piece: &[u8]) -> Option<SpillWrite> {
         self.total += piece.len() as u64;
         let writing = match &self.spill {
-            // Before the piece is in memory, or it would be written twice.
+            // Before the piece is in memory, because otherwise it would be written twice.
             Spill::NotYet if self.total > self.memory_max() => self.begin_file(),
             Spill::Open { file, written, .. } => Some(SpillWrite {
                 target: SpillTarget::Open(Arc::clone(file)),
@@ -202,7 +202,7 @@ impl BoundedOutput {
         };
     }
 
-    /// What is kept of it, to look at elsewhere.
+    /// Copy of the kept output, for a read elsewhere.
     pub(super) fn kept(&self) -> KeptOutput {
         KeptOutput {
             head: self.head.clone(),
@@ -212,12 +212,12 @@ impl BoundedOutput {
         }
     }
 
-    /// How many bytes there were.
+    /// Number of bytes so far.
     pub fn total_bytes(&self) -> u64 {
         self.total
     }
 
-    /// The file, where there is one.
+    /// Path of the file, if any.
     pub fn file(&self) -> Option<&Path> {
         match &self.spill {
             Spill::NotYet => None,
@@ -226,7 +226,7 @@ impl BoundedOutput {
         }
     }
 
-    /// What the model is shown: all of it, or head and tail with what was left out between them.
+    /// Text for the model: the whole output, or head and tail with a note on the bytes between them.
     pub fn text(&self) -> String {
         let tail_max = self.limits.tail_bytes_max;
         let tail = self

@@ -1,6 +1,6 @@
 //! Cutting text without cutting characters.
 
-/// Without the first bytes of a character whose rest was cut off.
+/// Removes the first bytes of a character at the end whose rest was cut off.
 pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
     // The first byte of a character is at most three before its last.
     let start = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] & 0xC0 != 0x80);
@@ -10,7 +10,7 @@ pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Without the last bytes of a character whose start was cut off.
+/// Removes the last bytes of a character at the start whose first bytes were cut off.
 pub(super) fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let cut = bytes
         .iter()
@@ -20,7 +20,7 @@ pub(super) fn without_cut_start(bytes: &[u8]) -> &[u8] {
     &bytes[cut..]
 }
 
-/// How long a character is that starts so.
+/// Length of a character from its first byte.
 fn char_len(first: u8) -> usize {
     match first {
         0xC2..=0xDF => 2,

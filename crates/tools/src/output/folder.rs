@@ -1,4 +1,4 @@
-//! The folder that output goes to which is too long for memory.
+//! The folder for output that is too long for memory.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder for output files. Whoever owns the session removes it; what is in it is meant to outlive the call, since
-/// the model is told where to look.
+/// A folder for output files. The owner of the session removes it; the files outlive their call, because the model is
+/// told their paths.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// In this folder, which is made when the first file is.
+    /// Uses this folder, and creates it with the first file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -23,12 +23,12 @@ impl OutputFolder {
         }
     }
 
-    /// Where.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A new file, for its owner's eyes only: output may hold secrets.
+    /// Creates a private file: output may hold secrets.
     pub(super) fn create(&self) -> io::Result<(File, PathBuf)> {
         DirBuilder::new()
             .recursive(true)
@@ -46,7 +46,7 @@ impl OutputFolder {
                 .open(&path)
             {
                 Ok(file) => return Ok((file, path)),
-                // Left by a process that had our pid.
+                // A leftover of a process that had the same pid.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Bounded output: whatever a command prints, memory and disk are bounded, and nothing is lost without being said.
+//! Bounded output: it limits memory and disk for every command, and reports everything that it drops.
 
 mod bounded;
 mod cut;

@@ -1,4 +1,4 @@
-//! An output that is collected in one place and looked at in others.
+//! An output with one writer and several readers.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use super::bounded::BoundedOutput;
 use super::bounded::piece::OutputPiece;
 
-/// An output that is collected in one place and looked at in others.
+/// An output with one writer and several readers.
 ///
-/// Whoever looks never waits for a disk: files are written and read outside the lock of what is looked at.
+/// A reader never waits for a write: files are written and read outside the lock of the readable state.
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
     output: Mutex<BoundedOutput>,
-    /// Held while a piece is written: pieces get into the file in the order in which they came.
+    /// Held while a piece is written, so that pieces reach the file in their order.
     writing: Mutex<()>,
 }
 
@@ -27,7 +27,7 @@ impl From<BoundedOutput> for SharedOutput {
 }
 
 impl SharedOutput {
-    /// Makes the file now, if there is none.
+    /// Creates the file now, if there is none.
     pub(crate) fn open_file(&self) {
         let _in_order = self.writing.lock();
         let writing = self.output.lock().begin_file();
@@ -37,7 +37,7 @@ impl SharedOutput {
         }
     }
 
-    /// Takes a piece of output.
+    /// Appends a piece of output.
     pub(crate) fn push(&self, piece: &[u8]) {
         let _in_order = self.writing.lock();
         let writing = self.output.lock().take(piece);
@@ -47,17 +47,17 @@ impl SharedOutput {
         }
     }
 
-    /// The file, where there is one.
+    /// Path of the file, if any.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.output.lock().file().map(PathBuf::from)
     }
 
-    /// What the model is shown.
+    /// Text for the model.
     pub(crate) fn text(&self) -> String {
         self.output.lock().text()
     }
 
-    /// At most `len_max` bytes from this one on. Reads the file where memory has them no more.
+    /// Returns at most `len_max` bytes from `offset`. Reads the file for bytes that memory no longer holds.
     pub(crate) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
         let kept = self.output.lock().kept();
         kept.piece(offset, len_max)
@@ -78,9 +78,9 @@ mod tests {
     /// More than a pipe holds.
     const MUCH: usize = 1024 * 1024;
 
-    /// A disk that hangs is a pipe that nobody reads.
+    /// Simulates a hung disk with a pipe that nobody reads.
     #[test]
-    fn whoever_looks_does_not_wait_for_a_hung_disk() {
+    fn reader_does_not_wait_for_a_hung_disk() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let folder = Arc::new(OutputFolder::new("/nowhere"));
         let output = BoundedOutput::new(OutputLimits::default(), folder);
@@ -91,7 +91,7 @@ mod tests {
             let writing = threads.spawn(|| output.push(&vec![b'x'; MUCH]));
             let looking = Arc::clone(&output);
             threads.spawn(move || {
-                // Until the write has begun, whose piece is in memory before.
+                // Waits for the start of the write, whose piece is in memory before.
                 while looking.piece(0, 1).total == 0 {
                     std::thread::yield_now();
                 }
@@ -99,7 +99,7 @@ mod tests {
             });
             let seen = seen.recv_timeout(Duration::from_secs(20));
             let still_writing = !writing.is_finished();
-            // The disk is there again.
+            // The disk works again.
             drop(reader);
             let (text, piece) = seen.expect("an answer while the disk hangs");
             assert!(still_writing);

@@ -1,13 +1,13 @@
-//! Whether a call may run: allow, deny, or ask a person.
+//! Permission to run a call: allow, deny, or ask a person.
 //!
-//! A [`PermissionPolicy`] is plain data, shared by sessions; [`Permissions`] adds what a person has allowed for one
-//! session. The loop asks the [`Prompter`] itself and races that wait against the scope, so that a stop ends a
-//! question like any other work. A denial is not a cancel: the model gets an error result and the turn goes on.
+//! A [`PermissionPolicy`] is plain data, shared by sessions; [`Permissions`] adds the answers of a person for one
+//! session. The agent loop asks the [`Prompter`] and races the wait against the scope, so that a stop ends a question
+//! too. A denial is not a cancellation: the model gets an error result, and the turn continues.
 //!
-//! What this is not: a sandbox. A command that is allowed does what it does; rules for the shell look at the words
-//! of the command and ask whenever they cannot be sure of them. A question that is there because a denying rule may be
-//! meant carries that rule ([`Question::doubt`]), and only a person says yes to it. `docs/permissions.md` has what rules
-//! promise and what they cannot, with examples that a test checks.
+//! This is not a sandbox: an allowed command can do anything that its user can. Rules for the shell look at the words
+//! of a command, and ask if these are uncertain. A question about a command that a denying rule may cover carries that
+//! rule ([`Question::doubt`]), and only a person can allow it. `docs/permissions.md` lists what rules guarantee and
+//! what they cannot, with examples that a test checks.
 
 mod command;
 mod policy;

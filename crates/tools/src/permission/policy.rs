@@ -1,4 +1,4 @@
-//! The policy: rules, and what holds where no rule speaks.
+//! The policy: rules, and the decision without a matching rule.
 
 use std::sync::Arc;
 
@@ -12,51 +12,51 @@ use super::rule::{Rule, RuleError, SHELL};
 use super::session::Grant;
 use crate::tool::{ToolInvocation, ToolSpec};
 
-/// The longest question text, in characters: a screenful, beyond which nobody reads before saying yes.
+/// Maximum length of the text of a question, in characters: one screen, since nobody reads more before an answer.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
-/// Tools that do nothing by themselves but reach what the session itself has started, or start an agent whose calls are
-/// decided about one by one.
+/// Tools without an effect of their own: they reach only work that the session started, or start an agent whose calls
+/// need their own permission.
 const UNASKED: [&str; 2] = [crate::background::NAME, "agent"];
 
-/// What the policy says about one call.
+/// Decision of the policy on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Run it.
+    /// Run the call.
     Allow,
-    /// Do not run it; the model is told why, and the turn goes on.
+    /// Deny the call; the model gets the reason, and the turn continues.
     Deny {
-        /// Why, for the model and for the list of denials.
+        /// Reason, for the model and for the list of denials.
         reason: String,
     },
     /// Ask a person, through a [`super::Prompter`].
     Ask(Box<Question>),
 }
 
-/// Which calls run, which do not, and which a person is asked about.
+/// Rules on calls that run, calls that never run, and calls that ask a person.
 ///
-/// A rule that denies wins over one that asks, and that over one that allows. Where no rule speaks, a call whose
-/// effect is read-only runs, so does one of `background` or of `agent`, whose own calls are asked about one by one, and
-/// any other is asked about. The file tools refuse by themselves what is outside the working directory.
+/// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and so do calls of
+/// `background` and of `agent`, whose own calls need their own permission; all other calls ask. The file tools
+/// themselves refuse paths outside the working directory.
 ///
-/// For the shell, a rule with a prefix allows a command only if each simple command in it is allowed. Where a denying
-/// rule may be meant and it cannot be told, a person is asked, whatever allows the command ([`Question::doubt`]); where
-/// nobody is asked it does not run.
+/// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
+/// cover the command, a person is asked, even if a rule allows it ([`Question::doubt`]); without a person it does not
+/// run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermissionPolicy {
-    /// Calls that run.
+    /// Calls that run without a question.
     pub allow: Vec<Rule>,
-    /// Calls that are asked about, whatever allows them.
+    /// Calls that ask first, even if `allow` names them.
     pub ask: Vec<Rule>,
     /// Calls that never run.
     pub deny: Vec<Rule>,
 }
 
 impl PermissionPolicy {
-    /// Reads rules as they are written in configuration.
+    /// Parses rules in the syntax of the configuration.
     ///
     /// # Errors
-    /// The first rule that cannot be read.
+    /// The first invalid rule.
     pub fn parse<S: AsRef<str>>(allow: &[S], ask: &[S], deny: &[S]) -> Result<Self, RuleError> {
         let rules = |rules: &[S]| -> Result<Vec<Rule>, RuleError> {
             rules.iter().map(|rule| rule.as_ref().parse()).collect()
@@ -68,7 +68,7 @@ impl PermissionPolicy {
         })
     }
 
-    /// Decides about a call whose arguments were checked.
+    /// Decides on a call with validated arguments.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
         let call = Call::of(spec, invocation);
         let mut doubt = None;
@@ -105,16 +105,16 @@ impl PermissionPolicy {
     }
 }
 
-/// A call, as rules see it.
+/// A call in the form that rules match.
 struct Call<'a> {
     tool: &'a str,
-    /// The shell's command.
+    /// Parsed command of the shell.
     command: Option<Command>,
 }
 
 impl<'a> Call<'a> {
     fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
-        // Arguments without a command did not pass the schema: nothing is known of them.
+        // Arguments without a command are invalid against the schema: nothing is known about them.
         let command = (&*spec.name == SHELL)
             .then(|| shell_command(&invocation.arguments).map_or(Command::Opaque, Command::parse));
         Self {
@@ -150,14 +150,14 @@ impl<'a> Call<'a> {
         let text = invocation.arguments.to_string();
         let name = for_people(&tool);
         let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
-            // Only this very command: a prefix that a person did not write is a prefix that nobody thought about.
+            // Grants this exact command only: a prefix would allow commands that nobody has considered.
             Some(command) if self.command.is_some() => (
                 format!("{name}{background}{doubted}: {}", for_people(command)),
                 "this very command".to_owned(),
                 Grant::Command(command.into()),
             ),
             _ => (
-                // The path first: a long content must not push it out of sight.
+                // The path first, so that long content cannot push it out of sight.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
                     Some(path) => format!("{name} {}: {}", for_people(path), for_people(&text)),
                     None => format!("{name} {}", for_people(&text)),
@@ -182,7 +182,7 @@ fn shell_command(arguments: &Value) -> Option<&str> {
     arguments.get("command").and_then(Value::as_str)
 }
 
-/// One line in which nothing is invisible or changes how the rest looks, and bounded.
+/// Returns one bounded line without characters that are invisible or change the display of others.
 fn for_people(text: &str) -> String {
     let cut = text.char_indices().nth(QUESTION_CHARS_MAX);
     let (shown, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));

@@ -1,4 +1,4 @@
-//! The question to a person, and who asks it.
+//! The question to a person, and the prompter that asks it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,29 +8,27 @@ use futures::future::BoxFuture;
 
 use super::rule::Rule;
 
-/// May this call run?
+/// Question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The session of the agent that wants it; a sub-agent's is called `PARENT/CALL`.
+    /// Session of the calling agent; that of a sub-agent is `PARENT/CALL`.
     pub session_id: SessionId,
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: Arc<str>,
-    /// The call, in one line for people: what could drive the terminal that asks, or is invisible on it, is
-    /// escaped.
+    /// The call in one line for people. Characters that control a terminal or are invisible on it are escaped.
     pub text: String,
-    /// What [`Answer::AllowForSession`] would allow from then on, in words.
+    /// Description of the calls that [`Answer::AllowForSession`] would allow.
     pub session_scope: String,
-    /// The denying rule that may be meant, if one is. Only a person can then say yes: see [`Question::unasked`].
+    /// Denying rule that may cover the call, if any. Then only a person can allow it: see [`Question::unasked`].
     pub doubt: Option<Rule>,
-    /// What [`Answer::AllowForSession`] would allow, for [`super::Permissions`].
+    /// Calls that [`Answer::AllowForSession`] would allow, for [`super::Permissions`].
     pub(super) grant: super::session::Grant,
 }
 
 impl Question {
-    /// The answer that was given beforehand to all questions, made fit for this one: a yes does not cover a call that a
-    /// rule may deny.
+    /// Restricts an answer that was given in advance for all questions: it cannot allow a call that a rule may deny.
     #[must_use]
     pub fn unasked(&self, answer: Answer) -> Answer {
         if self.doubt.is_some() && answer.allows() {
@@ -40,7 +38,7 @@ impl Question {
         }
     }
 
-    /// The reason for the model and for the list of denials, where nobody could be asked.
+    /// Reason of the denial without an answer, for the model and for the list of denials.
     pub fn unanswered(&self) -> String {
         match &self.doubt {
             Some(rule) => format!(
@@ -53,38 +51,38 @@ impl Question {
     }
 }
 
-/// What the person said.
+/// Answer of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// This once.
+    /// Allow this call.
     AllowOnce,
-    /// This, and its like until the session ends.
+    /// Allow this call and similar calls until the session ends.
     AllowForSession,
-    /// No. The model is told, and the turn goes on.
+    /// Deny this call. The model gets the reason, and the turn continues.
     Deny,
-    /// Nobody is there who could say. The call does not run, and the model is told why.
+    /// No person can answer. The call does not run, and the model gets the reason.
     Unanswered,
 }
 
 impl Answer {
-    /// Whether the call may run.
+    /// True if the call may run.
     #[must_use]
     pub fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowForSession)
     }
 }
 
-/// Asks a person.
+/// Interface for questions to a person.
 pub trait Prompter: Send + Sync + fmt::Debug {
-    /// Asks, and waits for the answer as long as it takes.
+    /// Asks, and waits for the answer without a time limit.
     ///
     /// # Cancel safety
-    /// The loop drops the future when a stop comes first; the question must then vanish from wherever it was shown.
+    /// A stop drops the future; the prompter must then remove the question from all displays.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 }
 
-/// Answers every question alike: with a yes for people who said so beforehand, with a no where nobody can be asked. A
-/// yes does not cover what a rule may deny ([`Question::unasked`]).
+/// A prompter with one answer to every question: an approval given in advance, or a denial if nobody can be asked. An
+/// approval does not allow a call that a rule may deny ([`Question::unasked`]).
 #[derive(Debug, Clone, Copy)]
 pub struct FixedAnswer(pub Answer);
 

@@ -1,4 +1,4 @@
-//! One rule: which calls it is about.
+//! A permission rule: a pattern of calls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use super::command::Command;
 
-/// The name of the tool whose `command` argument prefix rules look at.
+/// Tool whose argument `command` is matched by rules with a prefix.
 pub(super) const SHELL: &str = "shell";
 
-/// Which calls a rule is about: `read` (every call of the tool), `server__*` (every call of the tools whose names begin
-/// so) or `shell:git status` (commands that start with these words).
+/// Pattern of calls: `read` (all calls of the tool), `server__*` (all calls of the tools with that prefix) or
+/// `shell:git status` (commands that start with these words).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub(super) tool: Arc<str>,
-    /// The words that a command starts with; empty: every call.
+    /// First words of the command; empty for every call.
     pub(super) prefix: Vec<String>,
 }
 
 impl Rule {
-    /// The tool that it is about.
+    /// Name of the tool, which may end with `*`.
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
-    /// Whether it is about the tool of this name. `server__*` is about every tool whose name begins so.
+    /// True if the rule covers the tool of this name. `server__*` covers every tool with that prefix.
     pub(super) fn is_about(&self, tool: &str) -> bool {
         match self.tool.strip_suffix('*') {
             Some(beginning) => tool.starts_with(beginning),
@@ -33,16 +33,16 @@ impl Rule {
     }
 }
 
-/// Why a rule could not be read.
+/// Error of an invalid rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Nothing names a tool.
+    /// The rule names no tool.
     #[error("the permission rule {rule:?} names no tool")]
     NoTool {
         /// The rule.
         rule: String,
     },
-    /// Only the shell has commands.
+    /// The rule has a prefix for a tool other than the shell.
     #[error(
         "the permission rule {rule:?} has a command prefix, which only `shell:` rules may have"
     )]
@@ -50,7 +50,7 @@ pub enum RuleError {
         /// The rule.
         rule: String,
     },
-    /// `shell:` with nothing behind it would read like a rule for nothing and act like one for everything.
+    /// The prefix of the rule is empty, which would look like a rule for nothing and act like one for everything.
     #[error(
         "the permission rule {rule:?} has an empty command prefix; write `shell` for every command"
     )]
@@ -58,7 +58,7 @@ pub enum RuleError {
         /// The rule.
         rule: String,
     },
-    /// A prefix with shell syntax never matches what its writer meant.
+    /// The prefix has shell syntax, which would never match as intended.
     #[error("the command prefix of the permission rule {rule:?} is not plain words")]
     NotPlainWords {
         /// The rule.
@@ -105,7 +105,7 @@ impl fmt::Display for Rule {
         f.write_str(&self.tool)?;
         for (at, word) in self.prefix.iter().enumerate() {
             f.write_str(if at == 0 { ":" } else { " " })?;
-            // So that it reads as what it is: `'rm -rf'` is one word, a command of that name.
+            // Quoted, so that the rule stays unambiguous: `'rm -rf'` is one word, the name of a command.
             if is_bare(word) {
                 f.write_str(word)?;
             } else {
@@ -116,7 +116,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Whether a shell takes the word as it stands, without quotes.
+/// True if a shell takes the word literally without quotes.
 fn is_bare(word: &str) -> bool {
     let is_bare = |c: char| c.is_alphanumeric() || "-_./=+,:@%".contains(c);
     !word.is_empty() && word.chars().all(is_bare)
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_about_one_tool_or_those_that_begin_alike() {
+    fn rule_covers_one_tool_or_all_with_a_prefix() {
         let rule = |written: &str| written.parse::<Rule>().unwrap();
         assert!(rule("files__*").is_about("files__read"));
         assert!(rule("files__re*").is_about("files__read"));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_written_as_it_is_read() {
+    fn displayed_rule_parses_to_the_same_rule() {
         for written in [
             "read",
             "shell",

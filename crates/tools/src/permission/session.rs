@@ -1,4 +1,4 @@
-//! The permissions of one session: the policy, and what a person has allowed on top of it.
+//! The permissions of one session: the policy, and the grants of a person.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::policy::{Decision, PermissionPolicy};
 use super::prompter::Question;
 use crate::tool::{ToolInvocation, ToolSpec};
 
-/// What a person allowed until the session ends.
+/// A permission that a person granted until the session ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Grant {
     /// Every call of a tool.
@@ -18,7 +18,7 @@ pub(super) enum Grant {
     Command(Arc<str>),
 }
 
-/// The permissions of one session. Never shared between sessions: a yes in one is none in another.
+/// The permissions of one session. Not shared: a grant in one session does not apply to others.
 #[derive(Debug, Default)]
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,
@@ -26,7 +26,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Those of a new session under this policy.
+    /// Creates the permissions of a new session under this policy.
     pub fn new(policy: Arc<PermissionPolicy>) -> Self {
         Self {
             policy,
@@ -34,7 +34,7 @@ impl Permissions {
         }
     }
 
-    /// Decides about a call whose arguments were checked. What the policy denies stays denied.
+    /// Decides on a call with validated arguments. A grant does not override a denial.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
         match self.policy.decide(spec, invocation) {
             Decision::Ask(question) if self.granted.lock().contains(&question.grant) => {
@@ -44,7 +44,7 @@ impl Permissions {
         }
     }
 
-    /// Keeps [`super::Answer::AllowForSession`] to this question.
+    /// Records [`super::Answer::AllowForSession`] for this question.
     pub fn allow_for_session(&self, question: &Question) {
         self.granted.lock().insert(question.grant.clone());
     }

@@ -1,4 +1,4 @@
-//! The check of a call's arguments against the tool's JSON schema, with errors that a model can act on.
+//! Validation of a call's arguments against the tool's JSON schema, with errors that a model can act on.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use crate::tool::ToolError;
 
-/// How many wrong fields one error names: enough to repair a call in one go, too few to flood the context.
+/// Maximum number of wrong fields in one error: enough to repair a call at once, and few enough not to flood the
+/// context.
 const FIELDS_NAMED_MAX: usize = 5;
 
-/// A schema, compiled once per tool: the check itself is on the path of every call.
+/// A compiled schema: compiled once per tool, because every call is validated.
 pub(super) struct ArgumentCheck(Validator);
 
 impl ArgumentCheck {
@@ -20,7 +21,7 @@ impl ArgumentCheck {
             .map_err(|error| error.to_string())
     }
 
-    /// Checks one call's arguments.
+    /// Validates the arguments of a call.
     pub(super) fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolError> {
         if self.0.is_valid(arguments) {
             return Ok(());
@@ -42,7 +43,7 @@ impl ArgumentCheck {
     }
 }
 
-/// One wrong field in words. Values are never repeated: they may be megabytes.
+/// Describes one wrong field. Leaves out values, because they may have megabytes.
 fn describe(error: &ValidationError<'_>) -> String {
     let path = error
         .instance_path()

@@ -1,4 +1,4 @@
-//! Tools by name, each with the check of its arguments.
+//! The registry of tools by name, with validation of their arguments.
 
 mod arguments;
 
@@ -10,47 +10,47 @@ use serde_json::Value;
 use crate::tool::{Tool, ToolError, ToolSpec};
 use arguments::ArgumentCheck;
 
-/// Why a tool was not registered.
+/// Reason why a tool was not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The name is taken: the model could not tell the two apart.
+    /// A tool with this name exists: the model could not distinguish the two.
     #[error("a tool named {name:?} is registered already")]
     Duplicate {
-        /// The name.
+        /// Name of both tools.
         name: Arc<str>,
     },
-    /// Providers accept 1 to 64 letters, digits, `_` and `-`.
+    /// The name is invalid: providers accept 1 to 64 letters, digits, `_` and `-`.
     #[error("the tool name {name:?} is not 1 to 64 letters, digits, `_` or `-`")]
     Name {
-        /// The name.
+        /// The invalid name.
         name: Arc<str>,
     },
-    /// The schema of its arguments is none.
+    /// The JSON schema of the tool's arguments is invalid.
     #[error("the argument schema of the tool {name:?} is invalid: {detail}")]
     Schema {
-        /// The tool.
+        /// Name of the tool.
         name: Arc<str>,
-        /// What is wrong with it.
+        /// Error in the schema.
         detail: String,
     },
 }
 
-/// The longest tool name: what the strictest of the usual providers accepts.
+/// Maximum length of a tool's name, in bytes: the limit of the strictest common provider.
 const NAME_LEN_MAX: usize = 64;
 
-/// Tools, in the order of their registration. Built once, then shared and only read. A clone shares the tools.
+/// Tools in the order of their registration. Built once, then shared and only read. A clone shares the tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolRegistry {
     tools: Vec<RegisteredTool>,
 }
 
 impl ToolRegistry {
-    /// No tools.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tool and compiles the check of its arguments.
+    /// Adds a tool, and compiles its schema.
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.check_name(&tool)?;
         let spec = tool.spec();
@@ -63,8 +63,8 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Adds a tool whose schema is known to be valid, as those of built-in tools are. The check of its arguments is
-    /// compiled with its first call: compiling those of a dozen tools is a quarter of what a short run takes.
+    /// Adds a tool with a schema that is known to be valid, such as a built-in tool. Compiles the schema at the first
+    /// call: compiling a dozen schemas takes a quarter of the time of a short run.
     pub fn register_known(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.check_name(&tool)?;
         let arguments = Arc::default();
@@ -83,7 +83,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Those whose names are wanted.
+    /// Returns a registry of the tools with wanted names.
     #[must_use]
     pub fn chosen(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let chosen = |tool: &&RegisteredTool| wanted(&tool.spec().name);
@@ -92,14 +92,14 @@ impl ToolRegistry {
         }
     }
 
-    /// The tool of this name. Names are few, so a walk beats a map.
+    /// Returns the tool of this name. A registry has few tools, so a search is faster than a map.
     pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
         self.tools
             .iter()
             .find(|registered| &*registered.spec().name == name)
     }
 
-    /// The tool of this name, or the error result that tells the model which ones there are.
+    /// Returns the tool of this name, or an error result for the model that lists the known tools.
     pub fn find(&self, name: &str) -> Result<&RegisteredTool, ToolError> {
         self.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.specs().map(|spec| &*spec.name).collect();
@@ -110,13 +110,13 @@ impl ToolRegistry {
         })
     }
 
-    /// What the tools are, in order. Every field is shared, so that declaring them to a model clones pointers only.
+    /// Specifications of the tools, in order. All fields are shared, so declaring them to a model clones pointers only.
     pub fn specs(&self) -> impl ExactSizeIterator<Item = &ToolSpec> {
         self.tools.iter().map(RegisteredTool::spec)
     }
 }
 
-/// One tool of a registry.
+/// A registered tool.
 #[derive(Clone)]
 pub struct RegisteredTool {
     tool: Arc<dyn Tool>,
@@ -129,13 +129,13 @@ impl RegisteredTool {
         &self.tool
     }
 
-    /// What it is.
+    /// Specification of the tool.
     pub fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
 
-    /// Checks a call's arguments against the schema, before anything else is done with the call. The error names
-    /// each field that is wrong, and is the call's error result for the model.
+    /// Validates the arguments of a call before anything else. The error names each wrong field, and is the call's
+    /// error result for the model.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), ToolError> {
         let spec = self.spec();
         let compile = || ArgumentCheck::compile(&spec.input_schema);

@@ -1,4 +1,4 @@
-//! A command that the model waits for.
+//! Commands in the foreground: the model waits for them.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,7 +16,7 @@ use crate::command::{CommandLimit, RunningCommand, command_name, exit_text};
 use crate::output::BoundedOutput;
 use crate::tool::{ToolError, ToolInvocation};
 
-/// How many left-over processes are named.
+/// Maximum number of leftover processes that an answer names.
 const NAMED_MAX: usize = 5;
 
 impl ShellTool {
@@ -26,7 +26,7 @@ impl ShellTool {
         command: &str,
         timeout: Option<Duration>,
     ) -> Result<String, ToolError> {
-        // A scope of its own, so that the command's timeout stops the command and not its call.
+        // A child scope, so that the command's timeout stops the command and not its call.
         let scope = invocation.scope.child("command", ScopeOptions::default());
         let scope = scope.map_err(|refused| ToolError::new(refused.to_string()))?;
         let limit = timeout.and_then(CommandLimit::starting_now);
@@ -42,7 +42,7 @@ impl ShellTool {
         };
         let process = running.process.clone();
         let asked = tokio::select! {
-            // The question first: output without end must not hide it.
+            // Promotion first: endless output must not hide it.
             biased;
             () = promoted(invocation, &process) => true,
             read = running.read_to_exit(limit, &scope, |piece| printing.take(piece)) => {
@@ -56,7 +56,7 @@ impl ShellTool {
                     scope.close();
                     return Ok(runs_in_background(&work));
                 }
-                // A stop was first, or the host takes nothing any more: the call goes on as before.
+                // A stop came first, or the host accepts no more work: the call continues as before.
                 Err(refused) => {
                     running = refused.running;
                     printing = Printing::new(refused.output, invocation.link.clone());
@@ -69,7 +69,7 @@ impl ShellTool {
         let exit = running.exit().await.map_err(ToolError::new)?;
         let left = running.left_over().await;
         if let Some(cause) = scope.cause() {
-            // What is left is the stop's, not the background's.
+            // A stop covers the leftover processes, so they do not become background work.
             return Err(stopped(&printing.output, &cause));
         }
         let mut answer = printing.output.text();
@@ -80,7 +80,7 @@ impl ShellTool {
         if let Some(note) = keeper_lost
             && exit == ExitInfo::Unknown
         {
-            // First, since people are shown the first line.
+            // The note first, because people see the first line.
             scope.close();
             let why = format!("[{}; {note}]\n{answer}", exit_text(exit));
             return Err(ToolError::outcome_unknown(why));
@@ -110,16 +110,16 @@ impl ShellTool {
     }
 }
 
-/// Resolves when the call is asked to go on in the background while its command runs.
+/// Resolves when the call is asked to continue in the background while its command runs.
 async fn promoted(invocation: &ToolInvocation, process: &Process) {
     invocation.link.promotion().await;
     if process.handle().status().borrow().exited.is_some() {
-        // Its answer is there.
+        // The command has exited, so the answer is ready.
         std::future::pending::<()>().await;
     }
 }
 
-/// What there is no answer after: output that cannot be read, and a stop by the command's own limit.
+/// Returns the errors that end a call without an answer: unreadable output, and a stop at the command's time limit.
 fn ended(
     read: io::Result<Option<Arc<Receipt>>>,
     limit: Option<CommandLimit>,

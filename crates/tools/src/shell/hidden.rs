@@ -1,11 +1,11 @@
-//! The hint for a command that failed and seems to have missed a variable that is hidden from it.
+//! The hint for a failed command that seems to need a hidden variable.
 
 use std::ffi::OsString;
 
-/// Variables that one hint names.
+/// Maximum number of variables in one hint.
 const NAMED_MAX: usize = 3;
 
-/// A line for whoever reads the result: the hidden variables that the command or its output names, if there are any.
+/// Returns a hint that names the hidden variables in the command or its output, if any.
 pub(super) fn hint(hidden: &[OsString], command: &str, output: &str) -> Option<String> {
     let hidden = hidden.iter().filter_map(|name| name.to_str());
     let named = hidden.filter(|name| has_word(command, name) || has_word(output, name));
@@ -24,7 +24,7 @@ pub(super) fn hint(hidden: &[OsString], command: &str, output: &str) -> Option<S
     ))
 }
 
-/// True if the text has this name as a word.
+/// True if the text contains the name as a word.
 fn has_word(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     !name.is_empty()
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hidden_variable_is_named_where_it_is_a_word() {
+    fn hint_names_hidden_variables_that_are_whole_words() {
         let hidden = ["KEY", "GITHUB_TOKEN"].map(OsString::from);
         let hint = |command: &str, output: &str| hint(&hidden, command, output);
         let one = "GITHUB_TOKEN is hidden from commands; to allow it, add it to `env` in the section `[shell]` of the \

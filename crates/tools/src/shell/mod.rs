@@ -1,9 +1,9 @@
-//! `shell`: a command, contained, bounded and accounted for.
+//! `shell`: runs a command, contained, bounded and accounted for.
 //!
-//! The call ends when the shell does: a descendant that holds its output delays nothing. What still runs then becomes
-//! background work of the session, named to the model. A command that takes longer than its own `timeout_s` is stopped
-//! on the ladder, with all its descendants, and the turn goes on. A command that is asked to go on in the background is
-//! handed over while it runs; then its `timeout_s` ends it no more.
+//! The call ends when the shell exits: a descendant that holds its output does not delay it. Processes that still run
+//! then become background work of the session, and the answer names them. A command that exceeds its own `timeout_s` is
+//! stopped with all its descendants, and the turn continues. A command that is promoted to the background is handed
+//! over while it runs; its `timeout_s` no longer applies.
 
 mod foreground;
 mod hidden;
@@ -35,36 +35,36 @@ struct Arguments {
     /// The command, as given to `sh -c`.
     #[schemars(length(min = 1))]
     command: String,
-    /// Seconds after which the command and all it started are stopped.
+    /// Seconds after which the command and everything it started are stopped.
     #[schemars(range(min = 0.001))]
     timeout_s: Option<f64>,
-    /// Whether to return at once and let the command run in the background.
+    /// True to return at once and run the command in the background.
     background: Option<bool>,
 }
 
-/// How the shell tool runs commands.
+/// Configuration of the shell tool.
 #[derive(Debug, Clone)]
 pub struct ShellConfig {
-    /// The shell, which takes `-c` and a command.
+    /// The shell, which accepts `-c` and a command.
     pub program: OsString,
-    /// Where commands start: the working directory.
+    /// Working directory of the commands.
     pub folder: PathBuf,
-    /// What is added to the environment.
+    /// Variables to add to the environment.
     pub env: Vec<(OsString, OsString)>,
-    /// What commands do not inherit: keys and other secrets, which would reach the model with their output.
+    /// Variables that commands do not inherit: keys and other secrets, which could reach the model in their output.
     pub env_hidden: Vec<OsString>,
-    /// How processes are contained.
+    /// Containment of the processes.
     pub containment: ContainmentChoice,
-    /// How much output is kept where.
+    /// Limits of the output.
     pub output: OutputLimits,
-    /// Where long output goes.
+    /// Folder for long output.
     pub output_folder: Arc<OutputFolder>,
-    /// Whether idle waits for what runs in the background.
+    /// Attachment of background work, which decides if an idle session waits for it.
     pub attachment: Attachment,
 }
 
 impl ShellConfig {
-    /// `/bin/sh` in this folder, contained without a helper program, with the usual bounds.
+    /// Uses `/bin/sh` in this folder, with the default limits, contained without a helper program.
     pub fn new(folder: impl Into<PathBuf>, output_folder: Arc<OutputFolder>) -> Self {
         Self {
             program: "/bin/sh".into(),
@@ -79,7 +79,7 @@ impl ShellConfig {
     }
 }
 
-/// Runs commands.
+/// The tool `shell`, which runs commands.
 #[derive(Debug)]
 pub struct ShellTool {
     spec: ToolSpec,
@@ -88,7 +88,7 @@ pub struct ShellTool {
 }
 
 impl ShellTool {
-    /// Commands run as configured; what outlives its call goes to the host.
+    /// Creates the tool. Processes that outlive their call go to the host.
     pub fn new(config: ShellConfig, host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: "shell".into(),
@@ -98,7 +98,7 @@ impl ShellTool {
             input_schema: schema_of::<Arguments>(),
             effect: Effect::Irreversible,
             timeout: None,
-            // Models that ask for several commands at once are told by their providers that these run side by side.
+            // Providers tell models that several calls at once run concurrently.
             parallel: true,
         };
         Self { spec, config, host }

@@ -1,13 +1,13 @@
-//! What a command prints, on its way to the answer and to whoever watches.
+//! The output of a command, on its way to the answer and to the observer of the call.
 
 use crate::call_link::CallLink;
 use crate::output::{BoundedOutput, without_cut_end};
 
-/// The output of a command that the model waits for.
+/// Output of a command in the foreground.
 pub(super) struct Printing {
     pub(super) output: BoundedOutput,
     link: CallLink,
-    /// The first bytes of a character, whose rest is not there yet: not shown so far.
+    /// First bytes of an incomplete character at the end, not shown yet.
     cut: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! A piece of an output, from any byte on: out of memory, or out of the file.
+//! Pieces of an output from any byte on, read from memory or from the file.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -9,14 +9,14 @@ use crate::output::without_cut_end;
 
 /// A piece of an output.
 pub(crate) struct OutputPiece {
-    /// Where it begins.
+    /// Offset of the piece.
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes there were so far.
+    /// Size of the whole output so far, in bytes.
     pub(crate) total: u64,
 }
 
-/// What is kept of an output at a moment. The file, which only grows, is read when a piece is asked for.
+/// Snapshot of a kept output. The file, which only grows, is read when a piece is requested.
 #[derive(Debug)]
 pub(in crate::output) struct KeptOutput {
     pub(super) head: Vec<u8>,
@@ -26,7 +26,7 @@ pub(in crate::output) struct KeptOutput {
 }
 
 impl KeptOutput {
-    /// At most `len_max` bytes from this one on, or from the first later one that is still known. Does not cut a
+    /// Returns at most `len_max` bytes from `offset`, or from the first later byte that is still available. Cuts no
     /// character, unless nothing would be left.
     pub(in crate::output) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
         let mut start = offset.min(self.total);
@@ -52,7 +52,7 @@ impl KeptOutput {
         }
     }
 
-    /// What one place holds from this byte on.
+    /// Available bytes from `at` on, from one place.
     fn known_from(&self, at: u64, len_max: usize) -> Cow<'_, [u8]> {
         let within = |bytes: &'_ [u8], start: u64| -> Option<(usize, usize)> {
             let from = usize::try_from(at.checked_sub(start)?).ok()?;
@@ -69,7 +69,7 @@ impl KeptOutput {
         Cow::Owned(read)
     }
 
-    /// A disk that cannot be read has no bytes: they count as missing.
+    /// Reads the file. Bytes that cannot be read count as missing.
     fn read_file(&self, at: u64, buffer: &mut [u8]) -> Option<usize> {
         let file = File::open(self.file.as_ref()?).ok()?;
         file.read_at(buffer, at).ok()

@@ -1,4 +1,4 @@
-//! Writing what memory does not keep: apart from the output itself, so that no lock is held meanwhile.
+//! Writes to the file, separate from the output itself, so that no lock is held meanwhile.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use crate::output::OutputFolder;
 
-/// Something to be written.
+/// A pending write.
 #[derive(Debug)]
 pub(in crate::output) struct SpillWrite {
     pub(super) target: SpillTarget,
-    /// How many bytes the file may still take.
+    /// Bytes that the file may still take.
     pub(super) room: u64,
 }
 
-/// The file that is written to.
+/// Target file of a write.
 #[derive(Debug)]
 pub(super) enum SpillTarget {
-    /// A new one, with what came before the piece.
+    /// A new file, with the output before the piece.
     New {
         folder: Arc<OutputFolder>,
         before: Vec<u8>,
@@ -26,13 +26,13 @@ pub(super) enum SpillTarget {
     Open(Arc<File>),
 }
 
-/// What was written.
+/// Result of a write.
 #[derive(Debug, Default)]
 pub(in crate::output) struct SpillWritten {
     /// The new file.
     pub(super) made: Option<(Arc<File>, PathBuf)>,
     pub(super) written: u64,
-    /// Whether something had no room.
+    /// True if the file had no room for a part.
     pub(super) is_full: bool,
     pub(super) error: Option<String>,
 }
@@ -73,7 +73,7 @@ impl SpillWrite {
     }
 }
 
-/// Writes, and says how much of it got there: a full disk takes a part.
+/// Writes the piece, and counts the written bytes: a full disk takes a part.
 fn write_counted(mut file: &File, mut piece: &[u8]) -> (u64, std::io::Result<()>) {
     let mut written = 0;
     while !piece.is_empty() {

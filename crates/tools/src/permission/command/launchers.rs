@@ -1,16 +1,17 @@
-//! Programs that run what their arguments name, and commands of the shell that do.
+//! Programs and shell built-ins that run other programs, as their arguments say.
 //!
-//! The tables know the usual ones. A program that is in none of them counts as one that runs nothing else, as do the
-//! files that a listed one reads: a `Makefile`, a hook, a configuration, a script given by its path.
+//! The tables list the usual ones. An unlisted program counts as one that runs nothing else, and so do the files that a
+//! listed one reads: a `Makefile`, a hook, a configuration, a script given by its path.
 
 use super::{Word, sed};
 
-/// Their arguments, or what is typed to them, are commands.
+/// Their arguments or their input are commands.
 const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bind builtin case command compgen complete coproc csh dash declare enable eval exec export fc \
     fish function hash jobs ksh let local mapfile mksh pwsh rbash readarray readonly select sh source tcsh trap \
     typeset yash zsh";
 
-/// They run the command that follows: in another way, at another time, as somebody else, in another place.
+/// They run the command that follows them: in a different way, at a different time, as a different user or in a
+/// different place.
 const LAUNCHERS: &str = "apptainer at batch busybox bwrap capsh catchsegv choom chpst chronic chroot chrt cpulimit crontab daemonize \
     dbus-launch dbus-run-session direnv distrobox docker doas dtach entr env expect fakeroot faketime firejail \
     flatpak flock gdb gtime hyperfine i386 ifne ionice kubectl ld-linux ld-linux-aarch64 ld-linux-x86-64 \
@@ -21,16 +22,16 @@ const LAUNCHERS: &str = "apptainer at batch busybox bwrap capsh catchsegv choom 
     start-stop-daemon stdbuf strace su sudo systemd-cat systemd-inhibit systemd-run taskset tclsh time timelimit timeout tmux torsocks \
     toybox unbuffer unshare uname26 valgrind watch x86_64 xargs xdg-open xvfb-run";
 
-/// Languages and tools whose arguments hold programs or commands.
+/// Interpreters and tools whose arguments hold programs or commands.
 const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex ipython irb java jshell julia kotlin lua luajit m4 \
     mawk mysql mariadb nawk node nodejs octave original-awk osascript perl php psql pypy python R Rscript ruby runghc \
     scala sqlite3 swift ts-node tsx";
 
-/// They have a command that starts a shell, or take one as an argument.
+/// They have a command that starts a shell, or take a shell command as an argument.
 const EDITORS_AND_PAGERS: &str = "ed emacs emacsclient ex ftp fzf hg less lynx mail mailx man more most mutt nano nc ncat netcat nvim pico \
     rview rvim rlogin socat svn telnet vi view vim vimdiff visudo vipw w3m";
 
-/// They run scripts of a project or of packages, by names that these choose.
+/// They run scripts of a project or of packages, under names that these choose.
 const BUILD_AND_PACKAGES: &str = "ant apk apt apt-get bazel bmake brew bundle cmake composer conda dnf dpkg gem gh go gradle gradlew just make \
     mamba meson mvn mvnw ninja nix nix-shell npm npx nx pacman pip pipenv pipx pnpm poetry rake rpm rustup snap \
     task tox turbo uv uvx yarn yum zypper";
@@ -43,7 +44,7 @@ const ALWAYS: &[&str] = &[
     BUILD_AND_PACKAGES,
 ];
 
-/// They run another program only where an argument says so; how each is written: see [`says`].
+/// They run another program only if an option says so. [`says`] describes the syntax of the options.
 const BY_OPTION: &[(&str, &str)] = &[
     ("[ printf read test unset", "$( `"),
     ("bat", "--pager"),
@@ -73,7 +74,8 @@ const BY_OPTION: &[(&str, &str)] = &[
     ("zip", "--unzip-command -T"),
 ];
 
-/// Subcommands that run no other program, but where an argument says so. Any other may be an alias of any command.
+/// Subcommands that run no other program unless an option says so. An unlisted subcommand may be an alias of any
+/// command.
 const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
     (
         "cargo",
@@ -91,12 +93,12 @@ const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// True if the program could run another one because of its arguments.
+/// True if the arguments could make the program run another one.
 pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
     names(program).any(|name| {
         match name {
             "sed" => return sed::may_run_another(arguments),
-            // `for x do` has the command in the same breath, which is rare, so it is not looked for.
+            // The short form `for x do` has a command in the same clause; it is rare and not detected.
             "for" => return arguments.get(1).is_some_and(|word| word.text != "in"),
             _ => {}
         }
@@ -114,8 +116,8 @@ pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
     })
 }
 
-/// The names that a program is listed by: `python3.11` is `python`, `vim.tiny` is `vim`, `gsed` may be `sed`, and
-/// `x86_64-linux-gnu-gcc-12` is `gcc`.
+/// Names under which the tables may list a program: `python3.11` is `python`, `vim.tiny` is `vim`, `gsed` may be `sed`,
+/// and `x86_64-linux-gnu-gcc-12` is `gcc`.
 fn names(program: &str) -> impl Iterator<Item = &str> {
     let first_part = program.split('.').next().unwrap_or_default();
     let is_version = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
@@ -123,11 +125,11 @@ fn names(program: &str) -> impl Iterator<Item = &str> {
     let last_part = bare.rsplit('-').next().unwrap_or_default();
     let mut names = vec![program, first_part, bare, last_part];
     names.extend(program.strip_prefix('g'));
-    // A program whose name says nothing (`.`) is listed by the whole of it.
+    // A program such as `.` has no parts and is listed under its full name.
     names.into_iter().filter(|name| !name.is_empty())
 }
 
-/// The first word behind the options that say nothing of what runs: a folder, and no pager.
+/// The first word after options that do not affect the program: `-C FOLDER` and `--no-pager`.
 fn subcommand(arguments: &[Word]) -> Option<&Word> {
     match arguments {
         [option, rest @ ..] if option.text == "--no-pager" => subcommand(rest),
@@ -136,7 +138,7 @@ fn subcommand(arguments: &[Word]) -> Option<&Word> {
     }
 }
 
-/// True if a list of words has this one.
+/// True if the list contains the word.
 fn lists(words: &str, word: &str) -> bool {
     words.split(' ').any(|listed| listed == word)
 }
@@ -148,8 +150,8 @@ fn has_any(arguments: &[Word], options: &str) -> bool {
         .any(|word| word.may_become_option() || says_any(word))
 }
 
-/// True if an argument is this option: `--long` with or without a value, or a beginning of it; `-x` also among other
-/// letters; `-word` with anything behind it; anything else wherever it stands in the argument.
+/// True if an argument matches the option: `--long` with or without a value, or abbreviated; `-x` also among other
+/// letters; `-word` as a prefix; any other text anywhere in the argument.
 fn says(word: &Word, option: &str) -> bool {
     let text = &*word.text;
     if option.starts_with("--") {
@@ -165,7 +167,7 @@ fn says(word: &Word, option: &str) -> bool {
     }
 }
 
-/// The first argument of `tar` may be its options without a dash.
+/// True if the first argument of `tar` holds such options without a dash.
 fn is_old_style_launch(word: &Word) -> bool {
     !word.text.starts_with('-') && word.text.contains(['I', 'F'])
 }

@@ -1,16 +1,16 @@
-//! Match of a simple command with a denying or asking rule.
+//! Match of a simple command with a rule that denies or asks.
 //!
-//! A command is in doubt where it may come to what the rule says: its program is only known when it runs, it can run
-//! programs that its arguments name, or options stand where the rule has a subcommand. A doubt is not lifted by a rule
-//! that allows this command: whoever writes `allow = ["shell:env"]` beside `deny = ["shell:rm"]` wants both to hold.
+//! A match is uncertain if the command may do what the rule names: its program is known only at run time, it can run
+//! programs that its arguments name, or options precede the subcommand of the rule. A rule that allows the command does
+//! not lift the doubt: `allow = ["shell:env"]` beside `deny = ["shell:rm"]` means that both rules apply.
 //!
-//! The other way round, to be sure only of programs that are known to run nothing, would leave no use for `--yes`
-//! beside a denying rule: `cargo test` runs what its tests run. So a program that is not listed in [`launchers`] counts as
-//! one that runs nothing else, and a denying rule is a guard against plain forms, not a sandbox.
+//! The opposite, certainty only about programs that are known to run nothing else, would make `--yes` useless beside a
+//! denying rule: `cargo test` runs the programs of its tests. So a program that [`launchers`] does not list counts as
+//! one that runs nothing else, and a denying rule guards against plain forms only. It is no sandbox.
 
 use super::{Match, Word, launchers};
 
-/// Words of the shell's syntax that stand before a command.
+/// Words of shell syntax that can precede a command.
 const BEFORE_A_COMMAND: &[&str] = &[
     "!", "do", "done", "elif", "else", "fi", "if", "then", "time", "until", "while", "{", "}",
 ];
@@ -18,11 +18,11 @@ const BEFORE_A_COMMAND: &[&str] = &[
 pub(super) fn of(words: &[Word], prefix: &[String]) -> Match {
     let mut result = Match::No;
     let mut words = words;
-    // As a quoted word each of these is a program's name instead, so the rule is compared before and after it.
+    // A quoted word of these is the name of a program instead, so the rule is compared before and after the word.
     while let [first, rest @ ..] = words {
         result = result.max(of_program(words, prefix));
         if is_assignment(first) {
-            // It may be what the program runs, as `PAGER` is, or where it is looked for.
+            // The variable may name a program to run, as `PAGER` does, or the place to search it.
             result = result.max(Match::Perhaps);
         } else if !BEFORE_A_COMMAND.contains(&&*first.text) {
             break;
@@ -40,11 +40,11 @@ fn of_program(words: &[Word], prefix: &[String]) -> Match {
     let ([first, arguments @ ..], [wanted, wanted_arguments @ ..]) = (words, prefix) else {
         return Match::No;
     };
-    // `{`, `}` and `[` expand to nothing else when they stand alone.
+    // A single `{`, `}` or `[` expands to itself.
     if first.expands && !matches!(&*first.text, "{" | "}" | "[") {
         return Match::Perhaps;
     }
-    // The folder does not count: `/bin/rm` is `rm`.
+    // The folder is ignored: `/bin/rm` is `rm`.
     let program = first.text.rsplit('/').next().unwrap_or_default();
     if program != wanted && first.text != *wanted {
         // `git-push` is the program behind `git push`.
@@ -81,8 +81,8 @@ fn starts_with(words: &[Word], wanted: &[String]) -> bool {
             .all(|(word, want)| !word.expands && word.text == *want)
 }
 
-/// True if the words have all that is wanted, in this order, with others between them; one that expands may be any. Any
-/// option may be another way to write a wanted one: `-fr` is `-rf`.
+/// True if the words contain all wanted words in their order, with any words between them; a word that expands may be
+/// any word. Every option may be a different spelling of a wanted one: `-fr` is `-rf`.
 fn may_say_the_same(words: &[Word], wanted: &[String]) -> bool {
     let is_option = |text: &str| text.starts_with('-');
     let wants_option = wanted.iter().any(|want| is_option(want));

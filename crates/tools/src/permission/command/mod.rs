@@ -1,11 +1,11 @@
-//! Which simple commands a shell command consists of, as far as that can be told without running it.
+//! The simple commands in a shell command, as far as they are known without running it.
 //!
 //! Invariants:
-//! 1. A command that was read runs no program by itself but the first words of its simple commands, after words of the
-//!    shell's syntax such as `if`. What this reader does not know makes the whole command opaque.
-//! 2. A word that does not expand reaches its program exactly as it stands here.
-//! 3. A rule allows only what is certain, so a redirection, an assignment or a variable is enough to ask; a rule that
-//!    denies is in doubt only where a program could be hidden.
+//! 1. Apart from words of shell syntax such as `if`, a parsed command directly runs only the programs that the first
+//!    words of its simple commands name. Syntax that the reader does not know makes the whole command opaque.
+//! 2. A word that does not expand reaches its program unchanged.
+//! 3. A rule that allows needs certainty, so a redirection, an assignment or a variable is enough for a question; a
+//!    rule that denies is in doubt only if the command could hide a program.
 
 mod launchers;
 mod matching;
@@ -14,15 +14,15 @@ mod sed;
 
 use reader::Reader;
 
-/// A shell command, read.
+/// A parsed shell command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// It cannot be told what it runs.
+    /// The programs that the command runs are unknown.
     Opaque,
-    /// It runs these, in some order, some perhaps not.
+    /// The command runs some or all of these simple commands, in some order.
     Read {
         commands: Vec<Vec<Word>>,
-        /// It is nothing but these: no redirection, no variable, no syntax around them.
+        /// True if the command has no redirection, variable or surrounding syntax.
         is_plain: bool,
     },
 }
@@ -31,12 +31,13 @@ pub(super) enum Command {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
     text: String,
-    /// The shell expands it (a glob, a tilde, braces, a variable): the program may be given something else.
+    /// True if the shell expands the word (a glob, a tilde, braces, a variable): the program may receive different
+    /// text.
     expands: bool,
 }
 
 impl Word {
-    /// True if the word could begin with a dash or become several words, which may.
+    /// True if the word could expand to an option, also as one of several words.
     fn may_become_option(&self) -> bool {
         self.expands
             && (self.text.starts_with(['*', '?', '[', '{', '-']) || self.text.contains('$'))
@@ -47,13 +48,13 @@ impl Word {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
     No,
-    /// It cannot be told.
+    /// Uncertain.
     Perhaps,
     Yes,
 }
 
 impl Command {
-    /// Reads a command.
+    /// Parses a command.
     pub(super) fn parse(command: &str) -> Self {
         match Reader::default().read(command) {
             Some(Self::Read { commands, .. }) if commands.is_empty() => Self::Opaque,
@@ -62,7 +63,7 @@ impl Command {
         }
     }
 
-    /// True if every simple command starts with one of the prefixes, for certain.
+    /// True if every simple command certainly starts with one of the prefixes.
     pub(super) fn all_start_with<'a>(
         &self,
         prefixes: &(impl Iterator<Item = &'a [String]> + Clone),
@@ -85,7 +86,7 @@ impl Command {
         })
     }
 
-    /// True if any simple command starts with the prefix, or may come to that.
+    /// Match of any simple command with the prefix, certain or possible.
     pub(super) fn any_starts_with(&self, prefix: &[String]) -> Match {
         let Self::Read { commands, .. } = self else {
             return Match::Perhaps;
@@ -94,7 +95,7 @@ impl Command {
         matches.max().unwrap_or(Match::No)
     }
 
-    /// The words of the one simple command, if that is all it is and nothing in it expands.
+    /// Words of the command if it is one simple command without expansions.
     pub(super) fn into_plain_words(self) -> Option<Vec<String>> {
         let Self::Read {
             mut commands,

@@ -1,35 +1,35 @@
-//! The reader of shell commands: characters into words, words into simple commands.
+//! The parser of shell commands: from characters to words to simple commands.
 //!
-//! It knows what `sh` and its relatives read alike. Substitutions, here-documents, functions, unfinished quotes and
-//! control characters are not read: they make the command opaque.
+//! It accepts the syntax that `sh` and its relatives parse alike. Substitutions, here-documents, functions, unfinished
+//! quotes and control characters make the command opaque.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use super::{Command, Word};
 
-/// The reader's state: commands so far, the simple command and the word under way.
+/// State of the parser: finished commands, and the current command and word.
 #[derive(Default)]
 pub(super) struct Reader {
     commands: Vec<Vec<Word>>,
     words: Vec<Word>,
     word: Option<Word>,
-    /// A part of the word under way is quoted.
+    /// True if a part of the current word is quoted.
     is_quoted: bool,
-    /// The word under way is the file of a redirection.
+    /// True if the current word is the file of a redirection.
     redirects: bool,
-    /// Something was read that is more than plain words.
+    /// True if the command has more than plain words.
     has_syntax: bool,
 }
 
 impl Reader {
-    /// `None`: opaque.
+    /// Parses a command; `None` if it is opaque.
     pub(super) fn read(mut self, command: &str) -> Option<Command> {
         let mut chars = command.chars().peekable();
         while let Some(c) = chars.next() {
             match c {
                 ' ' | '\t' => self.end_word(),
-                // `&>f` is one redirection in some shells, and an end and another command in others.
+                // Some shells parse `&>f` as one redirection, others as `&` and a new command.
                 '&' if chars.peek() == Some(&'>') => return None,
                 '\n' | ';' | '&' | '|' => self.end_command()?,
                 '\'' => self.single_quoted(&mut chars)?,
@@ -50,7 +50,7 @@ impl Reader {
                     self.push(c);
                     self.word.get_or_insert_default().expands = true;
                 }
-                // Shells differ on which of these end a word.
+                // Shells differ on whether these characters end a word.
                 c if c.is_control() || (c.is_whitespace() && !c.is_ascii()) => return None,
                 c => self.push(c),
             }
@@ -80,7 +80,7 @@ impl Reader {
             match chars.next()? {
                 '"' => return Some(()),
                 '$' => match chars.peek() {
-                    // A dollar sign and no more, in every shell.
+                    // A literal dollar sign in every shell.
                     Some('"' | ' ') => self.push('$'),
                     _ => self.variable(chars)?,
                 },
@@ -98,14 +98,15 @@ impl Reader {
         }
     }
 
-    /// Hides the rest of its line.
+    /// Skips the rest of the line.
     fn comment(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
         self.has_syntax = true;
         while chars.next_if(|c| *c != '\n').is_some() {}
         (!self.redirects).then_some(())
     }
 
-    /// A list in parentheses is run like the list itself. Behind a word they make a function, or are no `sh`.
+    /// Parses a parenthesis: a list in parentheses runs like the list itself. After a word it would define a function,
+    /// or be invalid in `sh`.
     fn subshell(&mut self, c: char) -> Option<()> {
         self.has_syntax = true;
         if c == ')' {
@@ -114,13 +115,13 @@ impl Reader {
         (self.words.is_empty() && self.word.is_none() && !self.redirects).then_some(())
     }
 
-    /// A redirection opens a file and runs nothing; the word that follows is not the command's.
+    /// Parses a redirection, which opens a file and runs nothing; the next word does not belong to the command.
     fn redirection(&mut self, c: char, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
         self.has_syntax = true;
         if self.redirects {
             return None;
         }
-        // A digit just before it is a file descriptor. Of more digits some shells make a word.
+        // A single digit before it is a file descriptor. Some shells treat several digits as a word.
         let is_number = |word: &Word| word.text.chars().all(|c| c.is_ascii_digit());
         let is_quoted = std::mem::take(&mut self.is_quoted);
         match self.word.take() {
@@ -140,7 +141,7 @@ impl Reader {
         Some(())
     }
 
-    /// A variable is expanded to anything; more than its name is not read.
+    /// Parses a variable by its name only; its value is unknown.
     fn variable(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
         self.has_syntax = true;
         let is_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
@@ -173,7 +174,7 @@ impl Reader {
         }
     }
 
-    /// `None`: a redirection has no file.
+    /// Ends the simple command; `None` if a redirection has no file.
     fn end_command(&mut self) -> Option<()> {
         self.end_word();
         if !self.words.is_empty() {
@@ -183,8 +184,8 @@ impl Reader {
     }
 }
 
-/// Takes the number of a descriptor behind `>&` or `<&`. Anything else there is read in more than one way: in some shells
-/// a `-` ends the redirection, and what follows is the command's.
+/// Parses the descriptor's number after `>&` or `<&`. Shells differ on everything else: in some shells a `-` ends the
+/// redirection, and the rest belongs to the command.
 fn descriptor(chars: &mut Peekable<Chars<'_>>) -> Option<()> {
     chars.next_if(char::is_ascii_digit)?;
     match chars.peek() {

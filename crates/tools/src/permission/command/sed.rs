@@ -1,8 +1,8 @@
-//! Which scripts of `sed` are known to run nothing: its command `e`, and the flag `e` of `s`, run what they are given.
+//! Check of `sed` scripts: the command `e` and the flag `e` of `s` run programs.
 
 use super::Word;
 
-/// Options without a value that leave the script what it is.
+/// Options without a value that do not change the meaning of the script.
 const OPTIONS: &[&str] = &[
     "-n", "-E", "-r", "-s", "-z", "-i", "-u", "-nE", "-nr", "--quiet", "--silent",
 ];
@@ -22,7 +22,7 @@ pub(super) fn may_run_another(arguments: &[Word]) -> bool {
     else {
         return false;
     };
-    // Options may stand behind the files, too.
+    // Options may also follow the files.
     let has_options = || {
         files
             .iter()
@@ -31,7 +31,7 @@ pub(super) fn may_run_another(arguments: &[Word]) -> bool {
     script.expands || !is_harmless(&script.text) || has_options()
 }
 
-/// Line numbers with `p`, `d`, `q` or `=`; or one `s` without flags that run or write anything.
+/// True for line numbers with `p`, `d`, `q` or `=`, or one `s` without flags that run or write anything.
 fn is_harmless(script: &str) -> bool {
     let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || ",$ !".contains(c));
     if matches!(command, "p" | "d" | "q" | "=") {
@@ -44,7 +44,8 @@ fn is_harmless(script: &str) -> bool {
     let mut delimiters = 0;
     while delimiters < 2 {
         match rest.next() {
-            // What follows a backslash is never the delimiter; sets in brackets may hold it, which few write.
+            // A character after a backslash is never the delimiter. A set in brackets may contain the delimiter, so
+            // sets are rejected.
             Some('\\') => drop(rest.next()),
             Some('[' | '\n') | None => return false,
             Some(c) if c == delimiter => delimiters += 1,
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_that_run_something_are_told_from_those_that_do_not() {
+    fn scripts_that_may_run_programs_are_recognised() {
         for script in [
             "1,20p",
             "$d",
