@@ -1,11 +1,11 @@
-//! A process of its own for the tests of the runtime.
+//! A separate process for the tests of the runtime.
 //!
 //! ```text
 //! allstop-runtime-helper keep-call COMMAND…            a keeper
 //! allstop-runtime-helper own FOLDER SESSION TOKEN MODE starts a background `sleep TOKEN` in a session, and then
 //!     MODE `hold`:  prints `ready` and waits to be killed
-//!     MODE `keep`:  prints `ready`, lets the work go, prints `kept` and waits to be killed
-//!     MODE `say`:   writes that the work is let go, does not let it go, prints `ready` and waits to be killed
+//!     MODE `keep`:  prints `ready`, detaches the work, prints `kept` and waits to be killed
+//!     MODE `say`:   records the work as detached without detaching it, prints `ready` and waits to be killed
 //! ```
 
 use std::error::Error;
@@ -84,7 +84,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
     let session = open.session;
     session.send("go")?.outcome().await;
     if mode == "say" {
-        // The owner answers one after another: it has written what follows the turn.
+        // The owner handles requests in order: this reply proves that it has written all records of the turn.
         if session.detach(&"none".into()).await.is_ok() {
             return Err("there is no such work".into());
         }

@@ -1,4 +1,4 @@
-//! What becomes of background work when its run has ended.
+//! Background work after the end of its run.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn stop_of_all() -> StopOrder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_is_recorded_with_its_time() {
+async fn stop_of_background_work_is_recorded_once_with_its_time() {
     let place = Place::new();
     let token = token();
     let (system, session) = with_background(&place, &format!("sleep {token}")).await;
@@ -66,11 +66,11 @@ async fn a_stop_is_recorded_with_its_time() {
     let records = records_of(&system, "s1").await;
     let is_end = |record: &&SessionRecord| matches!(record, SessionRecord::BackgroundEnded { .. });
     let ends = records.iter().filter(is_end).count();
-    assert_eq!(ends, 1, "nothing is left to say");
+    assert_eq!(ends, 1, "the end is recorded once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_comes_when_attached_work_has_ended() {
+async fn session_is_idle_after_attached_work_has_ended() {
     let place = Place::new();
     let (system, session) =
         with_background(&place, "until test -e go; do sleep 0.01; done; exit 3").await;
@@ -91,7 +91,7 @@ async fn idle_comes_when_attached_work_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kept_work_runs_on_and_is_found_until_it_ends() {
+async fn detached_work_is_found_until_it_ends() {
     let place = Place::new();
     let token = token();
     let command = format!("echo up; sleep {token}");
@@ -109,7 +109,7 @@ async fn kept_work_runs_on_and_is_found_until_it_ends() {
     assert!(receipt.quiet(), "{receipt:?}");
     within(session.close()).await;
     system.close().await;
-    assert_eq!(sleepers(&token), 1, "no stop of ours covers it");
+    assert_eq!(sleepers(&token), 1, "no stop covers detached work");
 
     let system = place.system("", vec![Reply::text("again")]).await;
     let open = resumed(&system).await;
@@ -147,7 +147,7 @@ async fn kept_work_runs_on_and_is_found_until_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ids_go_on_where_the_log_ends() {
+async fn ids_continue_after_those_in_the_log() {
     let place = Place::new();
     let (system, session) = with_background(&place, "true").await;
     within(session.background_idle()).await;
@@ -168,7 +168,7 @@ async fn ids_go_on_where_the_log_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_keeper_nothing_is_let_go_and_nothing_is_claimed() {
+async fn work_without_a_keeper_is_not_detached() {
     let place = Place::new();
     let token = token();
     let mut options = place.options(
@@ -203,7 +203,7 @@ async fn without_a_keeper_nothing_is_let_go_and_nothing_is_claimed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_written_down_is_not_let_go() {
+async fn work_is_not_detached_if_the_store_is_closed() {
     let place = Place::new();
     let token = token();
     let (system, session) = with_background(&place, &format!("sleep {token}")).await;
@@ -212,7 +212,7 @@ async fn what_cannot_be_written_down_is_not_let_go() {
         .await
         .expect_err("the store is closed");
     assert_eq!(running(&session), 1);
-    assert!(session.left().is_empty(), "and nothing is claimed");
+    assert!(session.left().is_empty(), "nothing counts as detached");
     let receipt = system.scope().stop(stop_of_all()).receipt().await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(sleepers(&token), 0);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{Place, one_turn, sleepers, token, user, wait_until, within};
 
-/// Under this is at once: none of the waits that a hang would take is shorter.
+/// Upper bound for "without a wait": shorter than every wait that a hang would cause.
 const SOON: Duration = Duration::from_secs(8);
 
 fn hook(on: &str, command: &str) -> String {
@@ -31,7 +31,7 @@ fn listing() -> Vec<Reply> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_hears_what_it_asked_for() {
+async fn hook_receives_the_events_of_its_moment() {
     let place = Place::new();
     let config: String = [
         "turn_start",
@@ -87,7 +87,7 @@ async fn exit_code_2_denies_a_call_with_the_output_as_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_fails_has_denied() {
+async fn failed_hook_denies() {
     for (command, message) in [
         (
             "echo oh no >&2; exit 1",
@@ -110,7 +110,7 @@ async fn a_hook_that_fails_has_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_may_print_200_kb() {
+async fn hook_may_print_200_kb() {
     let place = Place::new();
     let config = hook("model_start", "head -c 200000 /dev/zero | tr '\\0' x");
     let system = place.system(&config, listing()).await;
@@ -127,7 +127,7 @@ async fn a_hook_may_print_200_kb() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grandchild_that_holds_the_pipe_delays_nothing_and_does_not_stay() {
+async fn grandchild_that_holds_the_pipe_is_ended_without_delay() {
     let place = Place::new();
     let token = token();
     let config = hook(
@@ -144,7 +144,7 @@ async fn a_grandchild_that_holds_the_pipe_delays_nothing_and_does_not_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_hangs_is_ended_after_its_timeout() {
+async fn hanging_hook_is_ended_after_its_timeout() {
     let place = Place::new();
     let token = token();
     let config =
@@ -163,7 +163,7 @@ async fn a_hook_that_hangs_is_ended_after_its_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_in_a_hook_is_a_stop_and_no_denial() {
+async fn stop_during_a_hook_is_not_a_denial() {
     for moment in ["turn_start", "tool_start", "tool_end"] {
         let place = Place::new();
         let token = token();
@@ -181,7 +181,7 @@ async fn a_stop_in_a_hook_is_a_stop_and_no_denial() {
             receipt.quiet() && receipt.cancel_observed(),
             "{moment}: {receipt:?}"
         );
-        // In a call its processes are the call's.
+        // The processes of a hook in a call belong to the call.
         let process = receipt
             .items()
             .iter()
@@ -237,7 +237,7 @@ async fn guardrails_pass_refuse_and_fail_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_too_long_for_a_variable_is_in_a_file_whole() {
+async fn event_too_long_for_a_variable_is_in_a_file() {
     let place = Place::new();
     let config = guardrail(
         "input",
@@ -251,14 +251,11 @@ async fn a_text_too_long_for_a_variable_is_in_a_file_whole() {
     assert!(size.trim().parse::<usize>().unwrap() > 1_000_006, "{size}");
     within(system.close()).await;
     let left = std::fs::read_dir(place.file("output")).map_or(0, Iterator::count);
-    assert_eq!(
-        left, 0,
-        "neither the event's file nor an empty folder stays"
-    );
+    assert_eq!(left, 0, "the event's file and the empty folder are removed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_tell_of_a_denied_call() {
+async fn events_report_a_denied_call() {
     let place = Place::new();
     let system = place.system(&hook("tool_start", "exit 2"), listing()).await;
     let session = system.new_session(None, Asks::Prompter).await;

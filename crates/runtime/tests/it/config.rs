@@ -1,4 +1,4 @@
-//! What is wrong with a configuration is said in one line, with line and column.
+//! Errors of the configuration: one line, with line and column.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn wrong_configurations_are_named_with_line_and_column() {
+fn errors_have_line_and_column() {
     let cases = [
         (
             "[limits]\nmax_step = 5\n",
@@ -89,7 +89,7 @@ fn wrong_configurations_are_named_with_line_and_column() {
 }
 
 #[test]
-fn a_whole_configuration_is_read() {
+fn full_configuration_is_loaded() {
     let place = Place::new();
     std::fs::write(place.file("prompt.md"), "Be brief.").unwrap();
     let file = place.file("allstop.toml");
@@ -145,7 +145,7 @@ fn a_whole_configuration_is_read() {
 }
 
 #[test]
-fn files_that_are_none_are_named() {
+fn unreadable_files_are_named() {
     let place = Place::new();
     let load = |name: &str| {
         let error = Config::load(&place.file(name)).expect_err(name);
@@ -181,7 +181,7 @@ fn files_that_are_none_are_named() {
 }
 
 #[test]
-fn the_documented_configuration_is_right() {
+fn documented_configuration_is_valid() {
     let documented = include_str!("../../../../docs/configuration.md");
     let (_, text) = documented.split_once("```toml\n").unwrap();
     let (text, _) = text.split_once("```").unwrap();
@@ -194,11 +194,11 @@ fn the_documented_configuration_is_right() {
     for line in text.lines().filter_map(|line| line.strip_prefix("# ")) {
         let text = format!("[model]\n{line}");
         Config::parse(Path::new("configuration.md"), &text)
-            .expect("what is commented out is right too");
+            .expect("lines in comments are valid too");
     }
 }
 
-/// The table of hooks names every moment, in the order of the code.
+/// The table of hooks lists every moment, in the order of the code.
 #[test]
 fn every_hook_moment_is_documented() {
     let documented = include_str!("../../../../docs/configuration.md");
@@ -207,7 +207,7 @@ fn every_hook_moment_is_documented() {
         .find(|section| section.starts_with("Hooks"));
     let rows = section.expect("there is a section").lines();
     let rows = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`'));
-    // The first one is the head of the table.
+    // The first row is the head of the table.
     let moments: Vec<&str> = rows.map(|(moment, _)| moment).skip(1).collect();
     let schema = schemars::schema_for!(HookMoment);
     let variants = schema.as_value()["oneOf"].as_array().expect("a choice");

@@ -1,4 +1,4 @@
-//! `kill -9` of a process that has background work: nothing is lost, and nothing is taken for what it is not.
+//! `kill -9` of a process with background work: no work is lost or reported wrongly.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -49,13 +49,13 @@ impl Drop for Owner {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attached_work_ends_with_its_owner_and_its_end_is_recorded() {
+async fn attached_work_ends_with_its_owner_and_is_recorded() {
     let (place, token) = (Place::new(), token());
     let mut owner = Owner::start(&place, &token, "hold");
     owner.hear("ready");
     wait_until("it sleeps", || sleepers(&token) == 1).await;
     owner.kill();
-    // At once: its keeper may still be at it.
+    // Resumes at once: the keeper may still be ending the work.
     let system = place.system("", vec![Reply::text("again")]).await;
     let open = within(system.resume_session("s1".into(), Asks::Prompter))
         .await
@@ -76,7 +76,7 @@ async fn attached_work_ends_with_its_owner_and_its_end_is_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_was_only_said_to_be_let_go_is_not_claimed_to_run() {
+async fn work_recorded_as_detached_but_killed_is_found() {
     let (place, token) = (Place::new(), token());
     let mut owner = Owner::start(&place, &token, "say");
     owner.hear("ready");
@@ -91,13 +91,13 @@ async fn work_that_was_only_said_to_be_let_go_is_not_claimed_to_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_outlives_a_kill_in_the_middle_of_letting_go_is_found() {
+async fn work_that_survives_a_kill_during_detaching_is_found() {
     let mut let_go = 0;
     for round in 0_u64..16 {
         let (place, token) = (Place::new(), token());
         let mut owner = Owner::start(&place, &token, "keep");
         owner.hear("ready");
-        // The moment of the kill: from at once to well after, since letting go takes a few milliseconds.
+        // Time of the kill: from immediately to well after the detachment, which takes a few milliseconds.
         tokio::time::sleep(Duration::from_micros(round * 400)).await;
         owner.kill();
         let mut rest = String::new();
@@ -116,19 +116,19 @@ async fn whatever_outlives_a_kill_in_the_middle_of_letting_go_is_found() {
             let_go += 1;
             assert!(found.alive && found.detached, "round {round}: {found:?}");
         } else if found.alive {
-            // Let go without having said so, or being killed at this moment.
+            // Detached, but killed before the owner could print it.
             assert!(found.detached, "round {round}: {found:?}");
         } else {
             assert_eq!(
                 sleepers(&token),
                 0,
-                "round {round}: it runs, and nobody knows"
+                "round {round}: it runs, but was not found"
             );
         }
         within(open.session.close()).await;
-        // Whoever is there can be told to end, by what the log says.
+        // The log names the keeper, which ends the surviving work.
         drop(signal(&keeper, Signal::Term));
         wait_until("it ends", || sleepers(&token) == 0 && !is_alive(&keeper)).await;
     }
-    assert!(let_go > 0, "the kills all came too early to show anything");
+    assert!(let_go > 0, "every kill came before the detachment");
 }

@@ -1,4 +1,4 @@
-//! Detaching all background work of a session at once.
+//! Detachment of all background work of a session at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 
 use crate::{Place, sleepers, token, user, wait_until, within};
 
-/// The work that a record names as detached.
+/// Id of the work that a record marks as detached.
 fn detached_id(bytes: &RecordBytes) -> String {
     match decode(bytes).expect("readable") {
         Some(SessionRecord::BackgroundDetached { id }) => id.to_string(),
@@ -32,7 +32,7 @@ fn detached_id(bytes: &RecordBytes) -> String {
     }
 }
 
-/// Agents with a shell, and with sub-agents in the background.
+/// Source of agents with a shell and with background sub-agents.
 #[derive(Debug)]
 struct Workers {
     model: Arc<ScriptedModel>,
@@ -88,7 +88,7 @@ replies: []
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_can_be_is_detached_with_one_append_and_a_stop_covers_the_rest() {
+async fn one_append_detaches_all_possible_work() {
     let place = Place::new();
     let (first, second, third) = (token(), token(), token());
     let script = SCRIPT

@@ -1,4 +1,4 @@
-//! What scripts are given: every key, always.
+//! The envelope for scripts: every key is always present.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::schemas::assert_valid;
 use crate::{Place, user, within};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completed_run_of_two_turns() {
+async fn completed_run_of_two_turns() {
     let place = Place::new();
     let replies = vec![
         Reply::text("First.")
@@ -68,7 +68,7 @@ async fn a_completed_run_of_two_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_run() {
+async fn stopped_run() {
     let place = Place::new();
     let replies = vec![Reply::text("I think").pause(Pause::Forever)];
     let system = place.system("", replies).await;
@@ -156,7 +156,7 @@ async fn a_stopped_run() {
 }
 
 #[test]
-fn a_run_that_did_not_start() {
+fn run_that_did_not_start() {
     let error = TurnError {
         kind: TurnErrorKind::Store,
         message: "no room is left for the store: x.db".to_owned(),
@@ -193,7 +193,7 @@ fn a_run_that_did_not_start() {
 }
 
 #[test]
-fn a_wider_receipt_makes_no_cancel_observed_where_none_was() {
+fn wider_receipt_does_not_set_cancel_observed() {
     let envelope = Envelope::of_no_run(None, StopReason::Completed, None);
     let envelope = envelope.with_receipt(Arc::new(receipt(Why::OutsideExtent)));
     assert!(!envelope.cancel_observed);

@@ -1,4 +1,4 @@
-//! The runtime through its public face.
+//! Tests of the runtime through its public interface.
 
 mod background;
 mod commands;
@@ -31,7 +31,7 @@ use allstop_tools::Answer;
 use allstop_tools::permission::FixedAnswer;
 use tempfile::TempDir;
 
-/// No test takes longer, on whatever machine: a hang is a failure.
+/// Time limit of every test, on every machine: a hang is a failure.
 const TEST_MAX: Duration = Duration::from_mins(1);
 
 const HELPER: &str = env!("CARGO_BIN_EXE_allstop-runtime-helper");
@@ -40,7 +40,7 @@ async fn within<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(TEST_MAX, test).await.expect("no hang")
 }
 
-/// A folder with a working directory, a store and output in it.
+/// A temporary folder that holds a working directory, a store and output.
 struct Place(TempDir);
 
 impl Place {
@@ -93,7 +93,7 @@ fn user() -> Cause {
     Cause::new(CauseKind::User)
 }
 
-/// One turn in a new session of its own, which is closed by then.
+/// Runs one turn in a new session, and closes the session.
 async fn one_turn(system: &System, prompt: &str) -> Arc<MessageOutcome> {
     let open = system.new_session(None, Asks::Prompter).await;
     let session = open.expect("a new session").session;
@@ -104,20 +104,20 @@ async fn one_turn(system: &System, prompt: &str) -> Arc<MessageOutcome> {
     outcome
 }
 
-/// Waits until the owner of a session has opened it, and has recorded what earlier processes left: it answers one after
-/// another.
+/// Waits until the owner has opened the session and recorded the remains of earlier processes: it handles requests in
+/// order.
 async fn owner_answers(session: &Session) {
     let detached = session.detach_background().await;
     assert!(detached.expect("the store works").is_empty());
 }
 
-/// What a session's log says.
+/// State of a session, read from its log.
 async fn state_of(system: &System, id: &str) -> SessionState {
     let read = read_session(&**system.log(), &id.into()).await;
     read.expect("the log can be read").0
 }
 
-/// The records of a session's log.
+/// Records of a session's log.
 async fn records_of(system: &System, id: &str) -> Vec<SessionRecord> {
     let stream = stream_of(&id.into());
     let records = system.log().read(&stream, Version(1), 100_000).await;
@@ -127,7 +127,7 @@ async fn records_of(system: &System, id: &str) -> Vec<SessionRecord> {
         .collect()
 }
 
-/// A number to run `sleep` with that no other test uses, so that its sleepers are told by their command line.
+/// A number for `sleep` that no other test uses, which identifies the processes by their command line.
 fn token() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -137,7 +137,7 @@ fn token() -> String {
     )
 }
 
-/// How many processes sleep with this number: from `/proc`, not from our own books.
+/// Number of processes that sleep with this number, counted in `/proc` and not in Allstop's own records.
 fn sleepers(token: &str) -> usize {
     let processes = std::fs::read_dir("/proc")
         .expect("there is /proc")
@@ -150,7 +150,7 @@ fn sleepers(token: &str) -> usize {
     processes.filter(|entry| is_sleeper(entry.path())).count()
 }
 
-/// Waits for something of another process, which has no event that a test could await.
+/// Polls for a change in a different process, which has no event that a test could await.
 async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {

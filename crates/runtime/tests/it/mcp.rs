@@ -1,4 +1,4 @@
-//! Servers of tools, from the configuration to a turn that uses them.
+//! MCP servers, from the configuration to a turn that uses them.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{Place, one_turn, user, wait_until, within};
 
-/// A server in a few lines of shell: one tool, which says what it was called with.
+/// A server in a few lines of shell, with one tool that returns its arguments.
 const SERVER: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -27,7 +27,7 @@ done
 echo ended >ended
 "#;
 
-/// A place with the server's program in it, and the configuration that names it.
+/// A place with the server's program, and the configuration that names it.
 fn place() -> (Place, String) {
     let place = Place::new();
     std::fs::write(place.file("server.sh"), SERVER).expect("it can be written");
@@ -45,7 +45,7 @@ async fn open(place: &Place, config: &str) -> System {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_uses_the_tool_of_a_server_and_closing_ends_it() {
+async fn turn_calls_a_server_tool_and_close_ends_the_server() {
     let (place, config) = place();
     let system = within(open(&place, &config)).await;
     assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
@@ -66,7 +66,7 @@ async fn a_turn_uses_the_tool_of_a_server_and_closing_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_of_a_turn_leaves_the_server_to_others() {
+async fn stop_of_a_turn_does_not_end_the_server() {
     let (place, config) = place();
     let system = within(open(&place, &config)).await;
     let session = system.new_session(None, Asks::Prompter).await;
@@ -80,7 +80,7 @@ async fn a_stop_of_a_turn_leaves_the_server_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rules_may_be_about_tools_of_configured_servers_only() {
+async fn rules_may_name_tools_of_configured_servers_only() {
     let (place, config) = place();
     let with_rules = |rules: &str| format!("[permissions]\nallow = [{rules}]\n{config}");
     let options = place.options(&with_rules("\"sh__*\", \"sh__greet\""), None);
@@ -96,7 +96,7 @@ async fn rules_may_be_about_tools_of_configured_servers_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_server_is_said_before_anything_starts() {
+async fn invalid_server_is_reported_before_anything_starts() {
     let place = Place::new();
     for (section, says) in [
         ("", "neither `command` nor `url` is given"),
@@ -127,7 +127,7 @@ async fn what_is_wrong_with_a_server_is_said_before_anything_starts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_delays_the_start_by_its_limit_and_nothing_else() {
+async fn hanging_server_delays_the_start_by_its_limit_only() {
     let place = Place::new();
     let config = "[mcp.servers.hangs]\ncommand = \"sleep\"\nargs = [\"600\"]\nhandshake_timeout = \"200ms\"\n";
     let began = std::time::Instant::now();

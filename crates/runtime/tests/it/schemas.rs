@@ -1,4 +1,4 @@
-//! The published schemas are those of the code, and real output is valid under them.
+//! The published schemas match the code, and real output is valid under them.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ fn published(name: &str) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// `UPDATE_SCHEMAS=1` writes it anew.
+/// Compares with the published schema. `UPDATE_SCHEMAS=1` rewrites the file.
 #[expect(
     clippy::disallowed_methods,
     reason = "a switch for people who run the tests"
@@ -49,7 +49,7 @@ fn schema_of_output<T: JsonSchema>() -> Schema {
         .into_root_schema_for::<T>()
 }
 
-/// Under the published schema, not the one that the code would generate.
+/// Validates against the published schema, not against one generated from the code.
 pub(crate) fn assert_valid(name: &str, value: &impl Serialize) {
     let schema = published(name);
     let value = serde_json::to_value(value).expect("it is JSON");
@@ -62,7 +62,7 @@ pub(crate) fn assert_valid(name: &str, value: &impl Serialize) {
 }
 
 #[test]
-fn the_published_schemas_are_current() {
+fn published_schemas_are_current() {
     let config = SchemaSettings::draft2020_12()
         .into_generator()
         .into_root_schema_for::<Config>();
@@ -81,7 +81,7 @@ fn every_key_of_the_envelope_is_required() {
 }
 
 #[test]
-fn a_wrong_value_is_not_valid() {
+fn wrong_value_is_not_valid() {
     let schema = published("config");
     let validator = jsonschema::validator_for(&schema).unwrap();
     assert!(validator.is_valid(&json!({"deadlines": {"run": "5m"}})));
@@ -96,7 +96,7 @@ fn a_wrong_value_is_not_valid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_events_of_a_run_are_valid() {
+async fn events_of_a_run_are_valid() {
     let place = Place::new();
     let replies = vec![
         Reply::default()

@@ -1,4 +1,4 @@
-//! What keeps a system or a session from starting is said in one line, with a hint.
+//! Errors of the start of a system or a session: one line, with a hint.
 
 use std::sync::Arc;
 
@@ -209,7 +209,7 @@ async fn versions(system: &System) -> Vec<(StreamName, Version)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_store_and_a_recording() {
+async fn memory_store_and_recording() {
     let place = Place::new();
     let model = allstop_model::ScriptedModel::new(vec![allstop_model::Reply::text("hello")]);
     let mut options = place.options("", None);

@@ -1,5 +1,5 @@
-//! An MCP server for tests, over standard input and output, written without any library of the protocol: what it gets
-//! is in its log, line by line, and it can be as bad as is asked of it.
+//! An MCP server for tests, over standard input and output, written without a protocol library. It logs its input line
+//! by line, and misbehaves as requested.
 //!
 //! `allstop-tools-mcp-server LOG [hang|hang_later|refuse|die|endless|stubborn|deaf]`
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What a waiting call does when it is cancelled.
+/// Senders that cancel waiting calls, by the id of the request.
 type Waiting = Arc<Mutex<HashMap<String, Sender<()>>>>;
 
 fn main() -> ExitCode {
@@ -50,14 +50,14 @@ fn main() -> ExitCode {
         };
         handle(&message, &mode, &waiting);
         if mode == "deaf" && message["method"] == "tools/list" {
-            // It reads nothing more.
+            // Reads nothing more.
             let (_nobody, never) = channel::<()>();
             let _never = never.recv_timeout(Duration::from_mins(1));
         }
     }
     write(&mut log, "end of input");
     if mode == "stubborn" {
-        // Nobody will send: it ends by a signal alone.
+        // Nothing is ever sent: only a signal ends the server.
         let (_nobody, never) = channel::<()>();
         let _never = never.recv();
     }
@@ -87,7 +87,7 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
             let key = message["params"]["requestId"].to_string();
             let told = waiting.lock().expect("no panic").get(&key).cloned();
             if let Some(told) = told {
-                // One that has answered meanwhile hears nothing.
+                // Fails if the call has been answered meanwhile.
                 let _unheard = told.send(());
             }
         }
@@ -95,12 +95,12 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
     }
 }
 
-/// What a call of `change` makes of the list of tools.
+/// Effect of a call of `change` on the list of tools.
 #[derive(Default)]
 struct Change {
     added: Option<Value>,
     removed: Value,
-    /// What the next request for the list gets instead of one.
+    /// Replacement for the next list: a failure mode.
     instead: Option<String>,
 }
 
@@ -110,7 +110,7 @@ static CHANGE: Mutex<Change> = Mutex::new(Change {
     instead: None,
 });
 
-/// Adds and takes away a tool, and says so as often as it is told to.
+/// Adds and removes a tool, and sends as many notifications as requested.
 fn change(arguments: &Value) {
     let mut change = CHANGE.lock().expect("no panic");
     change.added = arguments.get("add").cloned();
@@ -135,7 +135,7 @@ fn list(id: &Value) {
             list.retain(|tool| tool["name"] != change.removed);
             let added = change.added.iter();
             list.extend(added.map(|name| json!({"name": name, "inputSchema": {"type": "object"}})));
-            // With a time to keep it, which is over when it changes.
+            // With a cache lifetime, which a change of the list ends.
             answer(
                 id,
                 &json!({"tools": tools, "ttlMs": 600_000, "cacheScope": "public"}),
@@ -194,7 +194,7 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
     answer_text(id, &text);
 }
 
-/// Answers after `ms`, and does with a cancellation what `on_cancel` says.
+/// Answers after `ms`; `on_cancel` chooses the reaction to a cancellation.
 fn wait(id: Value, params: Value, waiting: &Waiting) {
     let (told, hears) = channel();
     let key = id.to_string();
@@ -226,7 +226,7 @@ fn wait(id: Value, params: Value, waiting: &Waiting) {
                 );
             }
             (Ok(()), _) => {
-                // Works on as if nothing had been said.
+                // Continues as if no cancellation had come.
                 let late = arguments["late_ms"].as_u64().unwrap_or(60_000);
                 let _again = hears.recv_timeout(Duration::from_millis(late));
                 answer_text(&id, "late answer");
@@ -251,7 +251,7 @@ fn send(message: &Value) {
     print_raw(format!("{message}\n").as_bytes());
 }
 
-/// Whether anybody still reads.
+/// True if the client still reads.
 fn print_raw(bytes: &[u8]) -> bool {
     let mut stdout = std::io::stdout().lock();
     stdout
@@ -268,7 +268,7 @@ fn write(log: &mut File, line: &str) {
     drop(writeln!(log, "{line}"));
 }
 
-/// A server that only SIGKILL ends.
+/// Makes the server ignore SIGTERM, so that only SIGKILL ends it.
 fn ignore_term() {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -278,6 +278,6 @@ fn ignore_term() {
     let entered = runtime.enter();
     drop(signal(SignalKind::terminate()).expect("the signal can be taken"));
     drop(entered);
-    // The handler stays when the runtime goes.
+    // The handler remains after the runtime is dropped.
     drop(runtime);
 }

@@ -1,4 +1,4 @@
-//! Background work, and what the model can do with it.
+//! Background work, and the tool `background`.
 
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::StopOrder;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Session, refused, wait_until};
 
 #[tokio::test]
-async fn a_background_command_returns_at_once_and_can_be_looked_at_and_stopped() {
+async fn background_command_returns_at_once_and_can_be_stopped() {
     let session = Session::new();
     assert_eq!(
         session
@@ -83,7 +83,7 @@ async fn a_background_command_returns_at_once_and_can_be_looked_at_and_stopped()
 }
 
 #[tokio::test]
-async fn background_work_that_ends_is_told_with_its_exit_code() {
+async fn ended_background_work_shows_its_exit_code() {
     let session = Session::new();
     session
         .call(
@@ -102,7 +102,7 @@ async fn background_work_that_ends_is_told_with_its_exit_code() {
 }
 
 #[tokio::test]
-async fn background_output_is_bounded_and_never_blocks_the_command() {
+async fn background_output_is_bounded_and_does_not_block_the_command() {
     let session = Session::new();
     let command = "head -c 100000000 /dev/zero | tr '\\0' x; echo end";
     session
@@ -122,7 +122,7 @@ async fn background_output_is_bounded_and_never_blocks_the_command() {
 }
 
 #[tokio::test]
-async fn a_stop_of_the_turn_leaves_background_work_and_one_of_the_session_ends_it() {
+async fn background_work_survives_a_turn_stop_but_not_a_session_stop() {
     let session = Session::new();
     session
         .call("shell", json!({"command": "sleep 600", "background": true}))
@@ -165,7 +165,7 @@ async fn a_stop_of_the_turn_leaves_background_work_and_one_of_the_session_ends_i
 }
 
 #[tokio::test]
-async fn a_session_that_was_stopped_takes_no_background_work() {
+async fn stopped_session_accepts_no_background_work() {
     let session = Session::new();
     let receipt = session
         .host
@@ -178,7 +178,7 @@ async fn a_session_that_was_stopped_takes_no_background_work() {
         .await;
     refused(answer, "not started: stopped, user");
     assert!(session.host.works().is_empty());
-    // It is the call's still, and ends with it.
+    // The command still belongs to the call, and ends with it.
     let receipt = session
         .turn
         .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)))
@@ -188,7 +188,7 @@ async fn a_session_that_was_stopped_takes_no_background_work() {
 }
 
 #[tokio::test]
-async fn without_a_folder_for_its_output_background_work_still_runs_and_says_so() {
+async fn background_work_without_an_output_folder_runs_and_reports_it() {
     let session = Session::new();
     std::fs::remove_dir(session.temporary.path().join("spill")).unwrap();
     std::fs::write(session.temporary.path().join("spill"), "in the way").unwrap();

@@ -75,7 +75,7 @@ async fn no_path_leads_out_of_the_working_directory() {
 }
 
 #[tokio::test]
-async fn a_sibling_whose_name_begins_alike_is_outside() {
+async fn sibling_with_the_same_name_prefix_is_outside() {
     let session = Session::new();
     let sibling = session.temporary.path().join("work-and-more");
     std::fs::create_dir(&sibling).unwrap();
@@ -116,13 +116,13 @@ async fn loops_dangling_links_and_odd_paths_are_errors() {
     assert_eq!(
         session.names(),
         ["a", "b", "dangling"],
-        "something was made"
+        "a file was created"
     );
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_link_that_is_swapped_in_leads_nowhere() {
+async fn link_that_is_swapped_in_is_not_followed() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     let session = Session::new();
     let outside = session.temporary.path().join("outside");

@@ -1,4 +1,4 @@
-//! Tools whose handler lives elsewhere: answered, cancelled, late, panicking, gone for good, full.
+//! Tools with an external handler: answers, cancellations, late answers, panics, disconnects and a full queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// A turn with one external tool. What is shown and what comes late is remembered.
+/// A turn with one external tool, which records shown output and late answers.
 struct Stage {
     turn: Scope,
     tool: Arc<dyn Tool>,
@@ -62,7 +62,7 @@ fn stage(effect: Effect, queue_len_max: usize) -> (Stage, ExternalRequests) {
 }
 
 impl Stage {
-    /// As the loop does it: one unit of the receipt.
+    /// Starts a call like the agent loop: as one unit of the receipt.
     fn call(&self, id: &'static str) -> Call {
         let effect = self.tool.spec().effect;
         let unit = WorkSpec::new(ItemKind::ToolCall, "deploy")
@@ -126,7 +126,7 @@ async fn said(call: Call) -> Result<String, String> {
         .map_err(|error| error.message)
 }
 
-/// The one item: its state, and how it was stopped.
+/// State and method of the receipt's only item.
 fn item(receipt: &Receipt) -> serde_json::Value {
     assert_eq!(receipt.items().len(), 1, "{receipt:?}");
     let item = serde_json::to_value(&receipt.items()[0]).unwrap();
@@ -134,7 +134,7 @@ fn item(receipt: &Receipt) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_carries_what_the_handler_needs_and_its_answer_is_taken_once() {
+async fn request_has_all_fields_and_is_answered_once() {
     let (stage, mut requests) = stage(Effect::Irreversible, 8);
     let handler = requests.handler();
     let (one, two) = (stage.call("one"), stage.call("two"));
@@ -154,7 +154,7 @@ async fn a_request_carries_what_the_handler_needs_and_its_answer_is_taken_once()
         handler.progress(first.request_id, "half"),
         Delivery::Delivered
     );
-    // The other way round: answers find their calls by the id of the request.
+    // Answers in reverse order find their calls by request id.
     assert_eq!(
         handler.answer(second.request_id, failure("no room")),
         Delivery::Delivered
@@ -182,7 +182,7 @@ async fn a_request_carries_what_the_handler_needs_and_its_answer_is_taken_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_call_that_the_handler_confirms_is_stopped_and_the_receipt_says_how() {
+async fn confirmed_cancellation_stops_the_call() {
     let (stage, mut requests) = stage(Effect::Irreversible, 8);
     let call = stage.call("one");
     let request = taken(&mut requests).await;
@@ -203,7 +203,7 @@ async fn a_cancelled_call_that_the_handler_confirms_is_stopped_and_the_receipt_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_within_the_grace_is_a_result() {
+async fn answer_within_the_grace_is_a_result() {
     let (stage, mut requests) = stage(Effect::Irreversible, 8);
     let call = stage.call("one");
     let request = taken(&mut requests).await;
@@ -221,7 +221,7 @@ async fn an_answer_within_the_grace_is_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_handler_is_unreachable_and_its_late_answer_reaches_nobody() {
+async fn silent_handler_is_unreachable_and_its_late_answer_is_dropped() {
     let (stage, mut requests) = stage(Effect::Irreversible, 8);
     let handler = requests.handler();
     let call = stage.call("one");
@@ -246,14 +246,14 @@ async fn a_silent_handler_is_unreachable_and_its_late_answer_reaches_nobody() {
     };
     assert_eq!(*stage.late.lock(), [late]);
     assert_eq!(handler.late_answers(), 1);
-    // It has spoken, and the cancellation was told once.
+    // A second late answer is unknown, and there was one cancellation.
     assert_eq!(
         handler.answer(request.request_id, output("done")),
         Delivery::Unknown
     );
     assert!(
         requests.next().now_or_never().is_none(),
-        "it was told twice"
+        "a second cancellation was sent"
     );
     handler.disconnect();
     assert!(requests.next().await.is_none());
@@ -261,7 +261,7 @@ async fn a_silent_handler_is_unreachable_and_its_late_answer_reaches_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_not_taken_is_not_begun_and_never_goes_out() {
+async fn stopped_call_in_the_queue_never_reaches_the_handler() {
     let (stage, mut requests) = stage(Effect::Irreversible, 8);
     let call = stage.call("one");
     tokio::task::yield_now().await;
@@ -273,7 +273,7 @@ async fn a_call_that_was_not_taken_is_not_begun_and_never_goes_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_gone_for_good_ends_calls_at_once_and_later_ones_too() {
+async fn disconnected_handler_fails_running_and_later_calls_at_once() {
     for by_drop in [true, false] {
         let (stage, mut requests) = stage(Effect::Irreversible, 8);
         let handler = requests.handler();
@@ -310,7 +310,7 @@ async fn a_handler_that_is_gone_for_good_ends_calls_at_once_and_later_ones_too()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_goes_without_confirming_a_stop_leaves_the_call_unreachable() {
+async fn disconnect_before_a_confirmation_makes_the_call_unreachable() {
     let (stage, mut requests) = stage(Effect::ReadOnly, 8);
     let call = stage.call("one");
     let _request = taken(&mut requests).await;
@@ -324,7 +324,7 @@ async fn a_handler_that_goes_without_confirming_a_stop_leaves_the_call_unreachab
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_is_an_error_result_and_not_a_wait() {
+async fn full_queue_is_an_error_result_without_a_wait() {
     let (stage, mut requests) = stage(Effect::Irreversible, 2);
     let (one, two) = (stage.call("one"), stage.call("two"));
     let error = said(stage.call("three")).await.unwrap_err();
@@ -332,7 +332,7 @@ async fn a_full_queue_is_an_error_result_and_not_a_wait() {
         error,
         "the handler of this tool does not keep up: 2 calls wait for it"
     );
-    // What is taken makes room.
+    // Each taken request makes room for one more.
     let first = taken(&mut requests).await;
     let four = stage.call("four");
     tokio::task::yield_now().await;
@@ -347,7 +347,7 @@ async fn a_full_queue_is_an_error_result_and_not_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_of_this_process_may_panic_and_is_dropped_by_a_stop() {
+async fn local_handler_may_panic_and_a_stop_drops_its_future() {
     let (stage, requests) = stage(Effect::Irreversible, 8);
     let handling = Scope::root("handler", RootOptions::current());
     let handler = requests.handler();

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{Session, refused, with_every_tool};
 
 #[tokio::test]
-async fn read_gives_a_file_or_lines_of_it() {
+async fn read_returns_a_file_or_some_of_its_lines() {
     let session = Session::new();
     session.put("a.txt", "one\ntwo\nthree\n");
     session.put("no_end.txt", "one\ntwo");
@@ -61,7 +61,7 @@ async fn read_gives_a_file_or_lines_of_it() {
 }
 
 #[tokio::test]
-async fn read_goes_on_where_it_said_and_misses_nothing() {
+async fn read_continues_at_the_reported_offset_without_gaps() {
     let session = Session::new();
     let lines: Vec<String> = (1..=30_000)
         .map(|number| format!("line {number}"))
@@ -91,7 +91,7 @@ async fn read_goes_on_where_it_said_and_misses_nothing() {
 }
 
 #[tokio::test]
-async fn write_makes_and_replaces_and_keeps_the_mode() {
+async fn write_creates_or_replaces_and_keeps_the_mode() {
     let session = Session::new();
     let made = session
         .call(
@@ -126,7 +126,7 @@ async fn write_makes_and_replaces_and_keeps_the_mode() {
 }
 
 #[tokio::test]
-async fn write_through_a_link_changes_what_it_points_to() {
+async fn write_through_a_link_changes_its_target() {
     let session = Session::new();
     let target = session.put("real.txt", "old");
     std::os::unix::fs::symlink("real.txt", session.path("link.txt")).unwrap();
@@ -157,7 +157,7 @@ async fn edit_replaces_the_only_occurrence() {
 }
 
 #[tokio::test]
-async fn edit_says_why_it_did_nothing() {
+async fn edit_reports_the_reason_of_a_refusal() {
     let session = Session::new();
     let content = "aaa\nb\r\nc\r\n";
     let path = session.put("a.txt", content);
@@ -199,7 +199,7 @@ async fn edit_keeps_bytes_that_are_not_utf_8() {
 }
 
 #[tokio::test]
-async fn list_is_sorted_and_tells_kinds_apart() {
+async fn list_is_sorted_and_shows_kinds() {
     let session = Session::new();
     assert_eq!(
         session.call("list", json!({})).await.as_deref(),
@@ -244,7 +244,7 @@ async fn list_of_a_large_folder_is_bounded() {
     );
 }
 
-/// By their names, through links, by hard links, and where they are not there yet; and what lies beside them stays free.
+/// By name, through symbolic and hard links, and before they exist; files beside them stay accessible.
 #[tokio::test]
 async fn reserved_files_are_neither_read_nor_changed() {
     let session = Session::with(
@@ -273,7 +273,7 @@ async fn reserved_files_are_neither_read_nor_changed() {
         "store.db.locks",
     ] {
         for (tool, answer) in with_every_tool(&session, path).await {
-            // A file cannot be listed, and a folder not be read; that they say otherwise is as good.
+            // `list` on a file and the other tools on a folder may return a different error.
             if tool != "list" && !(path == "store.db.locks" && tool != "grep") {
                 refused(answer, "belongs to the store");
             }

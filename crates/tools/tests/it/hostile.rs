@@ -1,4 +1,4 @@
-//! Files that are none, content that is too much or no text, disks that take no more.
+//! Special files, oversized or binary content, and full disks.
 
 use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{Session, mkfifo, names_in, refused, with_every_tool};
 
 #[tokio::test]
-async fn what_is_no_regular_file_is_refused_and_never_waited_for() {
+async fn special_files_are_refused_without_blocking() {
     let other = tempfile::tempdir().unwrap();
     mkfifo(&other.path().join("pipe"));
     let _socket = std::os::unix::net::UnixListener::bind(other.path().join("socket")).unwrap();
@@ -42,7 +42,7 @@ async fn what_is_no_regular_file_is_refused_and_never_waited_for() {
 }
 
 #[tokio::test]
-async fn an_allowed_folder_may_be_read_only() {
+async fn allowed_folder_may_be_read_only() {
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join("a.txt"), "a").unwrap();
     let allow = |workspace: allstop_tools::Workspace| {
@@ -70,7 +70,7 @@ async fn an_allowed_folder_may_be_read_only() {
 }
 
 #[tokio::test]
-async fn a_gigabyte_of_nothing_is_no_text_and_takes_no_time() {
+async fn sparse_gigabyte_file_is_refused_quickly() {
     let session = Session::new();
     let path = session.path("sparse.bin");
     File::create(&path).unwrap().set_len(1 << 30).unwrap();
@@ -94,7 +94,7 @@ async fn a_gigabyte_of_nothing_is_no_text_and_takes_no_time() {
             .as_deref(),
         Ok("[no line matches]")
     );
-    // The same behind a text's start, in one line.
+    // The same gigabyte after the start of a text, in one line.
     let path = session.put("late.txt", "x".repeat(10_000));
     File::options()
         .write(true)
@@ -114,7 +114,7 @@ async fn a_gigabyte_of_nothing_is_no_text_and_takes_no_time() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_not_utf_8_are_shown_as_such() {
+async fn invalid_utf_8_is_shown_with_a_note() {
     let session = Session::new();
     session.put("latin1.txt", b"caf\xe9\n");
     let text = session
@@ -156,8 +156,8 @@ async fn bytes_that_are_not_utf_8_are_shown_as_such() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_be_written_is_not_replaced() {
-    // Root may write everything, except on a file system that is read-only: there the mode is asked about.
+async fn read_only_file_is_not_replaced() {
+    // Root can write every ordinary file, so the first part uses `/proc`, which refuses root too.
     let session = Session::with(
         |workspace| workspace.allow("/proc", FolderAccess::ReadWrite).unwrap(),
         |shell| shell,
@@ -199,7 +199,7 @@ async fn a_file_that_may_not_be_written_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn ignore_files_that_never_end_hold_nothing_up() {
+async fn endless_ignore_files_do_not_block() {
     let session = Session::new();
     session.put("a.txt", "x");
     session.put("pipe/a.txt", "x");
@@ -231,8 +231,9 @@ async fn ignore_files_that_never_end_hold_nothing_up() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_file_and_nothing_else() {
-    // A limit on the size of files does to a write what a full disk does; it is the whole process's, so a child has it.
+fn full_disk_leaves_only_the_old_file() {
+    // A limit on the size of files makes a write fail like a full disk. It applies to a whole process, so a child sets
+    // it.
     let limited =
         "ulimit -f 8; trap '' XFSZ; exec \"$0\" --exact hostile::the_child_with_a_full_disk";
     let status = std::process::Command::new("/bin/sh")

@@ -1,4 +1,4 @@
-//! Bounded output: what is kept where, and what is said of the rest.
+//! Bounded output: its parts in memory and in the file, and the note on the rest.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn output(limits: OutputLimits, folder: &tempfile::TempDir) -> BoundedOutput {
 }
 
 #[test]
-fn what_fits_is_shown_whole_and_makes_no_file() {
+fn short_output_is_shown_whole_without_a_file() {
     let folder = tempfile::tempdir().unwrap();
     for pieces in [
         vec![],
@@ -40,7 +40,7 @@ fn what_fits_is_shown_whole_and_makes_no_file() {
 }
 
 #[test]
-fn what_does_not_fit_is_in_the_file_from_its_first_byte() {
+fn long_output_is_in_the_file_from_its_first_byte() {
     let folder = tempfile::tempdir().unwrap();
     let all: Vec<u8> = (b'a'..=b'z').cycle().take(1000).collect();
     for size in [1, 3, 7, 8, 9, 100, 1000] {
@@ -57,7 +57,7 @@ fn what_does_not_fit_is_in_the_file_from_its_first_byte() {
 }
 
 #[test]
-fn the_file_is_for_its_owner_alone() {
+fn output_file_is_private() {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().unwrap();
     let output = BoundedOutput::with_file_now(
@@ -73,7 +73,7 @@ fn the_file_is_for_its_owner_alone() {
 }
 
 #[test]
-fn beyond_the_cap_bytes_are_counted_and_the_end_is_still_shown() {
+fn bytes_above_the_file_limit_are_counted_and_the_end_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     for size in [1, 7, 100] {
         let mut output = output(limits(4, 4, 20), &folder);
@@ -116,7 +116,7 @@ fn characters_are_never_cut() {
 }
 
 #[test]
-fn garbage_stays_garbage_and_is_never_a_panic() {
+fn invalid_utf_8_does_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let mut output = output(limits(5, 5, 100), &folder);
     output.push(&[0x80; 50]);
@@ -129,7 +129,7 @@ fn garbage_stays_garbage_and_is_never_a_panic() {
 }
 
 #[test]
-fn without_a_file_the_output_goes_on_and_says_so() {
+fn output_continues_without_a_file_and_reports_it() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("spill"), "in the way").unwrap();
     let mut output = output(limits(4, 4, 100), &folder);
@@ -144,8 +144,9 @@ fn without_a_file_the_output_goes_on_and_says_so() {
 }
 
 #[test]
-fn a_full_disk_ends_the_file_and_not_the_output() {
-    // A limit on the size of files does to a write what a full disk does; it is the whole process's, so a child has it.
+fn full_disk_ends_the_file_and_not_the_output() {
+    // A limit on the size of files makes a write fail like a full disk. It applies to a whole process, so a child sets
+    // it.
     let folder = tempfile::tempdir().unwrap();
     let mut child = std::process::Command::new("/bin/sh")
         .args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$0\" --exact output::the_child_with_a_full_disk --nocapture"])

@@ -49,7 +49,7 @@ pub(crate) fn shell(policy: &PermissionPolicy, command: &str) -> Decision {
 }
 
 #[tokio::test]
-async fn without_rules_only_what_reads_runs() {
+async fn without_rules_only_read_only_tools_run() {
     let policy = PermissionPolicy::default();
     let own = invocation("background", json!({}));
     assert_eq!(
@@ -83,7 +83,7 @@ async fn deny_wins_over_ask_and_ask_over_allow() {
 }
 
 #[tokio::test]
-async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
+async fn prefix_allows_only_plain_commands_that_match_completely() {
     let allow = [
         "shell:git status",
         "shell:cargo",
@@ -100,7 +100,7 @@ async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
         ("git status; ls | cargo x || ls &", "allow"),
         ("git status\ncargo build\n", "allow"),
         ("echo 'a b' c", "allow"),
-        // Not the same words.
+        // Different words.
         ("git", "ask"),
         ("git statusx", "ask"),
         ("git -C / status", "ask"),
@@ -110,7 +110,7 @@ async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
         ("echo a b", "ask"),
         ("", "ask"),
         (" ; ", "ask"),
-        // One of several is not allowed.
+        // One of several commands is not allowed.
         ("git status && rm -rf x", "ask"),
         ("git status; rm x", "ask"),
         ("git status | sh", "ask"),
@@ -120,7 +120,7 @@ async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
         ("git status||rm x", "ask"),
         ("git status &&rm x", "ask"),
         ("git status 'a\nb' \n rm x", "ask"),
-        // Something that could run something else, or write.
+        // Syntax that could run a different program, or write.
         ("git status $(rm x)", "ask"),
         ("git status `rm x`", "ask"),
         ("git status \"$(rm x)\"", "ask"),
@@ -141,7 +141,7 @@ async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
         ("git status # x", "ask"),
         ("x=1 git status", "ask"),
         ("PATH=/tmp; git status", "ask"),
-        // Unfinished, or read differently by different shells.
+        // Unfinished, or parsed differently by different shells.
         ("git status '", "ask"),
         ("git status \"", "ask"),
         ("git status \\", "ask"),
@@ -159,7 +159,7 @@ async fn a_prefix_allows_a_command_only_as_a_whole_and_only_when_it_is_sure() {
 }
 
 #[tokio::test]
-async fn a_standing_yes_does_not_cover_what_a_rule_may_deny() {
+async fn advance_approval_does_not_cover_doubtful_commands() {
     let policy = PermissionPolicy::parse(&["shell:ls"], &[], &["shell:rm"]).unwrap();
     for (command, expected) in [
         ("mkdir x", Answer::AllowOnce),
@@ -175,7 +175,7 @@ async fn a_standing_yes_does_not_cover_what_a_rule_may_deny() {
 }
 
 #[tokio::test]
-async fn a_yes_in_doubt_holds_for_this_very_command() {
+async fn approval_of_a_doubtful_command_covers_only_that_command() {
     let policy = PermissionPolicy::parse(&["shell"], &[], &["shell:rm"]).unwrap();
     let permissions = Permissions::new(Arc::new(policy));
     let spec = spec("shell", Effect::Irreversible);
@@ -192,14 +192,14 @@ async fn a_yes_in_doubt_holds_for_this_very_command() {
 }
 
 #[tokio::test]
-async fn an_asking_prefix_overrides_what_allows() {
+async fn ask_prefix_overrides_allow() {
     let policy = PermissionPolicy::parse(&["shell"], &["shell:git push"], &[]).unwrap();
     assert_eq!(word(&shell(&policy, "git push")), "ask");
     assert_eq!(word(&shell(&policy, "git pull")), "allow");
 }
 
 #[test]
-fn rules_that_say_nothing_or_not_what_was_meant_are_refused() {
+fn empty_or_misleading_rules_are_refused() {
     type Expected = fn(&RuleError) -> bool;
     for (rule, expected) in [
         ("", (|e| matches!(e, RuleError::NoTool { .. })) as Expected),
@@ -223,7 +223,7 @@ fn rules_that_say_nothing_or_not_what_was_meant_are_refused() {
 }
 
 #[tokio::test]
-async fn a_yes_for_the_session_covers_this_command_and_this_session_alone() {
+async fn session_approval_covers_one_command_in_one_session() {
     let policy = Arc::new(PermissionPolicy::default());
     let permissions = Permissions::new(Arc::clone(&policy));
     let spec = spec("shell", Effect::Irreversible);
@@ -247,7 +247,7 @@ async fn a_yes_for_the_session_covers_this_command_and_this_session_alone() {
 }
 
 #[tokio::test]
-async fn a_yes_for_the_session_does_not_reach_what_is_denied() {
+async fn session_approval_does_not_override_deny() {
     let permissive = Permissions::new(Arc::new(
         PermissionPolicy::parse(&[], &[], &["shell:rm"]).unwrap(),
     ));
@@ -262,7 +262,7 @@ async fn a_yes_for_the_session_does_not_reach_what_is_denied() {
 }
 
 #[tokio::test]
-async fn a_question_is_one_line_that_cannot_write_to_the_terminal() {
+async fn question_is_one_line_without_control_characters() {
     let policy = PermissionPolicy::default();
     let command = format!("ls\x1b[2J\n\u{202e}rm {}", "x".repeat(10_000_000));
     let Decision::Ask(question) = shell(&policy, &command) else {
@@ -281,7 +281,7 @@ async fn a_question_is_one_line_that_cannot_write_to_the_terminal() {
 }
 
 #[tokio::test]
-async fn a_question_hides_nothing_of_a_command_or_a_tools_name() {
+async fn question_shows_invisible_characters_escaped() {
     let hidden = "\u{ad}\u{61c}\u{200d}\u{feff}\u{fe0f}\u{a0}\u{e0041}\u{e0101}";
     let arguments = json!({"command": hidden, "path": hidden});
     let tool = format!("tool{hidden}");
@@ -298,7 +298,7 @@ async fn a_question_hides_nothing_of_a_command_or_a_tools_name() {
 }
 
 #[tokio::test]
-async fn a_question_says_whether_the_command_would_run_on() {
+async fn question_names_a_background_command() {
     let policy = PermissionPolicy::default();
     let ask = |background: bool| {
         let arguments = json!({"command": "make", "background": background});
@@ -315,7 +315,7 @@ async fn a_question_says_whether_the_command_would_run_on() {
 }
 
 #[tokio::test]
-async fn a_question_about_a_file_names_it_first() {
+async fn question_about_a_file_starts_with_its_path() {
     let policy = PermissionPolicy::default();
     let arguments = json!({"path": "src/a.rs", "content": "x".repeat(10_000)});
     match policy.decide(

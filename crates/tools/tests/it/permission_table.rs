@@ -1,4 +1,4 @@
-//! The rows of the table in `docs/permissions.md` hold.
+//! The table in `docs/permissions.md` matches the code.
 
 use allstop_tools::{Answer, Decision, PermissionPolicy};
 
@@ -6,7 +6,7 @@ use crate::permission::shell;
 
 const PAGE: &str = include_str!("../../../../docs/permissions.md");
 
-/// The cells of the rows below the heading `deny | command | decision`, without their backquotes.
+/// Cells of the rows below the heading `deny | command | decision`, without backquotes.
 fn rows() -> Vec<[String; 3]> {
     let below = PAGE.split("| deny | command | decision |").nth(1);
     let rows = below.expect("the table is there").lines().skip(2);
@@ -22,7 +22,7 @@ fn rows() -> Vec<[String; 3]> {
 }
 
 #[tokio::test]
-async fn every_row_of_the_documented_table_holds() {
+async fn every_row_of_the_documented_table_is_true() {
     let rows = rows();
     assert!(rows.len() > 50, "the table was not found: {rows:?}");
     for [deny, command, expected] in rows {
@@ -36,7 +36,7 @@ async fn every_row_of_the_documented_table_holds() {
             Decision::Ask(_) => "asks",
         };
         assert_eq!(found, expected, "deny {deny:?}: {command:?}");
-        // A rule for this very command lifts nothing: neither a doubt nor a denial.
+        // A rule that allows this exact command lifts neither a doubt nor a denial.
         if let Ok(allow) = format!("shell:{command}").parse::<allstop_tools::permission::Rule>() {
             let rules = (&[allow.to_string()], std::slice::from_ref(&rule));
             let both = PermissionPolicy::parse(rules.0, &[], rules.1).unwrap();

@@ -1,4 +1,4 @@
-//! Names, schemas and arguments.
+//! Names, schemas and arguments of tools.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Tool for Named {
 }
 
 #[test]
-fn a_second_tool_of_a_name_a_bad_name_and_a_bad_schema_are_refused() {
+fn duplicate_names_bad_names_and_bad_schemas_are_refused() {
     let mut registry = ToolRegistry::new();
     registry.register(Named::tool("a", json!({}))).unwrap();
     assert!(matches!(
@@ -66,7 +66,7 @@ fn a_second_tool_of_a_name_a_bad_name_and_a_bad_schema_are_refused() {
 }
 
 #[test]
-fn a_schema_that_is_known_is_compiled_with_the_first_call() {
+fn known_schema_is_compiled_at_the_first_call() {
     let mut registry = ToolRegistry::new();
     let needs_n = json!({"type": "object", "required": ["n"]});
     registry.register_known(Named::tool("a", needs_n)).unwrap();
@@ -85,7 +85,7 @@ fn a_schema_that_is_known_is_compiled_with_the_first_call() {
 }
 
 #[test]
-fn an_unknown_tool_is_answered_with_those_that_there_are() {
+fn error_for_an_unknown_tool_lists_the_known_ones() {
     let mut registry = ToolRegistry::new();
     registry.register(Named::tool("read", json!({}))).unwrap();
     registry.register(Named::tool("write", json!({}))).unwrap();
@@ -96,7 +96,7 @@ fn an_unknown_tool_is_answered_with_those_that_there_are() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_named_and_the_tool_is_not_run() {
+async fn wrong_arguments_are_named_and_the_tool_does_not_run() {
     let session = Session::new();
     let check = |tool: &str, arguments: Value| {
         session
@@ -152,7 +152,7 @@ async fn wrong_arguments_are_named_and_the_tool_is_not_run() {
 }
 
 #[tokio::test]
-async fn an_error_about_a_huge_argument_is_small() {
+async fn error_about_a_huge_argument_is_small() {
     let session = Session::new();
     let huge = "x".repeat(10_000_000);
     let read = session.tools.get("read").unwrap();
@@ -168,7 +168,7 @@ async fn an_error_about_a_huge_argument_is_small() {
 }
 
 #[tokio::test]
-async fn schemas_hold_nothing_that_a_provider_refuses() {
+async fn schemas_have_no_keywords_that_providers_refuse() {
     let session = Session::new();
     for spec in session.tools.specs() {
         let text = spec.input_schema.to_string();

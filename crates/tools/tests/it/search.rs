@@ -58,7 +58,7 @@ async fn glob_follows_the_usual_rules() {
 }
 
 #[tokio::test]
-async fn grep_finds_lines_and_leaves_out_what_is_ignored() {
+async fn grep_finds_lines_and_skips_ignored_files() {
     let session = tree();
     for (arguments, expected) in [
         (
@@ -77,7 +77,7 @@ async fn grep_finds_lines_and_leaves_out_what_is_ignored() {
             json!({"pattern": "needle", "path": "src/main.rs"}),
             "src/main.rs:2:// needle one",
         ),
-        // Who names an ignored folder or file means it.
+        // A caller that names an ignored folder or file wants its content.
         (
             json!({"pattern": "needle", "path": "target"}),
             "target/made.rs:1:// needle",

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::{Session, is_alive, refused, wait_until};
 
 #[tokio::test]
-async fn a_command_answers_with_its_output_and_its_exit_code() {
+async fn command_returns_its_output_and_exit_code() {
     let session = Session::new();
     session.put("a.txt", "hello\n");
     for (command, expected) in [
@@ -38,7 +38,7 @@ async fn a_command_answers_with_its_output_and_its_exit_code() {
 }
 
 #[tokio::test]
-async fn a_failed_command_that_names_a_hidden_variable_gets_a_hint() {
+async fn failed_command_with_a_hidden_variable_gets_a_hint() {
     let session = Session::with(
         |w| w,
         |shell| allstop_tools::ShellConfig {
@@ -61,7 +61,7 @@ async fn a_failed_command_that_names_a_hidden_variable_gets_a_hint() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_start_is_an_error() {
+async fn command_that_cannot_start_is_an_error() {
     let session = Session::with(
         |w| w,
         |shell| allstop_tools::ShellConfig {
@@ -116,7 +116,7 @@ async fn two_hundred_megabytes_pass_through_bounded_memory() {
         .unwrap()
         .unwrap();
     assert_eq!(file.metadata().unwrap().len(), 64 * 1024 * 1024);
-    // The peak of the whole test binary: far below what passed.
+    // Peak memory of the whole test process: far less than the output.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| {
         line.strip_prefix("VmHWM:")?
@@ -131,14 +131,11 @@ async fn two_hundred_megabytes_pass_through_bounded_memory() {
         .call("read", json!({"path": path, "limit": 1}))
         .await
         .unwrap();
-    assert!(
-        part.starts_with("xxx"),
-        "the model cannot look into the file"
-    );
+    assert!(part.starts_with("xxx"), "the model cannot read the file");
 }
 
 #[tokio::test]
-async fn a_timeout_stops_the_whole_tree_and_keeps_what_was_printed() {
+async fn timeout_stops_the_whole_tree_and_keeps_the_output() {
     let session = Session::new();
     let command = "echo before; trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > pid; sleep 600' & sleep 600 & wait";
     let started = Instant::now();
@@ -158,7 +155,7 @@ async fn a_timeout_stops_the_whole_tree_and_keeps_what_was_printed() {
     let pid = std::fs::read_to_string(session.path("pid")).unwrap();
     assert!(!is_alive(&pid));
     assert!(session.host.works().is_empty());
-    // The call's scope goes on: only the command was stopped.
+    // The scope of the call stays open: only the command was stopped.
     assert_eq!(
         session
             .call("shell", json!({"command": "echo next"}))
@@ -169,7 +166,7 @@ async fn a_timeout_stops_the_whole_tree_and_keeps_what_was_printed() {
 }
 
 #[tokio::test]
-async fn a_timeout_that_is_not_reached_changes_nothing() {
+async fn unreached_timeout_changes_nothing() {
     let session = Session::new();
     let answer = session
         .call("shell", json!({"command": "echo x", "timeout_s": 60}))
@@ -179,7 +176,7 @@ async fn a_timeout_that_is_not_reached_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_child_that_holds_the_output_delays_nothing_and_is_named() {
+async fn child_that_holds_the_output_is_named_without_delay() {
     let session = Session::new();
     let started = Instant::now();
     let answer = session
@@ -217,7 +214,7 @@ async fn a_child_that_holds_the_output_delays_nothing_and_is_named() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_pipeline_is_no_background_work() {
+async fn rest_of_a_pipeline_is_no_background_work() {
     let session = Session::new();
     for _ in 0..20 {
         let answer = session
@@ -229,7 +226,7 @@ async fn the_rest_of_a_pipeline_is_no_background_work() {
 }
 
 #[tokio::test]
-async fn what_a_left_over_child_prints_later_is_in_its_file() {
+async fn later_output_of_a_leftover_child_is_in_its_file() {
     let session = Session::new();
     let command = "echo first; (while [ ! -e go ]; do sleep 0.01; done; echo second) &";
     let answer = session
@@ -254,7 +251,7 @@ async fn what_a_left_over_child_prints_later_is_in_its_file() {
     wait_until("the scope is quiet", || session.root.is_quiet()).await;
 }
 
-/// A call with a link, as the loop starts it: in a scope of its own below the turn.
+/// Starts a call with a link like the agent loop: in its own scope below the turn.
 fn promotable(
     session: &Session,
     command: &str,
@@ -284,14 +281,14 @@ fn stop_turn(session: &Session) -> allstop_scope::Stop {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promoted_command_outlives_its_turn_and_nothing_it_prints_is_lost() {
+async fn promoted_command_outlives_its_turn_with_all_of_its_output() {
     let session = Session::new();
     let command = "for i in 1 2 3; do echo $i; done; touch begun; \
         while [ ! -e go ]; do sleep 0.01; done; echo 4; exit 5";
     let (_scope, link, call) = promotable(&session, command);
     wait_until("it runs", || session.path("begun").exists()).await;
     assert_eq!(link.promote(), Ok(()));
-    assert_eq!(link.promote(), Ok(()), "asking twice is asking once");
+    assert_eq!(link.promote(), Ok(()), "a second request has no effect");
     let answer = call.await.unwrap().unwrap();
     assert!(
         answer
@@ -323,7 +320,7 @@ async fn a_promoted_command_outlives_its_turn_and_nothing_it_prints_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn promotion_against_the_end_of_the_command_gives_one_of_the_two_whole() {
+async fn race_of_promotion_and_exit_has_one_complete_result() {
     let mut promoted = 0;
     for round in 0..30_u32 {
         let session = Session::new();
@@ -350,7 +347,7 @@ async fn promotion_against_the_end_of_the_command_gives_one_of_the_two_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn promotion_against_a_stop_gives_the_command_to_one_of_the_two() {
+async fn race_of_promotion_and_stop_gives_the_command_one_owner() {
     for round in 0..30_u32 {
         let session = Session::new();
         let command = "echo $$ > pid; touch begun; exec sleep 600";
@@ -390,7 +387,7 @@ async fn promotion_against_a_stop_gives_the_command_to_one_of_the_two() {
 }
 
 #[tokio::test]
-async fn a_promotion_that_the_host_refuses_leaves_the_call_as_it_was() {
+async fn refused_promotion_leaves_the_call_unchanged() {
     let session = Session::new();
     let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User));
     drop(session.host.scope().stop(order).await);

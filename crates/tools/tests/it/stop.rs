@@ -1,4 +1,4 @@
-//! A stop, at any point of a call.
+//! Stops at all points of a call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Session, is_alive, wait_until};
 
-/// Starts a call as the loop does: as one unit of the receipt.
+/// Starts a call like the agent loop: as one unit of the receipt.
 fn start(
     session: &Session,
     tool: &str,
@@ -47,7 +47,7 @@ async fn stop(session: &Session) -> Arc<Receipt> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shell_tree_that_ignores_sigterm_is_gone_with_the_receipt() {
+async fn shell_tree_that_ignores_sigterm_is_gone_at_the_receipt() {
     let session = Session::new();
     let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > far; sleep 600; true' & \
         sh -c 'trap \"\" TERM; echo $$ > near; sleep 600; true' & wait";
@@ -73,8 +73,8 @@ async fn a_shell_tree_that_ignores_sigterm_is_gone_with_the_receipt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn left_over_processes_of_a_stopped_call_are_the_stops() {
-    // Each round stops a little later: before the start, in it, while the shell leaves a child behind, after.
+async fn stop_covers_leftover_processes_of_its_call() {
+    // Each round stops a little later: before, during and after the start, and while the shell leaves a child behind.
     for round in 0..20_u32 {
         let session = Session::new();
         let command = "echo $$ > pid; (trap '' TERM; sleep 600; true) & exit 0";
@@ -89,7 +89,7 @@ async fn left_over_processes_of_a_stopped_call_are_the_stops() {
             .await;
         assert!(receipt.quiet(), "round {round}: {receipt:?}");
         drop(call.await);
-        // Either the stop had it, or the session has: nothing between.
+        // Every process was either stopped or handed over to the session.
         let running = session.root.running();
         let named = allstop_tools::BackgroundHost::works(&*session.host).len();
         assert_eq!(running.len(), named, "round {round}: {running:?}");
@@ -105,7 +105,7 @@ async fn left_over_processes_of_a_stopped_call_are_the_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_stopped_leaves_the_old_file_or_the_new() {
+async fn stopped_write_leaves_the_old_file_or_the_new() {
     for round in 0..20_u32 {
         let session = Session::new();
         let old = "old\n".repeat(1_000_000);
@@ -127,7 +127,7 @@ async fn a_write_that_is_stopped_leaves_the_old_file_or_the_new() {
 }
 
 #[tokio::test]
-async fn nothing_starts_behind_the_barrier() {
+async fn nothing_starts_after_a_stop() {
     let session = Session::new();
     let call = session.turn.child("call", ScopeOptions::default()).unwrap();
     assert!(stop(&session).await.quiet());
@@ -158,12 +158,12 @@ async fn nothing_starts_behind_the_barrier() {
     assert!(session.names().is_empty());
 }
 
-/// They measure how long a stop takes.
+/// Tests that measure the duration of a stop.
 mod alone {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_flood_of_output_does_not_slow_a_stop() {
+    async fn flood_of_output_does_not_delay_a_stop() {
         let session = Session::new();
         let (_scope, _call) = start(&session, "shell", json!({"command": "yes"}));
         let spill = session.temporary.path().join("spill");
@@ -182,9 +182,9 @@ mod alone {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_search_hears_a_stop_between_two_reads() {
+    async fn stop_ends_a_search_between_two_reads() {
         let session = Session::new();
-        // Gigabytes of lines without a match: searching them takes far longer than the stop may.
+        // Gigabytes of lines without a match: a full search would take far longer than the stop may.
         let path = session.put("lines.txt", "abcdefgh\n".repeat(1_000_000));
         for number in 0..400 {
             std::fs::hard_link(&path, session.path(&format!("link{number}.txt"))).unwrap();

@@ -1,4 +1,4 @@
-//! A session's tools over a temporary folder.
+//! Tools of a session in a temporary folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// As the loop does it: arguments checked, in a scope of the call, within ten seconds.
+    /// Calls a tool like the agent loop: with validated arguments, in a scope of the call, within ten seconds.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
         let tool_of_name = self.tools.find(tool).map_err(|error| error.message)?;
         tool_of_name
@@ -102,7 +102,7 @@ impl Session {
             .map_err(|error| error.message)
     }
 
-    /// What is in the folder, temporary files included.
+    /// Names in the folder, including temporary files.
     pub(crate) fn names(&self) -> Vec<String> {
         names_in(&self.path(""))
     }
@@ -117,13 +117,13 @@ pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Waits for something that another process brings about.
+/// Polls for a change that a different process makes.
 pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(
             started.elapsed() < Duration::from_secs(10),
-            "waited in vain: {what}"
+            "timed out: {what}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -137,7 +137,7 @@ pub(crate) fn mkfifo(path: &Path) {
     assert!(made.success());
 }
 
-/// Asserts that an answer is an error that says this.
+/// Asserts that an answer is an error with this text.
 #[track_caller]
 pub(crate) fn refused(answer: Result<String, String>, says: &str) {
     match answer {
@@ -146,8 +146,8 @@ pub(crate) fn refused(answer: Result<String, String>, says: &str) {
     }
 }
 
-/// Whether the process of this pid, as a command wrote it into a file, runs. A zombie that init has not yet reaped
-/// does not.
+/// True if the process of this pid, as a command wrote it to a file, runs. A zombie that init has not reaped yet does
+/// not count.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let identity = allstop_scope::process::identity_of(pid.trim().parse().unwrap());
     identity.is_some_and(|identity| allstop_scope::process::is_alive(&identity))

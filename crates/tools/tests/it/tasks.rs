@@ -1,4 +1,4 @@
-//! Tasks in the background, and what a session's owner learns of any background work.
+//! Background tasks, and the reports of all background work to the session's owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn by_user() -> Cause {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_ends_with_its_answer_and_that_is_told_without_being_asked() {
+async fn end_of_a_task_is_reported_with_its_answer() {
     let stage = Stage::new();
     let mut changes = stage.host.changes().subscribe();
     let (go, goes) = tokio::sync::oneshot::channel::<()>();
@@ -95,9 +95,7 @@ async fn a_task_ends_with_its_answer_and_that_is_told_without_being_asked() {
     );
     go.send(()).unwrap();
     changes.changed().await.unwrap();
-    let end = work
-        .end()
-        .expect("a change is told when it is there to be seen");
+    let end = work.end().expect("a reported change is visible");
     assert_eq!(end.said.as_deref(), Some("it is 42"));
     assert_eq!((end.state.as_str(), end.failed), ("finished", false));
     assert_eq!(work.ended().await, end);
@@ -106,7 +104,7 @@ async fn a_task_ends_with_its_answer_and_that_is_told_without_being_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_or_panics_has_a_failed_end_and_its_siblings_go_on() {
+async fn failed_or_panicked_task_does_not_affect_its_siblings() {
     let stage = Stage::new();
     let fails = stage.start(|_| async { Err("no budget".to_owned()) });
     let panics = stage.start(|_| async { panic!("on purpose") });
@@ -128,7 +126,7 @@ async fn a_task_that_fails_or_panics_has_a_failed_end_and_its_siblings_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stop_did_to_a_task_is_known_with_the_receipt_and_the_same() {
+async fn end_of_a_stopped_task_matches_the_receipt() {
     let stage = Stage::new();
     let listens = stage.start(|cx| async move {
         let cause = cx.scope.stopped_at("between two steps").await;
@@ -166,7 +164,7 @@ async fn what_a_stop_did_to_a_task_is_known_with_the_receipt_and_the_same() {
 }
 
 #[tokio::test]
-async fn what_a_task_leaves_behind_in_its_scope_ends_before_it_has_ended() {
+async fn leftovers_of_a_task_end_before_the_task_counts_as_ended() {
     let stage = Stage::new();
     let (tell, told) = tokio::sync::oneshot::channel();
     let work = stage.start(|cx| async move {
@@ -188,7 +186,7 @@ async fn what_a_task_leaves_behind_in_its_scope_ends_before_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_stop_of_all_background_work_a_new_scope_takes_new_work() {
+async fn new_scope_accepts_work_after_a_stop_of_all() {
     let stage = Stage::new();
     let old = stage.start(|_| std::future::pending());
     drop(
@@ -213,7 +211,7 @@ async fn after_a_stop_of_all_background_work_a_new_scope_takes_new_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_work_is_forgotten_the_oldest_first_and_running_work_never() {
+async fn oldest_ended_work_is_forgotten_and_running_work_is_not() {
     let stage = Stage::new();
     let runs = stage.start(|_| std::future::pending());
     for _ in 0..ENDED_WORKS_MAX + 5 {
@@ -227,7 +225,7 @@ async fn ended_work_is_forgotten_the_oldest_first_and_running_work_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn output_is_read_from_an_offset_out_of_memory_and_file_and_what_is_lost_is_said() {
+async fn output_from_an_offset_counts_missing_bytes() {
     let stage = Stage::new();
     let work = stage.start(|cx| async move {
         cx.output.push("abcdefghij");
@@ -235,7 +233,7 @@ async fn output_is_read_from_an_offset_out_of_memory_and_file_and_what_is_lost_i
         Ok(String::new())
     });
     work.ended().await;
-    // Twelve bytes went to the file; memory has the first four and at least the last four.
+    // Twelve bytes are in the file; memory has the first four and at least the last four.
     let read = |offset, max| {
         let slice = work.output_from(offset, max);
         assert_eq!(slice.total_bytes, 22);
@@ -255,14 +253,14 @@ async fn output_is_read_from_an_offset_out_of_memory_and_file_and_what_is_lost_i
         "{text}"
     );
     assert_eq!(text.len() as u64 + lost, 22);
-    // A character is not cut, unless nothing would be left.
+    // Cuts no character, unless nothing would be left.
     assert_eq!(read(19, 2), ("t".to_owned(), 20, 0));
     assert_eq!(read(22, 9), (String::new(), 22, 0));
     assert_eq!(read(99, 9), (String::new(), 22, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_model_waits_for_an_end_or_for_so_long_and_a_stop_ends_the_wait() {
+async fn wait_ends_at_the_end_the_limit_or_a_stop() {
     let stage = Stage::new();
     let turn = stage.root.child("turn", ScopeOptions::default()).unwrap();
     let _work = stage.start(|cx| async move {
@@ -307,7 +305,7 @@ async fn the_model_waits_for_an_end_or_for_so_long_and_a_stop_ends_the_wait() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_command_is_told_without_being_asked_its_output_complete() {
+async fn end_of_a_command_is_reported_with_complete_output() {
     let session = Session::new();
     let command = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; echo last";
     let mut changes = session.host.changes().subscribe();

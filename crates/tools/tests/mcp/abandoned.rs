@@ -1,4 +1,4 @@
-//! Calls that are given up at odd moments: before they were sent, while nobody reads, as the server is started anew.
+//! Calls that are given up at unusual moments: before they are sent, while the server does not read, during a restart.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::{Place, only_item, wait_until, within};
 
 #[tokio::test]
-async fn one_that_waits_for_the_server_was_never_sent() {
+async fn stopped_call_that_waits_for_the_server_is_never_sent() {
     let place = Place::new("hang_later").await;
     place.call("t__exit", json!({})).await.unwrap_err();
     wait_until("it is started again", || place.count("initialize") == 2).await;
@@ -26,9 +26,9 @@ async fn one_that_waits_for_the_server_was_never_sent() {
 }
 
 #[tokio::test]
-async fn one_that_nobody_reads_is_out_of_reach_and_holds_up_nobody() {
+async fn unread_call_is_unreachable_and_delays_no_other() {
     let place = Place::new("deaf").await;
-    // More than a pipe takes: half of it is written.
+    // More than fits into a pipe: the message is written in part.
     let call = place.start("t__echo", json!({"text": "x".repeat(500_000)}));
     tokio::task::yield_now().await;
     let receipt = call.stop().await;
@@ -41,7 +41,7 @@ async fn one_that_nobody_reads_is_out_of_reach_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn one_that_nobody_reads_ends_with_its_server_where_that_is_configured() {
+async fn unread_call_ends_with_its_server_if_configured() {
     let place = Place::with("deaf", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     })
@@ -54,13 +54,13 @@ async fn one_that_nobody_reads_ends_with_its_server_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn a_stop_while_the_server_is_ended_does_not_reach_the_next_one() {
+async fn stop_during_the_end_of_a_server_spares_the_next_one() {
     let place = Place::with("stubborn", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     })
     .await;
     let call = place.start_and_reach("t__wait", json!({})).await;
-    // The first stop ends the server; the next one comes before that has ended.
+    // The first stop ends the server; the second one comes before the server has ended.
     let order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User));
     let first = call.scope.stop(order.clone());
     wait_until("it is being ended", || place.log().contains("end of input")).await;
@@ -82,7 +82,7 @@ impl CallObserver for Nobody {
 }
 
 #[tokio::test]
-async fn one_cannot_go_on_in_the_background_and_asking_for_it_cancels_nothing() {
+async fn refused_promotion_does_not_cancel_the_call() {
     let place = Place::new("").await;
     let link = CallLink::new(CallId::new("call_1"), std::sync::Arc::new(Nobody));
     let call = place.start_with("t__wait", json!({"ms": 500}), link.clone());
@@ -93,7 +93,7 @@ async fn one_cannot_go_on_in_the_background_and_asking_for_it_cancels_nothing() 
 }
 
 #[tokio::test]
-async fn dropping_many_at_once_cancels_each_once() {
+async fn many_dropped_calls_are_cancelled_once_each() {
     let place = Place::new("").await;
     let calls: Vec<_> = (0..20).map(|_| place.start("t__wait", json!({}))).collect();
     wait_until("the server has them", || place.count("tools/call") == 20).await;

@@ -1,4 +1,4 @@
-//! Servers that hang, die, refuse and talk nonsense: each costs its own tools, for as long as it is so.
+//! Servers that hang, die, refuse or send invalid messages: each affects its own tools only, until it recovers.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ async fn reason_of(mode: &str) -> String {
 }
 
 #[tokio::test]
-async fn one_that_hangs_in_its_handshake_is_given_up() {
+async fn server_that_hangs_in_its_handshake_is_given_up() {
     let began = Instant::now();
     let state = reason_of("hang").await;
     assert!(
@@ -34,19 +34,19 @@ async fn one_that_hangs_in_its_handshake_is_given_up() {
 }
 
 #[tokio::test]
-async fn one_that_exits_says_why() {
+async fn exit_reason_of_a_server_is_shown() {
     let state = reason_of("die").await;
     assert!(state.contains("exit code 3: no such database"), "{state}");
 }
 
 #[tokio::test]
-async fn one_that_refuses_says_why() {
+async fn refusal_reason_of_a_server_is_shown() {
     let state = reason_of("refuse").await;
     assert!(state.contains("refused the handshake: not you"), "{state}");
 }
 
 #[tokio::test]
-async fn one_that_never_ends_its_line_is_cut() {
+async fn endless_line_of_a_server_ends_the_connection() {
     let place = Place::new("endless").await;
     let state = place.state().to_string();
     assert!(
@@ -56,7 +56,7 @@ async fn one_that_never_ends_its_line_is_cut() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_there_is_named() {
+async fn missing_program_is_named() {
     let place = Place::not_started("", |config| {
         config.transport = allstop_tools::mcp::McpTransport::Stdio {
             command: "/no/such/program".into(),
@@ -73,7 +73,7 @@ async fn one_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_passed_over() {
+async fn invalid_messages_are_skipped() {
     let place = Place::new("").await;
     assert_eq!(
         place.call("t__mutter", json!({})).await.unwrap(),
@@ -86,7 +86,7 @@ async fn what_is_no_message_is_passed_over() {
 }
 
 #[tokio::test]
-async fn one_that_dies_in_a_call_fails_that_call_and_comes_back() {
+async fn server_that_dies_in_a_call_fails_it_and_restarts() {
     let place = Place::new("").await;
     let other = place.start_and_reach("t__wait", json!({})).await;
     let error = place.call("t__exit", json!({})).await.unwrap_err();
@@ -97,7 +97,7 @@ async fn one_that_dies_in_a_call_fails_that_call_and_comes_back() {
     );
     let error = other.answer().await.unwrap_err();
     assert!(error.contains("ended during the call"), "{error}");
-    // Its tools stay listed, and say when it is tried again.
+    // The server's tools stay listed, and their error names the next attempt.
     let state = place.state().to_string();
     if !state.starts_with("ready") {
         let error = place

@@ -1,4 +1,4 @@
-//! Calls that go well, and what tools are.
+//! Successful calls, and the specifications of tools.
 
 use std::sync::{Arc, Mutex};
 
@@ -41,7 +41,7 @@ async fn tools_are_named_after_their_server_and_have_its_hints() {
 }
 
 #[tokio::test]
-async fn patterns_choose_tools() {
+async fn patterns_select_tools() {
     let place = Place::with("", |config| {
         config.filter = ToolFilter::new(&["e*", "put"], &["exit"]).unwrap();
     })
@@ -59,7 +59,7 @@ async fn patterns_choose_tools() {
 }
 
 #[test]
-fn a_server_has_a_name_that_tools_can_have() {
+fn server_name_must_be_valid_in_tool_names() {
     let transport = || McpTransport::Http {
         url: "http://127.0.0.1:1".into(),
         headers: Vec::new(),
@@ -78,7 +78,7 @@ fn a_server_has_a_name_that_tools_can_have() {
 }
 
 #[tokio::test]
-async fn calls_run_side_by_side_and_each_has_its_answer() {
+async fn concurrent_calls_get_their_own_answers() {
     let place = Place::new("").await;
     let calls: Vec<_> = (0..20)
         .map(|n| place.start("t__echo", json!({"text": n.to_string()})))
@@ -89,7 +89,7 @@ async fn calls_run_side_by_side_and_each_has_its_answer() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_tool_is_an_error_result() {
+async fn error_of_the_tool_is_an_error_result() {
     let place = Place::new("").await;
     assert_eq!(
         place.call("t__fail", json!({})).await.unwrap_err(),
@@ -122,7 +122,7 @@ impl CallObserver for Seen {
 }
 
 #[tokio::test]
-async fn progress_is_shown_in_its_order() {
+async fn progress_is_shown_in_order() {
     let place = Place::new("").await;
     let seen = Arc::new(Seen::default());
     let link = CallLink::new(CallId::new("call_1"), Arc::clone(&seen) as _);

@@ -1,7 +1,6 @@
-//! The reference server of MCP, as it is: it goes on with what was cancelled, and shows how far it is.
+//! The unmodified reference server of MCP: it continues cancelled calls, and reports progress.
 //!
-//! `cargo xtask parts` fetches it where there are Node and npm. Where there are not, that says so, and here nothing is
-//! tested.
+//! `cargo xtask parts` downloads it. Without Node and npm that command says so, and these tests do nothing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ use crate::support::{Place, Running, only_item, wait_until};
 const PROGRAM: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 const LONG: &str = "t__trigger-long-running-operation";
 
-/// The server's program; `None`: it is left out on this machine.
+/// The server's program; `None` if it is left out on this machine.
 #[expect(clippy::print_stdout, reason = "what is left out is told")]
 fn program() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
@@ -70,7 +69,7 @@ impl Seen {
     }
 }
 
-/// A call of a minute that has shown twice how far it is.
+/// Starts a call of one minute, and waits until it has shown progress twice.
 async fn long_call(place: &Place) -> (Running, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let link = CallLink::new(CallId::new("call_1"), Arc::clone(&seen) as _);
@@ -94,7 +93,7 @@ fn state_of(item: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_call_that_goes_on_is_unreachable_and_the_next_one_answers() {
+async fn call_that_ignores_its_stop_is_unreachable() {
     let Some(place) = place(|_| {}).await else {
         return;
     };
@@ -105,15 +104,11 @@ async fn a_call_that_goes_on_is_unreachable_and_the_next_one_answers() {
     assert!(!receipt.quiet());
     let shown = seen.count();
     assert_eq!(echo(&place).await, "Echo: on");
-    assert_eq!(
-        seen.count(),
-        shown,
-        "what comes after the stop is not shown"
-    );
+    assert_eq!(seen.count(), shown, "no progress is shown after the stop");
 }
 
 #[tokio::test]
-async fn a_call_that_goes_on_ends_with_its_server_where_that_is_configured() {
+async fn call_that_ignores_its_stop_ends_with_its_server() {
     let end = |config: &mut McpServerConfig| config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     let Some(place) = place(end).await else {
         return;

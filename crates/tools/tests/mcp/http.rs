@@ -1,4 +1,4 @@
-//! The same over streamable HTTP, with a server on a free port of this machine.
+//! Calls, stops and lists over streamable HTTP, with a server on a free local port.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,14 +18,14 @@ use tokio::sync::watch;
 
 use crate::support::{Place, cancellations, only_item, wait_until, within};
 
-/// What the server got.
+/// Requests that the server received.
 type Got = Arc<Mutex<Vec<String>>>;
 
-/// A server in one scope with all that it does.
+/// State of the server, which runs in one scope.
 #[derive(Clone)]
 struct Theirs {
     got: Got,
-    /// It has one more tool, and says so to whoever listens.
+    /// True once the server has one more tool, of which it notifies its clients.
     grown: watch::Sender<bool>,
 }
 
@@ -46,7 +46,7 @@ async fn serve(scope: &Scope) -> (String, Got) {
     (format!("http://{address}/mcp"), got)
 }
 
-/// The stream on which the server speaks by itself.
+/// Stream of the server's own messages.
 async fn tell(State(theirs): State<Theirs>) -> impl IntoResponse {
     let mut grown = theirs.grown.subscribe();
     let says = async move {
@@ -54,7 +54,7 @@ async fn tell(State(theirs): State<Theirs>) -> impl IntoResponse {
         let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         Ok::<_, std::io::Error>(format!("event: message\ndata: {changed}\n\n"))
     };
-    // It stays open when that is said.
+    // The stream stays open after the notification.
     let says = futures::stream::once(says).chain(futures::stream::pending());
     (
         [(header::CONTENT_TYPE, "text/event-stream")],
@@ -148,7 +148,7 @@ async fn calls_go_over_http() {
 }
 
 #[tokio::test]
-async fn a_stopped_call_is_cancelled_once_and_is_unreachable() {
+async fn stopped_call_is_cancelled_once_and_is_unreachable() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
@@ -158,7 +158,7 @@ async fn a_stopped_call_is_cancelled_once_and_is_unreachable() {
     let item = only_item(&receipt);
     assert_eq!(item["state"], "unreachable", "{item}");
     wait_until("it was told", || !cancellations(&log(&got)).is_empty()).await;
-    // The next call has its own answer, also while the old one is still being worked on.
+    // The next call gets its own answer, even while the server still runs the first one.
     assert_eq!(
         place.call("t__echo", json!({"text": "on"})).await.unwrap(),
         "on"
@@ -168,7 +168,7 @@ async fn a_stopped_call_is_cancelled_once_and_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_late_answer_over_http_is_nobody_s() {
+async fn late_answer_over_http_is_dropped() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
@@ -180,7 +180,7 @@ async fn a_late_answer_over_http_is_nobody_s() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_degraded_and_its_tools_say_so() {
+async fn lost_server_is_degraded_and_its_tools_report_it() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, _got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
@@ -204,7 +204,7 @@ async fn a_server_that_is_gone_is_degraded_and_its_tools_say_so() {
 }
 
 #[tokio::test]
-async fn a_list_that_changes_is_heard_over_http() {
+async fn list_change_is_received_over_http() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
@@ -215,7 +215,7 @@ async fn a_list_that_changes_is_heard_over_http() {
 }
 
 #[tokio::test]
-async fn a_stop_of_everything_tells_a_server_that_lives_on() {
+async fn stop_of_everything_cancels_calls_of_a_remote_server() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
@@ -224,12 +224,15 @@ async fn a_stop_of_everything_tells_a_server_that_lives_on() {
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let receipt = within(place.root.stop(order).receipt()).await;
     assert_eq!(cancellations(&log(&got)).len(), 8);
-    assert!(!receipt.quiet(), "what the server does nobody knows");
+    assert!(
+        !receipt.quiet(),
+        "the state of the calls at the server is unknown"
+    );
     drop(running);
 }
 
 #[tokio::test]
-async fn closing_tells_a_server_that_lives_on() {
+async fn close_cancels_calls_of_a_remote_server() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Place, wait_until};
 
 #[tokio::test]
-async fn tools_come_and_go() {
+async fn tools_are_added_and_removed() {
     let place = Place::new("").await;
     let before = place.source().version();
     let change = json!({"add": "new", "remove": "put"});
@@ -20,7 +20,7 @@ async fn tools_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_list_that_says_the_same_is_the_same() {
+async fn unchanged_list_keeps_its_version() {
     let place = Place::new("").await;
     let before = place.source().version();
     place.call("t__change", json!({})).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_list_that_says_the_same_is_the_same() {
 }
 
 #[tokio::test]
-async fn a_call_goes_on_whose_tool_is_gone() {
+async fn call_continues_after_its_tool_is_removed() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({"ms": 1000})).await;
     place
@@ -47,12 +47,12 @@ async fn a_call_goes_on_whose_tool_is_gone() {
 }
 
 #[tokio::test]
-async fn many_words_in_a_row_are_one_change() {
+async fn notifications_in_quick_succession_are_one_change() {
     let place = Place::new("").await;
     let change = json!({"add": "new", "times": 500});
     place.call("t__change", change).await.unwrap();
     wait_until("it is there", || place.has_tool("t__new")).await;
-    // Another one comes after whatever the first ones have brought about.
+    // One more change, after all requests that the first ones may have caused.
     let change = json!({"add": "newer"});
     place.call("t__change", change).await.unwrap();
     wait_until("it is there", || place.has_tool("t__newer")).await;
@@ -61,7 +61,7 @@ async fn many_words_in_a_row_are_one_change() {
 }
 
 #[tokio::test]
-async fn a_list_that_fails_changes_nothing_and_is_tried_again() {
+async fn failed_list_changes_nothing_and_is_retried() {
     let place = Place::new("").await;
     let change = json!({"add": "new", "remove": "put", "instead": "error"});
     place.call("t__change", change).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_list_that_fails_changes_nothing_and_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_comes_holds_up_nobody() {
+async fn hanging_list_delays_no_call() {
     let place = Place::with("", |config| {
         config.handshake_timeout = Duration::from_secs(2);
     })
@@ -84,8 +84,8 @@ async fn a_list_that_never_comes_holds_up_nobody() {
     wait_until("it was asked for", || place.count("tools/list") == 2).await;
     let call = place.call("t__echo", json!({"text": "on"})).await;
     assert_eq!(call.unwrap(), "on");
-    assert!(!place.has_tool("t__new"), "it still hangs");
+    assert!(!place.has_tool("t__new"), "the list still hangs");
     wait_until("it is there", || place.has_tool("t__new")).await;
-    // The one that was given up was cancelled like any request.
+    // The list request that timed out was cancelled too.
     assert_eq!(place.cancellations().len(), 1);
 }

@@ -1,5 +1,5 @@
-//! Servers of tools, over standard input and output and over HTTP: what a stop says of a call that runs in one, and what
-//! a bad server costs.
+//! MCP servers over standard input and output and over HTTP: the receipts of stopped calls, and the effects of a bad
+//! server.
 #![expect(
     clippy::unwrap_used,
     reason = "the lint does not know the helpers of tests for tests"

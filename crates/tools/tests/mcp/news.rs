@@ -1,4 +1,4 @@
-//! What people are told of servers: each thing once.
+//! Status events of servers for people: each is reported once.
 
 use allstop_tools::mcp::McpState;
 use futures::FutureExt as _;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{Place, wait_until, within};
 
 #[tokio::test]
-async fn what_is_wrong_already_is_told_and_only_once() {
+async fn existing_outage_is_reported_once() {
     let place = Place::new("die").await;
     let mut news = place.servers.news();
     let told = within(news.next()).await;
@@ -31,10 +31,10 @@ async fn what_is_wrong_already_is_told_and_only_once() {
 }
 
 #[tokio::test]
-async fn one_that_dies_and_comes_back_is_told_with_its_tools() {
+async fn outage_and_recovery_are_reported_with_the_tools() {
     let place = Place::new("").await;
     let mut news = place.servers.news();
-    assert!(news.next().now_or_never().is_none(), "all is well");
+    assert!(news.next().now_or_never().is_none(), "all servers work");
     place.call("t__exit", json!({})).await.unwrap_err();
     let told = within(news.next()).await;
     assert!(matches!(told.state, McpState::Degraded { .. }), "{told:?}");
@@ -50,11 +50,14 @@ async fn one_that_dies_and_comes_back_is_told_with_its_tools() {
     let told = within(news.next()).await;
     assert_eq!(told.to_string(), "the MCP server `t` is ready again");
     within(place.servers.close()).await;
-    assert!(news.next().now_or_never().is_none(), "an end is no news");
+    assert!(
+        news.next().now_or_never().is_none(),
+        "the end of a server is no event"
+    );
 }
 
 #[tokio::test]
-async fn without_servers_there_is_none() {
+async fn no_event_without_servers() {
     let mut news = allstop_tools::mcp::McpServers::default().news();
     assert!(news.next().now_or_never().is_none());
 }

@@ -1,4 +1,4 @@
-//! What a stop does to a call that runs in a server, and what its receipt says.
+//! The effect of a stop on a call at a server, and its receipt.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{Place, only_item, wait_until, within};
 
 #[tokio::test]
-async fn a_call_whose_cancellation_is_ignored_is_unreachable() {
+async fn call_with_an_ignored_cancellation_is_unreachable() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({})).await;
     let began = Instant::now();
@@ -40,7 +40,7 @@ async fn a_call_whose_cancellation_is_ignored_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_server_that_hears_and_is_silent_is_not_taken_at_its_word() {
+async fn silence_after_a_cancellation_is_no_confirmation() {
     let place = Place::new("").await;
     let call = place
         .start_and_reach("t__wait", json!({"on_cancel": "silent"}))
@@ -49,7 +49,7 @@ async fn a_server_that_hears_and_is_silent_is_not_taken_at_its_word() {
 }
 
 #[tokio::test]
-async fn an_error_in_answer_to_the_cancellation_is_a_confirmation() {
+async fn error_after_the_cancellation_is_a_confirmation() {
     let place = Place::new("").await;
     let call = place
         .start_and_reach("t__wait", json!({"on_cancel": "error"}))
@@ -64,7 +64,7 @@ async fn an_error_in_answer_to_the_cancellation_is_a_confirmation() {
 }
 
 #[tokio::test]
-async fn a_result_in_answer_to_the_cancellation_counts() {
+async fn result_after_the_cancellation_counts() {
     let place = Place::new("").await;
     let call = place
         .start_and_reach("t__wait", json!({"on_cancel": "result"}))
@@ -75,19 +75,19 @@ async fn a_result_in_answer_to_the_cancellation_counts() {
 }
 
 #[tokio::test]
-async fn a_late_answer_is_never_the_next_call_s() {
+async fn late_answer_never_reaches_the_next_call() {
     let place = Place::new("").await;
     let late = json!({"on_cancel": "late", "late_ms": 500});
     let call = place.start_and_reach("t__wait", late).await;
     assert_eq!(only_item(&*call.stop().await)["state"], "unreachable");
-    // The next one waits across the moment at which the late answer comes.
+    // The next call waits while the late answer arrives.
     let next = place.call("t__wait", json!({"ms": 700})).await;
     assert_eq!(next.unwrap(), "waited");
     assert_eq!(place.cancellations().len(), 1);
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_cancelled_and_the_turn_goes_on() {
+async fn timed_out_call_is_cancelled_and_the_turn_continues() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({})).await;
     call.scope.arm(Deadline {
@@ -108,10 +108,10 @@ async fn a_call_that_takes_too_long_is_cancelled_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_forced_stop_cancels_too_and_only_once() {
+async fn forced_stop_cancels_once_too() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({})).await;
-    // Force comes before the call itself could do anything.
+    // Force comes before the call itself can act.
     let receipt = call.stop_with(Some(Duration::ZERO)).await;
     assert_eq!(only_item(&receipt)["state"], "unreachable");
     wait_until("the cancellation came", || {
@@ -126,7 +126,7 @@ async fn a_forced_stop_cancels_too_and_only_once() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_is_cancelled() {
+async fn dropped_call_is_cancelled() {
     let place = Place::new("").await;
     let tool = place.tool("t__wait");
     let scope = place
@@ -163,7 +163,7 @@ async fn a_dropped_call_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_answered_is_not_cancelled() {
+async fn answered_call_is_not_cancelled() {
     let place = Place::new("").await;
     let call = place.start("t__echo", json!({"text": "x"}));
     let scope = call.scope.clone();
@@ -178,7 +178,7 @@ async fn a_call_that_was_answered_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_it_is_ended_where_that_is_configured() {
+async fn server_that_ignores_a_cancellation_is_ended_if_configured() {
     let place = Place::with("", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     })
@@ -199,7 +199,7 @@ async fn a_server_that_ignores_it_is_ended_where_that_is_configured() {
     );
     assert!(receipt.quiet());
     assert!(place.log().contains("end of input"));
-    // It is started anew.
+    // The server is restarted.
     wait_until("it is there again", || place.state().to_string() == "ready").await;
     assert_eq!(
         place.call("t__echo", json!({"text": "on"})).await.unwrap(),
@@ -208,7 +208,7 @@ async fn a_server_that_ignores_it_is_ended_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn an_impatient_stop_ends_the_server_too() {
+async fn stop_without_grace_ends_the_server_too() {
     let place = Place::with("", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     })
@@ -216,7 +216,7 @@ async fn an_impatient_stop_ends_the_server_too() {
     let call = place.start_and_reach("t__wait", json!({})).await;
     let receipt = call.stop_with(Some(Duration::ZERO)).await;
     let item = only_item(&receipt);
-    // Nothing of it runs any more; whether it was carried out before that nobody knows.
+    // Nothing of the call runs any more, but it may have been carried out before.
     assert_eq!(item["state"], "unknown", "{item}");
     assert!(
         item["note"]
@@ -229,7 +229,7 @@ async fn an_impatient_stop_ends_the_server_too() {
 }
 
 #[tokio::test]
-async fn one_that_clings_to_life_is_killed_and_the_receipt_says_so() {
+async fn server_that_ignores_sigterm_is_killed() {
     let place = Place::with("stubborn", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     })
@@ -241,7 +241,7 @@ async fn one_that_clings_to_life_is_killed_and_the_receipt_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_others_use_is_not_ended() {
+async fn server_with_other_calls_is_not_ended() {
     let place = Place::with("", |config| {
         config.on_ignored_cancel = OnIgnoredCancel::EndServer;
     })
@@ -253,7 +253,7 @@ async fn a_server_that_others_use_is_not_ended() {
 }
 
 #[tokio::test]
-async fn a_stop_of_everything_ends_server_and_call() {
+async fn stop_of_everything_ends_server_and_call() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({})).await;
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));

@@ -1,4 +1,4 @@
-//! A server of the tests' own in a temporary folder, and its tools, called as the loop calls them.
+//! A test server in a temporary folder, and its tools, called like the agent loop does.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ pub(crate) struct Place {
     temporary: tempfile::TempDir,
 }
 
-/// A call that runs, in a scope of its own, as one item of a receipt.
+/// A running call in its own scope, as one item of a receipt.
 pub(crate) struct Running {
     pub(crate) scope: Scope,
     pub(crate) handle: WorkHandle<Result<ToolOutput, ToolError>>,
 }
 
 impl Place {
-    /// One server `t` in this mode.
+    /// Starts one server `t` in this mode.
     pub(crate) async fn new(mode: &str) -> Self {
         Self::with(mode, |_| {}).await
     }
@@ -89,12 +89,12 @@ impl Place {
         self.temporary.path().join(name)
     }
 
-    /// What the server got.
+    /// Messages that the server received.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// The cancellations that the server got, each with its reason.
+    /// Cancellations that the server received, each with its reason.
     pub(crate) fn cancellations(&self) -> Vec<(Value, String)> {
         cancellations(&self.log())
     }
@@ -116,7 +116,7 @@ impl Place {
         self.tools().iter().any(|tool| &*tool.spec().name == name)
     }
 
-    /// How many messages of this method the server got.
+    /// Number of messages of this method that the server received.
     pub(crate) fn count(&self, method: &str) -> usize {
         self.log().matches(&format!("\"{method}\"")).count()
     }
@@ -129,7 +129,7 @@ impl Place {
         Arc::clone(registry.find(name).unwrap().tool())
     }
 
-    /// Starts a call as the loop does.
+    /// Starts a call like the agent loop.
     pub(crate) fn start(&self, name: &str, arguments: Value) -> Running {
         self.start_with(name, arguments, CallLink::default())
     }
@@ -158,12 +158,12 @@ impl Place {
         }
     }
 
-    /// A call from its start to its answer.
+    /// Runs a call from its start to its answer.
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<String, String> {
         self.start(name, arguments).answer().await
     }
 
-    /// Starts a call and waits until the server has it.
+    /// Starts a call, and waits until the server has received it.
     pub(crate) async fn start_and_reach(&self, name: &str, arguments: Value) -> Running {
         let before = self.log().matches("\"tools/call\"").count();
         let running = self.start(name, arguments);
@@ -188,7 +188,7 @@ impl Running {
         self.stop_with(None).await
     }
 
-    /// Stops it alone, with this grace.
+    /// Stops only this call, with this grace.
     pub(crate) async fn stop_with(&self, grace: Option<Duration>) -> Arc<Receipt> {
         let mut order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User).detail("test"));
         order.grace = grace;
@@ -196,7 +196,7 @@ impl Running {
     }
 }
 
-/// The cancellations in what a server got.
+/// Cancellations among a server's received messages.
 pub(crate) fn cancellations(log: &str) -> Vec<(Value, String)> {
     log.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -208,7 +208,7 @@ pub(crate) fn cancellations(log: &str) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// The one item of a receipt, as JSON.
+/// The only item of a receipt, as JSON.
 #[track_caller]
 pub(crate) fn only_item(receipt: &Receipt) -> Value {
     let [item] = receipt.items() else {
@@ -223,13 +223,13 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
         .expect("it ends in time")
 }
 
-/// Waits for something that another process brings about.
+/// Polls for a change that a different process makes.
 pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(
             started.elapsed() < Duration::from_secs(20),
-            "waited in vain: {what}"
+            "timed out: {what}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

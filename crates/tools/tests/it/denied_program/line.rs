@@ -1,12 +1,12 @@
-//! Command lines around a denied program, from a source of choices.
+//! Command lines around a denied program, built from a source of choices.
 //!
-//! They are run by a real shell, so the pieces are harmless in any order: no path that begins at the root, no `..`, no
-//! program that could do more than the denied one.
+//! A real shell runs the lines, so the pieces are harmless in any order: no absolute path, no `..`, no program that
+//! could do more than the denied one.
 
-/// The program that a rule denies. There is none of this name but the one that the sandbox makes.
+/// The program that a rule denies. It exists only in the sandbox.
 pub(crate) const DENIED: &str = "erase";
 
-/// Pieces that are put side by side, with a space between two or without.
+/// Pieces of a line, joined with or without a space.
 const PIECES: &[&str] = &[
     DENIED,
     DENIED,
@@ -129,7 +129,7 @@ const PIECES: &[&str] = &[
     "cd .",
 ];
 
-/// Lines that run the denied program where a shell reads them as they stand; one place of them is changed.
+/// Lines that run the denied program if unchanged; the test changes one place of them.
 const FORMS: &[&str] = &[
     "erase f",
     "env erase f",
@@ -223,12 +223,12 @@ const FORMS: &[&str] = &[
     "tool -C . -c f push",
 ];
 
-/// Numbers below a bound, chosen by a fuzzer or by a seed. `None`: nothing is left to choose from.
+/// Source of numbers below a bound, chosen by a fuzzer or from a seed. `None` if it is exhausted.
 pub(crate) trait Choices {
     fn below(&mut self, bound: usize) -> Option<usize>;
 }
 
-/// A command line: a form with a few changes, or pieces alone.
+/// Builds a command line: a form with a few changes, or pieces alone.
 pub(crate) fn line(choices: &mut impl Choices) -> Option<String> {
     let mut line = match choices.below(4)? {
         0 => String::new(),
@@ -244,7 +244,7 @@ pub(crate) fn line(choices: &mut impl Choices) -> Option<String> {
             2 => line = format!("{line} {piece}"),
             3 => line = format!("{piece} {line}"),
             _ => {
-                // Cuts a piece of the line out.
+                // Removes a part of the line.
                 let end = (at + 1..line.len()).find(|end| line.is_char_boundary(*end));
                 line.replace_range(at..end.unwrap_or(line.len()), "");
             }

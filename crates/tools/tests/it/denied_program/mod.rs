@@ -1,5 +1,5 @@
-//! A line that the policy allows does not run a denied program: lines are made around it, and a real shell runs those that are
-//! allowed. The fuzz target `denied_program` does the same for as long as one likes.
+//! Property test: a line that the policy allows does not run a denied program. The test generates lines, and a real
+//! shell runs the allowed ones. The fuzz target `denied_program` does the same without a limit.
 
 use allstop_tools::{Decision, PermissionPolicy};
 
@@ -8,10 +8,10 @@ use crate::permission::shell;
 mod line;
 mod sandbox;
 
-/// Lines of one run of the test.
+/// Number of lines in one run of the test.
 const LINES: u32 = 1_500;
 
-/// `SplitMix64`: numbers that look random and are the same in each run.
+/// Generator `SplitMix64`: pseudo-random numbers that are the same in each run.
 struct Seeded(u64);
 
 impl line::Choices for Seeded {
@@ -25,14 +25,17 @@ impl line::Choices for Seeded {
 }
 
 #[tokio::test]
-async fn what_is_allowed_does_not_run_a_denied_program() {
+async fn allowed_line_does_not_run_a_denied_program() {
     let folder = tempfile::tempdir().unwrap();
     let mut sandbox = sandbox::Sandbox::new(folder.path());
-    assert!(sandbox.runs_denied("env erase f"), "the sandbox sees it");
-    assert!(sandbox.runs_denied("tool -C . push"), "the sandbox sees it");
+    assert!(sandbox.runs_denied("env erase f"), "the sandbox detects it");
+    assert!(
+        sandbox.runs_denied("tool -C . push"),
+        "the sandbox detects it"
+    );
     assert!(
         !sandbox.runs_denied("tool pull; echo erase"),
-        "and nothing else"
+        "a word alone is not detected"
     );
     let deny = ["shell:erase", "shell:tool push"];
     let policy = PermissionPolicy::parse(&["shell"], &[], &deny).unwrap();

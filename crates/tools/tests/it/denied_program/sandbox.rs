@@ -1,4 +1,4 @@
-//! A folder in which a real shell runs a command line, and which tells whether that ran the denied program.
+//! A folder in which a real shell runs a command line, with detection of the denied program.
 
 use std::fs;
 use std::io::Read as _;
@@ -8,21 +8,21 @@ use std::process::{Command, Stdio};
 
 use super::line::DENIED;
 
-/// The programs that a line may reach. They do nothing to what is outside their folder by the words that lines have.
+/// Programs that a line can reach. With the words of the lines they change nothing outside their folder.
 const HARMLESS: &[&str] = &[
     "awk", "bash", "basename", "cat", "echo", "env", "expr", "false", "find", "head", "ls", "make",
     "nice", "nohup", "printf", "sed", "seq", "sh", "sort", "split", "tar", "tee", "test",
     "timeout", "true", "wc", "xargs",
 ];
 
-/// A folder with the programs, and one for each line that is run.
+/// A folder with the programs, and one subfolder for each run.
 pub(crate) struct Sandbox {
     folder: PathBuf,
     runs: u64,
 }
 
 impl Sandbox {
-    /// Fills an empty folder.
+    /// Creates a sandbox in an empty folder.
     pub(crate) fn new(folder: &Path) -> Self {
         let programs = folder.join("programs");
         fs::create_dir(&programs).expect("the folder is empty");
@@ -32,7 +32,7 @@ impl Sandbox {
                 symlink(found, programs.join(program)).expect("the folder is empty");
             }
         }
-        // Each says where it was started that it ran; `tool` only with its subcommand `push`.
+        // Both record their run in their working directory; `tool` only with its subcommand `push`.
         write_script(&programs.join(DENIED), ": > ran");
         let options =
             "while :; do case $1 in -C|-c) shift 2;; -*) shift;; *) break;; esac || exit; done";
@@ -44,15 +44,15 @@ impl Sandbox {
         }
     }
 
-    /// True if a shell that runs the line runs the denied program by it.
+    /// True if a shell runs the denied program when it runs the line.
     pub(crate) fn runs_denied(&mut self, line: &str) -> bool {
-        // The two that `sh` mostly is.
+        // The two common implementations of `sh`.
         ["sh -c", "bash --posix -c"]
             .iter()
             .any(|shell| self.runs_denied_by(shell, line))
     }
 
-    /// Runs the line, waits for all that it starts, and tells whether the denied program was among it.
+    /// Runs the line, waits for all of its processes, and returns true if the denied program ran.
     fn runs_denied_by(&mut self, shell: &str, line: &str) -> bool {
         self.runs += 1;
         let work = self.folder.join(format!("run-{}", self.runs));
@@ -60,7 +60,7 @@ impl Sandbox {
         fs::create_dir(&work).expect("each run has its own");
         symlink(&programs, work.join("bin")).expect("the folder is new");
         fs::write(work.join("f"), "a\n").expect("the folder is new");
-        // The limits end what does not end by itself. `timeout` kills the whole group of the shell.
+        // Limits for lines that do not end by themselves. `timeout` kills the whole process group of the shell.
         let limits = format!("ulimit -t 2; ulimit -f 100; exec timeout -s KILL 5 {shell} \"$1\"");
         let mut shell = Command::new("/bin/sh")
             .args(["-c", &limits, "sh", line])
@@ -73,7 +73,7 @@ impl Sandbox {
             .stderr(Stdio::null())
             .spawn()
             .expect("there is a shell");
-        // Ends when the last process that the line has started has closed it.
+        // Ends once the last process of the line has closed the pipe.
         let mut output = Vec::new();
         let stdout = shell.stdout.take().expect("it is piped");
         stdout
