@@ -23,12 +23,10 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Name and value of the environment variable.
     pub(super) fn variable(&self) -> (OsString, OsString) {
         (EVENT_VARIABLE.into(), self.text.as_str().into())
     }
 
-    /// Event of a hook.
     pub(super) fn of_hook(cx: &HookCx, event: &HookEvent, folder: &Path) -> io::Result<Self> {
         let details = match event {
             HookEvent::TurnStart { input } => json!({ "input": input }),
@@ -49,7 +47,6 @@ impl Event {
         Self::new(cx, event.name(), details, folder)
     }
 
-    /// Event of a guardrail.
     pub(super) fn of_guardrail(
         cx: &HookCx,
         stage: Stage,

@@ -10,7 +10,6 @@ use super::event::Event;
 use super::run::{Command, CommandEnd};
 use crate::config::{COMMAND_TIMEOUT_DEFAULT, HookConfig, HookMoment};
 
-/// A hook that is a command.
 #[derive(Debug)]
 pub(crate) struct CommandHook {
     on: HookMoment,

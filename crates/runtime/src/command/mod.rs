@@ -22,7 +22,6 @@ pub(crate) use hook::CommandHook;
 pub(crate) struct CommandSettings {
     /// Working directory of the commands.
     pub(crate) folder: PathBuf,
-    /// Containment of the commands.
     pub(crate) containment: ContainmentChoice,
     /// Folder for events that are too long for a variable.
     pub(crate) event_folder: PathBuf,

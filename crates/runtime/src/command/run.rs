@@ -31,7 +31,6 @@ pub(super) struct Command {
     pub(super) settings: CommandSettings,
 }
 
-/// Result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommandEnd {
     /// Exit code 0.
@@ -52,7 +51,6 @@ impl Command {
         }
     }
 
-    /// Folder for long events.
     pub(super) fn event_folder(&self) -> &Path {
         &self.settings.event_folder
     }

@@ -21,7 +21,6 @@ pub struct ConfigError {
 const HINT: &str = "schemas/config.schema.json describes every key";
 
 impl ConfigError {
-    /// Error of the whole file.
     pub(super) fn of_file(file: &Path, message: impl Into<String>, hint: &str) -> Self {
         Self {
             file: file.to_owned(),

@@ -42,7 +42,6 @@ impl Config {
         Ok(config)
     }
 
-    /// Resolves relative paths against the folder of the file.
     fn resolve(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.system_prompt_file.iter_mut().for_each(resolve);

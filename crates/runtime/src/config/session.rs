@@ -26,7 +26,6 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// Options of an interactive session.
     pub(crate) fn options(&self) -> SessionOptions {
         let plain = SessionOptions::default();
         let kept = Compaction::default().turns_kept;

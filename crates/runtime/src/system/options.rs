@@ -91,7 +91,6 @@ impl ModelChoice {
     }
 }
 
-/// The file of `script:FILE`.
 pub(crate) fn script_of(name: &str) -> Option<&str> {
     name.strip_prefix("script:")
 }

@@ -9,7 +9,6 @@ use allstop_model::{Model, ProviderModel, ProviderOptions, ScriptedModel};
 use super::options::{ModelChoice, StoreChoice, SystemOptions};
 use crate::error::{StartError, StartErrorKind};
 
-/// An open store.
 #[derive(Debug, Clone)]
 pub(super) enum Store {
     Sqlite(SqliteLog),
@@ -58,7 +57,6 @@ pub async fn open_store(choice: &StoreChoice) -> Result<Arc<dyn Log>, StartError
     Ok(Store::open(choice).await?.log())
 }
 
-/// Creates the model that the options choose.
 pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
     let config = &options.config.model;
     let choice = options.model.clone().or_else(|| ModelChoice::of(config));

@@ -101,7 +101,6 @@ impl BackgroundTool {
     }
 }
 
-/// Output and state of one work.
 fn shown(work: &BackgroundWork) -> String {
     let mut text = format!("{}\n[{}]", work.output(), state(work));
     if let Some(said) = work.end().and_then(|end| end.said) {

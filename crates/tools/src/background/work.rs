@@ -36,21 +36,18 @@ pub struct BackgroundWork {
     settled: SetOnce<()>,
 }
 
-/// Kind of the work, with its state.
 #[derive(Debug)]
 pub(super) enum Body {
     Process(Process),
     Task(Arc<TaskState>),
 }
 
-/// Description of new work.
 pub(super) struct About {
     pub(super) call_id: CallId,
     pub(super) name: Arc<str>,
     pub(super) attachment: Attachment,
 }
 
-/// Id and scope of new work.
 pub(super) struct Place {
     pub(super) id: BackgroundId,
     pub(super) scope: Scope,

@@ -16,7 +16,6 @@ use crate::tool::{ToolError, ToolOutput};
 /// than a thousand other such calls counts as unknown.
 const GIVEN_UP_MAX: usize = 1024;
 
-/// End of a request.
 #[derive(Debug)]
 pub(super) enum End {
     Answered(Result<ToolOutput, ToolError>),
@@ -29,7 +28,6 @@ pub(super) enum End {
     },
 }
 
-/// Reason for a refused request.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum NotAsked {
     #[error("the handler of this tool is gone")]

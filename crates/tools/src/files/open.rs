@@ -23,7 +23,6 @@ pub(crate) enum Missing {
     Create,
 }
 
-/// Opens the folder of the path.
 pub(crate) fn folder(located: &Located) -> Result<OwnedFd, FileError> {
     walk(located, &located.names, Missing::Refuse)
 }

@@ -95,7 +95,6 @@ enum Wants {
 struct Part {
     first: u64,
     limit: u64,
-    /// Number of the line of the next byte.
     line: u64,
     line_bytes: u64,
     /// Omitted bytes of the current line.

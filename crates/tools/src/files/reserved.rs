@@ -41,7 +41,6 @@ impl Reserved {
         self.files.contains(&id_of(stat))
     }
 
-    /// True if the folder is reserved.
     pub(super) fn has_folder(&self, folder: &OwnedFd) -> Result<bool, Errno> {
         Ok(!self.files.is_empty() && self.has(&fs::fstat(folder)?))
     }

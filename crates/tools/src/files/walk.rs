@@ -14,7 +14,6 @@ const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Item of a walk.
 pub(super) enum Step {
-    /// A regular file.
     File(PathBuf),
     /// An entry that could not be read.
     Unreadable,

@@ -23,7 +23,6 @@ use super::ended::Ended;
 use super::limits::{CALLS_MAX, PROGRESS_CHARS_MAX};
 use crate::call_link::CallLink;
 
-/// The open calls of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     table: Mutex<Table>,
@@ -55,9 +54,7 @@ pub(super) struct Answered {
 
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The server's result.
     Result(Box<ServerResult>),
-    /// The server's error.
     Error(ErrorData),
     /// The connection ended before an answer.
     Ended(Arc<Ended>),
@@ -82,7 +79,6 @@ pub(super) fn confirmed(registration: Registration) {
     });
 }
 
-/// Reason why a call did not begin.
 #[derive(Debug)]
 pub(super) enum NotBegun {
     Cancelled,

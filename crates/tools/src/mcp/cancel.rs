@@ -16,7 +16,6 @@ use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::task::coop::unconstrained;
 
-/// Cancellation of one request.
 #[derive(Debug)]
 pub(super) struct Cancel {
     peer: Peer<RoleClient>,

@@ -18,7 +18,6 @@ use super::config::OnIgnoredCancel;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE};
 use crate::tool::{ToolError, ToolInvocation};
 
-/// An established connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) server: Arc<str>,
@@ -168,7 +167,6 @@ fn reason(scope: &Scope) -> String {
 }
 
 impl Call<'_> {
-    /// Waits for the end of the call.
     async fn answered(&mut self) -> Result<Answered, ToolError> {
         loop {
             tokio::select! {
@@ -210,7 +208,6 @@ impl Call<'_> {
         )))
     }
 
-    /// Describes a call whose end is unknown.
     fn unconfirmed(&self) -> String {
         let server = &self.connection.server;
         match self.connection.lost.reason() {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use allstop_core::receipt::{Containment, Evidence, How, Verified};
 use allstop_scope::{Ending, Registration};
 
-/// The end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
     /// Reason, for the model and for people.
@@ -40,7 +39,6 @@ impl Ended {
 }
 
 impl ProcessEnd {
-    /// Describes the end.
     pub(super) fn text(self) -> &'static str {
         match self.how {
             How::Sigterm => "it needed SIGTERM",

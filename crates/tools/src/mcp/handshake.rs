@@ -17,7 +17,6 @@ use super::tap::{Heard, Tap};
 /// The protocol library's loop of a connection. Dropping it ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
 
-/// Connects to a server over its pipes.
 pub(super) async fn over_pipes(
     (output, input): (Output, Input),
     heard: Heard,
@@ -26,7 +25,6 @@ pub(super) async fn over_pipes(
     serve(Tap::in_order(lines, heard)).await
 }
 
-/// Connects to a server over HTTP.
 pub(super) async fn over_http(
     url: &str,
     headers: &[(String, String)],

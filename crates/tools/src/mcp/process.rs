@@ -24,7 +24,6 @@ const EXIT_WAIT: Duration = Duration::from_millis(100);
 /// Time limit for reading the last output after the exit: only a process that the server left behind can delay it.
 const READ_WAIT: Duration = Duration::from_millis(500);
 
-/// The process of a server.
 pub(super) struct ServerProcess {
     process: Process,
     scope: Scope,
@@ -79,7 +78,6 @@ impl ServerProcess {
         Ok((server, pipes))
     }
 
-    /// Resolves when the process has exited.
     pub(super) async fn exited(&self) {
         drop(self.process.exited().await);
     }

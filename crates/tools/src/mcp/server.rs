@@ -12,11 +12,9 @@ use super::connection::Connection;
 use super::convert::Definition;
 use super::state::{Known, McpState};
 
-/// The tools of the last list.
 #[derive(Debug, Default)]
 struct Listed {
     tools: Arc<[Definition]>,
-    /// Number of changes of the tools.
     version: u64,
 }
 
@@ -27,7 +25,7 @@ pub struct McpServer {
     pub(super) options: Arc<McpOptions>,
     pub(super) known: watch::Sender<Known>,
     tools: Mutex<Listed>,
-    /// Starts a new attempt now.
+    /// Notified to start a new attempt now.
     pub(super) wake: Notify,
     /// True once the server is to end.
     pub(super) closing: watch::Sender<bool>,
@@ -60,12 +58,10 @@ impl McpServer {
         Arc::clone(&self.tools.lock().tools)
     }
 
-    /// Number of changes of the tools.
     pub(super) fn list_version(&self) -> u64 {
         self.tools.lock().version
     }
 
-    /// Replaces the tools.
     pub(super) fn take_over(&self, tools: Vec<Definition>) {
         let mut listed = self.tools.lock();
         if *listed.tools != *tools {
@@ -111,7 +107,6 @@ impl McpServer {
         }
     }
 
-    /// Time limit of a call.
     pub(super) fn call_timeout(&self) -> Option<Duration> {
         self.config.call_timeout
     }

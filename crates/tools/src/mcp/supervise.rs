@@ -21,7 +21,6 @@ use super::server::McpServer;
 use super::state::Known;
 use super::tap::Heard;
 
-/// Result of one attempt.
 enum Attempt {
     /// The server is stopped or closed.
     Over,

@@ -85,7 +85,6 @@ impl BoundedOutput {
         }
     }
 
-    /// Sets the file of the output.
     #[cfg(test)]
     pub(super) fn writing_to(mut self, file: File) -> Self {
         self.spill = Spill::Open {

@@ -37,7 +37,6 @@ impl SharedOutput {
         }
     }
 
-    /// Appends a piece of output.
     pub(crate) fn push(&self, piece: &[u8]) {
         let _in_order = self.writing.lock();
         let writing = self.output.lock().take(piece);
@@ -47,12 +46,10 @@ impl SharedOutput {
         }
     }
 
-    /// Path of the file, if any.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.output.lock().file().map(PathBuf::from)
     }
 
-    /// Text for the model.
     pub(crate) fn text(&self) -> String {
         self.output.lock().text()
     }

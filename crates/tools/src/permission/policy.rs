@@ -108,7 +108,6 @@ impl PermissionPolicy {
 /// A call in the form that rules match.
 struct Call<'a> {
     tool: &'a str,
-    /// Parsed command of the shell.
     command: Option<Command>,
 }
 

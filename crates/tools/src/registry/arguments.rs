@@ -21,7 +21,6 @@ impl ArgumentCheck {
             .map_err(|error| error.to_string())
     }
 
-    /// Validates the arguments of a call.
     pub(super) fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolError> {
         if self.0.is_valid(arguments) {
             return Ok(());

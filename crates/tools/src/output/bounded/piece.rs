@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use crate::output::without_cut_end;
 
-/// A piece of an output.
 pub(crate) struct OutputPiece {
     /// Offset of the piece.
     pub(crate) start: u64,

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::output::OutputFolder;
 
-/// A pending write.
 #[derive(Debug)]
 pub(in crate::output) struct SpillWrite {
     pub(super) target: SpillTarget,
@@ -15,7 +14,6 @@ pub(in crate::output) struct SpillWrite {
     pub(super) room: u64,
 }
 
-/// Target file of a write.
 #[derive(Debug)]
 pub(super) enum SpillTarget {
     /// A new file, with the output before the piece.
@@ -26,10 +24,8 @@ pub(super) enum SpillTarget {
     Open(Arc<File>),
 }
 
-/// Result of a write.
 #[derive(Debug, Default)]
 pub(in crate::output) struct SpillWritten {
-    /// The new file.
     pub(super) made: Option<(Arc<File>, PathBuf)>,
     pub(super) written: u64,
     /// True if the file had no room for a part.

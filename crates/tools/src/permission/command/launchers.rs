@@ -138,7 +138,6 @@ fn subcommand(arguments: &[Word]) -> Option<&Word> {
     }
 }
 
-/// True if the list contains the word.
 fn lists(words: &str, word: &str) -> bool {
     words.split(' ').any(|listed| listed == word)
 }

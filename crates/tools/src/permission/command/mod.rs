@@ -14,7 +14,6 @@ mod sed;
 
 use reader::Reader;
 
-/// A parsed shell command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     /// The programs that the command runs are unknown.
@@ -27,7 +26,6 @@ pub(super) enum Command {
     },
 }
 
-/// One word of a simple command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
     text: String,
@@ -44,7 +42,6 @@ impl Word {
     }
 }
 
-/// Match of a rule with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
     No,
@@ -54,7 +51,6 @@ pub(super) enum Match {
 }
 
 impl Command {
-    /// Parses a command.
     pub(super) fn parse(command: &str) -> Self {
         match Reader::default().read(command) {
             Some(Self::Read { commands, .. }) if commands.is_empty() => Self::Opaque,

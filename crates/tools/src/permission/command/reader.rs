@@ -98,7 +98,6 @@ impl Reader {
         }
     }
 
-    /// Skips the rest of the line.
     fn comment(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
         self.has_syntax = true;
         while chars.next_if(|c| *c != '\n').is_some() {}
