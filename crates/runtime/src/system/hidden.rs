@@ -17,10 +17,10 @@ const SECRET_WORDS: [&str; 9] = [
 
 /// True if a variable is hidden from commands that a model runs unless the configuration exempts it.
 ///
-/// Its name has a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` or `CREDENTIAL`, in either case and
-/// number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or
-/// the name ends with `_PWD`, or the value is a URL with a password. Names of programs that ask for a password
-/// (`GIT_ASKPASS`) do not count.
+/// Its name has a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` (or `PASSWD`, `PASSWRD`,
+/// `PASSPHRASE`) or `CREDENTIAL`, in either case and number (`GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID`, `PGPASSWORD`, but not
+/// `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`), or the name ends with `_PWD`, or the value is a URL with a password.
+/// Names of programs that ask for a password (`GIT_ASKPASS`) do not count.
 pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     let is_secret = |word: &str| {

@@ -66,7 +66,7 @@ pub(super) const RECONNECT_FIRST: Duration = Duration::from_millis(500);
 /// Maximum pause between attempts.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(30);
 
-/// Number of failed attempts in a row after which only a call starts another one: about three minutes.
+/// Number of failed attempts in a row after which only a call starts another one: about two minutes of pauses.
 pub(super) const RECONNECT_TRIES_MAX: u32 = 10;
 
 /// Duration from which a connection counts as good: its end is not a failed attempt.
