@@ -1,5 +1,5 @@
-//! The ending of a turn before its outcome is there: the interrupt while it is being written, the outcome while the hooks
-//! are told. The turn can no longer be stopped then, so its hooks are stopped apart from it.
+//! State of a turn that is ending: the interrupt while the ending is written, the outcome while the hooks run. A stop
+//! no longer reaches the turn then, so the hooks are stopped separately.
 
 use allstop_core::{Cause, StopReason};
 use allstop_scope::{Scope, Stop, StopOrder};
@@ -8,38 +8,38 @@ use parking_lot::Mutex;
 use crate::error::TurnError;
 use crate::outcome::TurnOutcome;
 
-/// Reason for which a turn is ended without a commit.
+/// Reason of a turn's end without a commit.
 #[derive(Debug, Clone)]
 pub struct TurnInterrupted {
-    /// The cause.
+    /// Cause of the interrupt.
     pub cause: Cause,
-    /// The stop reason that its outcome will have.
+    /// Stop reason of the coming outcome.
     pub reason: StopReason,
-    /// The failure, where there is one.
+    /// The failure, if there was one.
     pub error: Option<TurnError>,
 }
 
-/// The ending of the running turn, or of the last one.
+/// Ending of the running turn, or else of the last turn.
 #[derive(Debug, Default)]
 pub(crate) struct AfterTurn(Mutex<Ended>);
 
 #[derive(Debug, Default)]
 struct Ended {
     interrupted: Option<TurnInterrupted>,
-    /// The outcome, while the hooks are told.
+    /// Outcome, set while the hooks run.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
-    /// A stop came after the turn's commit: no hook starts behind it.
+    /// A stop arrived after the turn's commit: no further hook starts.
     is_stopped: bool,
 }
 
 impl AfterTurn {
-    /// A turn begins.
+    /// Clears the state at the start of a turn.
     pub(crate) fn reset(&self) {
         *self.0.lock() = Ended::default();
     }
 
-    /// The turn is ended for this reason; its ending is being written.
+    /// Sets the reason of the end while the ending is written.
     pub(crate) fn interrupt(&self, interrupted: TurnInterrupted) {
         self.0.lock().interrupted = Some(interrupted);
     }
@@ -48,12 +48,12 @@ impl AfterTurn {
         self.0.lock().interrupted.clone()
     }
 
-    /// The turn has ended so; its outcome comes when its hooks are told.
+    /// Sets the outcome while the hooks run.
     pub(crate) fn ended(&self, outcome: &TurnOutcome) {
         self.0.lock().outcome = Some(outcome.clone());
     }
 
-    /// The hooks are told in this scope from now on. Returns whether they may be.
+    /// Sets the scope of the hooks. Returns true if they may start.
     pub(crate) fn may_begin_hooks(&self, scope: &Scope) -> bool {
         let mut ended = self.0.lock();
         ended.hooks = Some(scope.clone());
@@ -64,11 +64,11 @@ impl AfterTurn {
         self.0.lock().outcome.clone()
     }
 
-    /// Stops the hooks; `None` where none run.
+    /// Stops the hooks; `None` if no hook runs.
     pub(crate) fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
         let mut ended = self.0.lock();
         ended.is_stopped = true;
-        // Between two hooks nothing runs there, and the next one must not start.
+        // Between two hooks the scope is quiet but open, and must be stopped to keep the next hook from starting.
         let is_open = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
         let running = ended.hooks.clone().filter(is_open);
         drop(ended);
@@ -83,7 +83,7 @@ mod tests {
 
     use super::AfterTurn;
 
-    /// Between the commit and its hooks.
+    /// A stop between the commit and the start of the hooks.
     #[tokio::test]
     async fn no_hook_starts_behind_a_stop() {
         let after = AfterTurn::default();

@@ -1,4 +1,4 @@
-//! What to do: a model, tools, settings, hooks, guardrails.
+//! The agent: a model, tools, settings, hooks, guardrails.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,13 +18,14 @@ use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
 
-/// An agent. Clones are the same agent; it holds no session's state, so one serves any number of them at once.
+/// An agent. Clones share the same parts. It holds no session state, so one agent serves any number of sessions at
+/// once.
 #[derive(Debug, Clone)]
 pub struct Agent {
     parts: Arc<Parts>,
 }
 
-/// Makes an [`Agent`].
+/// Builder of an [`Agent`].
 #[must_use = "call build"]
 pub struct AgentBuilder {
     parts: Parts,
@@ -37,8 +38,8 @@ impl std::fmt::Debug for AgentBuilder {
 }
 
 impl Agent {
-    /// An agent with this model, no tools, and no limits. Every tool call is allowed until
-    /// [`AgentBuilder::permissions`] says otherwise: a program that registers a tool means it to be called.
+    /// Begins an agent with this model, no tools and no limits. Every tool call is allowed unless
+    /// [`AgentBuilder::permissions`] is called: a program that registers a tool means it to be called.
     pub fn builder(model: Arc<dyn Model>) -> AgentBuilder {
         let model_name = model.name().into();
         AgentBuilder {
@@ -57,13 +58,13 @@ impl Agent {
         }
     }
 
-    /// How it runs.
+    /// Limits, deadlines and policies of the agent.
     pub fn settings(&self) -> &Settings {
         &self.parts.settings
     }
 
-    /// The same model and limits and nothing else: no tools, no hooks, no guardrails, no system prompt. For what is asked
-    /// of the model beside the conversation.
+    /// Returns an agent with the same model and limits and nothing else: no tools, hooks, guardrails or system prompt.
+    /// For questions to the model outside the conversation.
     #[must_use]
     pub fn plain(&self) -> Self {
         let settings = Settings {
@@ -85,55 +86,55 @@ impl Agent {
         &self.parts
     }
 
-    /// The same agent with these tools and settings.
+    /// Returns the same agent with these tools and settings.
     pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
             parts: Arc::new(self.parts.with(tools, settings)),
         }
     }
 
-    /// Tells the hooks of something that is not of a turn under way. Their verdict changes nothing.
+    /// Notifies the hooks of an event outside a running turn. Their verdict is ignored.
     ///
     /// # Cancel safety
-    /// Dropping it does not end a hook that has begun: the scope of `cx` owns it.
+    /// Dropping the future does not end a hook that has begun: the scope of `cx` owns it.
     pub async fn tell(&self, cx: &HookCx, event: &HookEvent) {
         drop(hook::tell(&self.parts.hooks, cx, event).await);
     }
 
-    /// Whether a hook would hear of this.
+    /// True if at least one hook wants this event.
     pub fn is_heard(&self, event: &HookEvent) -> bool {
         self.parts.hooks.iter().any(|hook| hook.wants(event))
     }
 
-    /// Starts a run below `scope`, in a task that the scope owns. Must be called in a tokio runtime.
+    /// Starts a run below `scope`, in a task that the scope owns. Must be called in a Tokio runtime.
     ///
-    /// Dropping the [`Run`] stops it with cause `disconnect`. A scope that is stopped already gives a run whose first
-    /// turn ends at its entry.
+    /// Dropping the [`Run`] stops it with cause `disconnect`. If the scope is already stopped, the first turn of the
+    /// run ends at its start.
     pub fn start(&self, scope: &Scope, request: RunRequest, events: EventSink) -> Run {
         Run::start(Arc::clone(&self.parts), scope, request, events)
     }
 }
 
 impl AgentBuilder {
-    /// The tools.
+    /// Sets the tools.
     pub fn tools(mut self, tools: ToolRegistry) -> Self {
         self.parts.tools.set_own(tools);
         self
     }
 
-    /// Tools that come and go, beside those.
+    /// Adds a source of tools that may change while the agent runs.
     pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
         self.parts.tools.set_source(source);
         self
     }
 
-    /// Limits, deadlines, policies.
+    /// Sets limits, deadlines and policies.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.parts.settings = settings;
         self
     }
 
-    /// Adds a hook; hooks hear in the order in which they were added.
+    /// Adds a hook. Hooks are called in the order in which they were added.
     pub fn hook(mut self, hook: Arc<dyn Hook>) -> Self {
         self.parts.hooks.push(hook);
         self
@@ -145,8 +146,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Which calls run, and who is asked about the others. What a person allows for the session is kept in the agent,
-    /// so an agent with permissions serves one session.
+    /// Sets the permission policy, and the prompter that answers its questions. Approvals for the session are stored in
+    /// the agent, so an agent with permissions serves one session.
     pub fn permissions(
         mut self,
         policy: Arc<PermissionPolicy>,
@@ -157,19 +158,19 @@ impl AgentBuilder {
         self
     }
 
-    /// Wall-clock time for records.
+    /// Sets the wall clock for the times in records.
     pub fn clock(mut self, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
         self.parts.now = now;
         self
     }
 
-    /// The process that the log names as the one that runs the turns.
+    /// Sets the process that the log names as the owner of the turns.
     pub fn owner(mut self, owner: ProcessIdentity) -> Self {
         self.parts.owner = Some(owner);
         self
     }
 
-    /// The agent.
+    /// Builds the agent.
     pub fn build(self) -> Agent {
         Agent {
             parts: Arc::new(self.parts),

@@ -1,6 +1,6 @@
-//! The background work of one session, as its run sees it.
+//! Background work of one session, as its runs see it.
 //!
-//! Starts and ends are noticed when records are written: whatever has changed since goes into the same append.
+//! Starts and ends are recorded with the next append: each append includes the changes since the last one.
 
 use std::sync::Arc;
 
@@ -12,18 +12,17 @@ use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;
 
-/// The background work of one session.
+/// Background work of one session.
 #[derive(Debug)]
 pub struct Background {
     registry: BackgroundRegistry,
-    /// Of what the log does not know everything yet, and whether it knows of the start. By itself: the registry
-    /// forgets ended work.
+    /// Work whose start or end is not yet recorded. Stored separately, since the registry forgets ended work.
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, Known)>>,
-    /// Records that were taken and not written.
+    /// Records that were taken but not written.
     unwritten: Mutex<Vec<SessionRecord>>,
 }
 
-/// What the log knows of work that has not ended there.
+/// Part of the work's lifecycle that is recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Known {
     Nothing,
@@ -31,7 +30,8 @@ enum Known {
 }
 
 impl Background {
-    /// Work runs below this scope, which no turn's stop covers. `first` is the number of the first id.
+    /// Creates the background work of a session. Work runs below `scope`, which no stop of a turn covers. `first` is
+    /// the number of the first id.
     pub fn new(scope: Scope, first: u64) -> Arc<Self> {
         Arc::new(Self {
             registry: BackgroundRegistry::starting_at(scope, first),
@@ -40,12 +40,12 @@ impl Background {
         })
     }
 
-    /// From now on work runs below this scope: the old one was stopped.
+    /// Sets a new scope for work that starts from now on, after the old scope was stopped.
     pub fn reopen(&self, scope: Scope) {
         self.registry.reopen(scope);
     }
 
-    /// What has happened since the last call, as records. `turn` is the one that runs.
+    /// Takes the changes since the last call, as records. `turn` is the running turn.
     pub fn take_records(&self, turn: TurnNumber) -> Vec<SessionRecord> {
         let mut records = std::mem::take(&mut *self.unwritten.lock());
         self.unrecorded.lock().retain_mut(|(work, known)| {
@@ -54,7 +54,7 @@ impl Background {
                 records.push(started(work, turn));
             }
             let end = work.end();
-            // Work that was let go has no end here: the next start finds it.
+            // The end of detached work is unknown here: the next start of the session determines it.
             let goes_on = end.is_none() && !work.is_let_go();
             records.extend(end.map(|end| SessionRecord::BackgroundEnded {
                 id: work.id.clone(),
@@ -67,7 +67,7 @@ impl Background {
         records
     }
 
-    /// Takes back, of these records that were not written, those of background work: they come with the next ones.
+    /// Takes back the background records among records that were not written. The next append includes them.
     pub fn give_back(&self, unwritten: Vec<SessionRecord>) {
         let of_background = unwritten.into_iter().filter(|record| {
             matches!(
@@ -78,7 +78,7 @@ impl Background {
         self.unwritten.lock().extend(of_background);
     }
 
-    /// The work that runs.
+    /// Returns the running work.
     pub fn running(&self) -> Vec<Arc<BackgroundWork>> {
         let mut works = self.registry.works();
         works.retain(|work| work.is_running());

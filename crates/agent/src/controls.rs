@@ -1,11 +1,11 @@
-//! What others may do to a run while it runs, beside stopping it: stop one of its calls, hand it a message, send a call
-//! to the background.
+//! Control of a running run besides stopping it: stop one of its calls, hand it a message, move a call to the
+//! background.
 //!
 //! Invariants:
-//! 1. A message that was taken by [`RunControls::steer`] is either in the turn, or in [`RunControls::undelivered`]: the
-//!    box closes in the same step in which the turn sees that it is empty and commits.
-//!    One that was withdrawn is never in the turn.
-//! 2. A call can be stopped from the moment in which the model has asked for it.
+//! 1. A message accepted by [`RunControls::steer`] ends up either in the turn or in [`RunControls::undelivered`]: in
+//!    one critical section the turn finds the queue empty and closes it, and then commits. A withdrawn message is never
+//!    in the turn.
+//! 2. A call can be stopped from the moment in which the model requests it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,24 +21,24 @@ use parking_lot::Mutex;
 use crate::after_turn::{AfterTurn, TurnInterrupted};
 use crate::outcome::TurnOutcome;
 
-/// What others may do to a run while it runs.
+/// Control of a running run besides stopping it.
 #[derive(Debug, Default)]
 pub struct RunControls {
-    /// The calls of the running turn, or of the last one.
+    /// Calls of the running turn, or else of the last turn.
     calls: Mutex<HashMap<CallId, ControlledCall>>,
     steered: Mutex<SteerBox>,
     superseded: OnceLock<StopPolicy>,
-    /// The agent's own stop policy, once a turn has begun.
+    /// Stop policy of the agent, set when the first turn begins.
     stop_policy: OnceLock<StopPolicy>,
-    /// The decision of the running turn, or of the last one.
+    /// Decision of the running turn, or else of the last turn.
     decision: Mutex<Option<Arc<Decision>>>,
     after_turn: AfterTurn,
     meter: ModelMeter,
-    /// Steps that have begun, and usage of the model calls that have ended.
+    /// Steps begun, and usage of the finished model calls.
     so_far: Mutex<(u32, Usage)>,
 }
 
-/// Who hears at once what each model call has used.
+/// Callback for the usage of each finished model call.
 #[derive(Default)]
 struct ModelMeter(Option<Box<dyn Fn(Usage) + Send + Sync>>);
 
@@ -61,24 +61,24 @@ struct ControlledCall {
 pub struct SteeredMessage {
     /// Its id.
     pub id: MessageId,
-    /// The user's words.
+    /// Text of the user.
     pub text: Arc<str>,
 }
 
 #[derive(Debug, Default)]
 struct SteerBox {
-    // Bounded by whoever lets messages in: a session counts what waits.
+    // Bounded by the sender: a session limits the messages that wait.
     messages: Vec<SteeredMessage>,
-    /// Taken back before the turn took them.
+    /// Messages withdrawn before the turn took them.
     withdrawn: Vec<SteeredMessage>,
-    /// What the turn has taken.
+    /// Ids of the messages that the turn has taken.
     taken: Vec<MessageId>,
     closed: bool,
 }
 
 impl RunControls {
-    /// Those of a run whose model calls `meter` hears of, each when it has ended: so that nothing is lost if the run's
-    /// outcome never comes.
+    /// Creates the controls of a run and calls `meter` with the usage of each model call when the call ends, so that no
+    /// usage is lost if the run never reports its outcome.
     pub(crate) fn metered_by(meter: impl Fn(Usage) + Send + Sync + 'static) -> Self {
         Self {
             meter: ModelMeter(Some(Box::new(meter))),
@@ -86,12 +86,12 @@ impl RunControls {
         }
     }
 
-    /// A step has begun.
+    /// Counts a step that begins.
     pub(crate) fn begin_step(&self) {
         self.so_far.lock().0 += 1;
     }
 
-    /// A model call has ended, and used this.
+    /// Adds the usage of a finished model call.
     pub(crate) fn meter_model(&self, usage: Usage) {
         self.so_far.lock().1 += usage;
         if let Some(meter) = &self.meter.0 {
@@ -99,26 +99,26 @@ impl RunControls {
         }
     }
 
-    /// Progress of the ending of the running turn, or of the last one; `None` before the first. Whoever has to account
-    /// for a run without its outcome asks here: a turn that is [`DecisionState::Committing`] is not cancelled, it ends
+    /// Progress of the ending of the running turn, or else of the last turn; `None` before the first. For a caller that
+    /// must account for a run without its outcome: a turn in [`DecisionState::Committing`] is not cancelled, it ends
     /// with [`TurnError::ending_unknown`](crate::TurnError::ending_unknown).
     pub fn decision_state(&self) -> Option<DecisionState> {
         let decision = self.decision.lock();
         decision.as_ref().map(|decision| decision.state())
     }
 
-    /// The interrupt that ends the running turn, or the last one, without a commit, while that is being written.
+    /// Interrupt that ends the running turn, or else the last turn, without a commit; set while that ending is written.
     pub fn interrupted_turn(&self) -> Option<TurnInterrupted> {
         self.after_turn.interrupted()
     }
 
-    /// The outcome of the running turn, or of the last one, while its hooks are told.
+    /// Outcome of the running turn, or else of the last turn; set while its hooks run.
     pub fn ended_turn(&self) -> Option<TurnOutcome> {
         self.after_turn.outcome()
     }
 
-    /// Stops the hooks that are told of the turn's ending: a stop of the turn that comes after its commit covers them
-    /// alone. `None` where none run; none starts from now on.
+    /// Stops the hooks that run after the turn has ended: a stop that arrives after the commit covers only them. `None`
+    /// if no hook runs. No further hook of this turn starts.
     pub fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
         self.after_turn.stop_hooks(order)
     }
@@ -127,15 +127,16 @@ impl RunControls {
         &self.after_turn
     }
 
-    /// Stops one call; its siblings and the turn go on, and the model is told. `None`: no such call was asked for in
-    /// the running turn or the last one.
+    /// Stops one call. Its siblings and the turn continue, and the model learns of the stop from the call's result.
+    /// `None` if the running turn, or else the last turn, requested no such call.
     pub fn stop_call(&self, id: &CallId, cause: Cause) -> Option<Stop> {
         let scope = self.call(id)?;
         Some(scope.stop(StopOrder::new(Extent::Call, cause)))
     }
 
-    /// The scope of a call, if it was asked for in the running turn or the last one. One of a sub-agent is named by the
-    /// calls that it lies in, `call_1/call_2`; once that has ended, whose call it was answers for it.
+    /// Scope of a call that the running turn, or else the last turn, requested. A call of a sub-agent is named by the
+    /// path of calls that contain it, `call_1/call_2`; once the sub-agent has ended, the scope of the outer call is
+    /// returned.
     pub fn call(&self, id: &CallId) -> Option<Scope> {
         let calls = self.calls.lock();
         if let Some(call) = calls.get(id) {
@@ -148,17 +149,17 @@ impl RunControls {
         inner.or_else(|| (outer.check().is_err() && outer.is_quiet()).then_some(outer))
     }
 
-    /// The calls that run.
+    /// Ids of the running calls.
     pub fn running_calls(&self) -> Vec<CallId> {
         let calls = self.calls.lock();
         let running = calls.iter().filter(|(_, call)| !call.scope.is_quiet());
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Asks a running call to go on in the background.
+    /// Asks a running call to continue in the background.
     ///
     /// # Errors
-    /// If there is no such call, or its tool does not know how.
+    /// If there is no such call, or its tool cannot continue in the background.
     pub fn promote(&self, id: &CallId) -> Result<(), NotPromotable> {
         let calls = self.calls.lock();
         let call = calls.get(id).filter(|call| !call.scope.is_quiet());
@@ -168,7 +169,7 @@ impl RunControls {
     /// Hands a message to the running turn, which takes it before its next step.
     ///
     /// # Errors
-    /// The message, if the turn takes none any more.
+    /// Returns the message if the turn accepts no more messages.
     pub fn steer(&self, message: SteeredMessage) -> Result<(), SteeredMessage> {
         let mut steered = self.steered.lock();
         if steered.closed {
@@ -178,7 +179,8 @@ impl RunControls {
         Ok(())
     }
 
-    /// Takes a message back, unless the turn has taken it: returns whether it could. It is undelivered then.
+    /// Withdraws a message unless the turn has taken it. Returns true if the turn has not; the message then counts as
+    /// undelivered.
     pub fn withdraw(&self, id: &MessageId) -> bool {
         let mut steered = self.steered.lock();
         let found = steered
@@ -192,12 +194,12 @@ impl RunControls {
         !steered.taken.contains(id)
     }
 
-    /// Whether the turn has taken a message: it is a part of it.
+    /// True if the turn has taken the message.
     pub fn has_taken(&self, id: &MessageId) -> bool {
         self.steered.lock().taken.contains(id)
     }
 
-    /// Closes the box, and gives back what the turn did not take.
+    /// Closes the queue and returns the messages that the turn did not take.
     pub fn undelivered(&self) -> Vec<SteeredMessage> {
         let mut steered = self.steered.lock();
         steered.closed = true;
@@ -206,23 +208,23 @@ impl RunControls {
         undelivered
     }
 
-    /// Says what a stop with the cause `superseded` leaves of the turn, whatever the agent's own policy is. The first
-    /// one to say it decides.
+    /// Sets the stop policy for a stop with cause `superseded`, in place of the agent's own policy. The first call
+    /// decides.
     pub fn supersede_with(&self, policy: StopPolicy) {
-        // Said before: then that stands.
+        // Set before: the first value stands.
         let _ = self.superseded.set(policy);
     }
 
-    /// What a stop with this cause leaves of the turn; `None` before the turn has begun.
+    /// Policy for a stop with this cause; `None` before the turn has begun.
     pub fn stop_policy(&self, cause: &Cause) -> Option<StopPolicy> {
         let superseded = self.superseded.get().copied();
         let superseded = superseded.filter(|_| cause.kind == CauseKind::Superseded);
         superseded.or(self.stop_policy.get().copied())
     }
 
-    /// A turn begins: its calls can be asked for, and messages are taken.
+    /// Begins a turn: clears the calls of the last turn and opens the queue for messages.
     pub(crate) fn begin_turn(&self, decision: &Arc<Decision>, policy: StopPolicy) {
-        // Every turn of a run has the same.
+        // All turns of a run have the same policy.
         let _ = self.stop_policy.set(policy);
         *self.decision.lock() = Some(Arc::clone(decision));
         self.after_turn.reset();
@@ -230,7 +232,7 @@ impl RunControls {
         self.steered.lock().closed = false;
     }
 
-    /// The turn has ended, and with it the time that its calls were given.
+    /// Ends the turn: closes the scopes of its calls, and with them their timeouts.
     pub(crate) fn end_turn(&self) {
         self.calls
             .lock()
@@ -250,7 +252,7 @@ impl RunControls {
             .unwrap_or_default()
     }
 
-    /// What calls have told beside their results.
+    /// Usage and exit codes that the calls have reported.
     pub(crate) fn call_notes(&self) -> Vec<(CallId, CallNote)> {
         let calls = self.calls.lock();
         let notes = calls
@@ -259,19 +261,19 @@ impl RunControls {
         notes.collect()
     }
 
-    /// Metered usage of the run so far: its model calls that have ended, and what its tool calls have told.
+    /// Metered usage of the run so far: finished model calls, and usage reported by the tool calls of the current turn.
     pub fn usage(&self) -> Usage {
         let calls = self.call_notes().into_iter();
         let models = self.so_far.lock().1;
         calls.fold(models, |sum, (_, note)| sum + note.usage)
     }
 
-    /// Steps of the run that have begun.
+    /// Number of steps that the run has begun.
     pub fn steps(&self) -> u32 {
         self.so_far.lock().0
     }
 
-    /// The messages that wait for the turn's next step.
+    /// Takes the messages that wait for the turn's next step.
     pub(crate) fn take_steered(&self) -> Vec<SteeredMessage> {
         let mut steered = self.steered.lock();
         let messages = std::mem::take(&mut steered.messages);
@@ -280,7 +282,7 @@ impl RunControls {
         messages
     }
 
-    /// Gives back, in order, what the turn could not take: a stop was first.
+    /// Puts back, in order, messages that the turn could not take because it was stopped.
     pub(crate) fn give_back(&self, messages: impl IntoIterator<Item = SteeredMessage>) {
         let mut steered = self.steered.lock();
         let messages: Vec<_> = messages.into_iter().collect();
@@ -289,7 +291,7 @@ impl RunControls {
         steered.messages.splice(..0, messages);
     }
 
-    /// Whether a message waits. If none does, none is taken any more: the turn is about to commit.
+    /// Closes the queue if no message waits, as the turn is about to commit. Returns true if it closed the queue.
     pub(crate) fn close_if_empty(&self) -> bool {
         let mut steered = self.steered.lock();
         steered.closed = steered.messages.is_empty();
@@ -297,7 +299,7 @@ impl RunControls {
     }
 }
 
-/// What a call has told beside its result.
+/// Usage and exit code that a call has reported.
 pub(crate) fn note_of(link: &CallLink) -> CallNote {
     CallNote {
         usage: link.metered(),

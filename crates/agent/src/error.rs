@@ -1,4 +1,4 @@
-//! Failures that a turn could not absorb.
+//! Failures that end a turn.
 
 use allstop_core::turn::IllegalEvent;
 use allstop_log::SessionError;
@@ -6,15 +6,15 @@ use allstop_model::{ModelError, ModelErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a turn ended with `error`.
+/// Failure that ended a turn with `error`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
 #[error("{message}")]
 pub struct TurnError {
-    /// What callers branch on.
+    /// Kind of the failure, on which callers branch.
     pub kind: TurnErrorKind,
-    /// For people, in one line.
+    /// Message for people, in one line.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// Remedy, if one is known.
     pub hint: Option<String>,
 }
 
@@ -24,9 +24,9 @@ pub struct TurnError {
 pub enum TurnErrorKind {
     /// No connection to the provider.
     Connect,
-    /// The connection was not made in the provider's own time.
+    /// The connection was not made within the provider's timeout.
     ConnectTimeout,
-    /// The provider's own timeout; never our deadline.
+    /// The provider's timeout; never a deadline of Allstop.
     ProviderTimeout,
     /// The provider refused the key.
     Unauthorized,
@@ -40,24 +40,24 @@ pub enum TurnErrorKind {
     Disconnected,
     /// The provider refused the request.
     Invalid,
-    /// What the provider sent is not its protocol.
+    /// The provider's answer violates its protocol.
     Protocol,
     /// The script of a scripted model is wrong or has run out.
     Script,
-    /// The store failed: the turn is not in the log, or it is not known whether it is.
+    /// The store failed: the turn is not in the log, or it is unknown whether it is.
     Store,
-    /// The operating system has no more threads or descriptors to give: nothing ran.
+    /// The operating system has no more threads or descriptors: nothing ran.
     System,
-    /// A hook or guardrail failed where it may not.
+    /// A hook denied or panicked at a point other than the start of a tool call.
     Hook,
-    /// Work ended in a way it should not have: a bug of ours.
+    /// Work ended in an unexpected way: a bug of Allstop.
     Bug,
 }
 
 impl TurnError {
-    /// The failure of a turn whose ending the store has not confirmed: a commit, as long as
-    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing) is all that is known, or the
-    /// ending of a stopped turn. It may be in the log, or not.
+    /// Failure of a turn whose ending the store has not confirmed: a commit of which only
+    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing) is known, or the ending of a
+    /// stopped turn. The ending may be in the log.
     pub fn ending_unknown() -> Self {
         Self {
             kind: TurnErrorKind::Store,
@@ -102,7 +102,7 @@ impl From<SessionError> for TurnError {
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
             let said = cause.to_string();
-            // Some say again what they were caused by.
+            // Some errors repeat the text of their cause.
             if !said.ends_with(&last) {
                 message = format!("{message}: {said}");
             }

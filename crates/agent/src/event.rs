@@ -1,7 +1,7 @@
-//! What a run tells whoever watches it live.
+//! Live events of a run.
 //!
-//! These events are for eyes: bounded, never waited for, lost when a watcher lags too far. What must not be lost is in
-//! the log.
+//! Events are for display: bounded, sent without waiting, dropped if a receiver lags too far. Durable facts are in the
+//! log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-/// How many events a lagging watcher may be behind before it misses the oldest: a long answer's worth of deltas.
+/// Events that a receiver may lag behind before it misses the oldest: about the deltas of a long answer.
 const EVENTS_KEPT_MAX: usize = 4096;
 
 /// One event of a run.
@@ -31,7 +31,7 @@ pub enum AgentEvent {
     },
     /// A model call is about to be made.
     StepStarted {
-        /// The step of the turn: 1, 2, 3 …
+        /// Number of the step in the turn, from 1.
         step: u32,
         /// The model.
         #[schemars(with = "String")]
@@ -49,62 +49,62 @@ pub enum AgentEvent {
         #[schemars(with = "String")]
         text: Arc<str>,
     },
-    /// The model's answer of a step is whole. Whoever missed deltas has the text here.
+    /// The model's answer of a step is complete, with the whole text for receivers that missed deltas.
     StepAnswered {
         /// The step.
         step: u32,
-        /// All its text.
+        /// Whole text of the answer.
         #[schemars(with = "String")]
         text: Arc<str>,
-        /// How the model ended it.
+        /// Reason for which the model ended its answer.
         finish: FinishReason,
     },
-    /// A failed model call will be repeated; what it had streamed does not count.
+    /// A failed model call will be retried; the text that it streamed is discarded.
     RetryScheduled {
         /// The step.
         step: u32,
-        /// The number of the call that failed, from 1.
+        /// Number of the failed call, from 1.
         attempt: u32,
-        /// How long until the next.
+        /// Milliseconds until the retry.
         delay_ms: u64,
-        /// What failed.
+        /// The error.
         error: String,
     },
-    /// The model asked for a tool.
+    /// The model requested a tool call.
     ToolRequested {
         /// The call.
         call_id: CallId,
         /// The tool.
         #[schemars(with = "String")]
         name: Arc<str>,
-        /// With what.
+        /// Arguments of the call.
         arguments: Arguments,
     },
-    /// A person is asked whether a call may run.
+    /// A person is asked for permission to run a call.
     PermissionAsked {
         /// The call.
         call_id: CallId,
         /// The question.
         text: String,
     },
-    /// The question was answered.
+    /// A permission question was answered.
     PermissionAnswered {
         /// The call.
         call_id: CallId,
-        /// Whether it may run.
+        /// True if the call may run.
         allowed: bool,
     },
-    /// A call runs.
+    /// A call has started.
     ToolStarted {
         /// The call.
         call_id: CallId,
         /// The tool.
         #[schemars(with = "String")]
         name: Arc<str>,
-        /// What repeating it would do.
+        /// Effect of a repetition of the call.
         effect: Effect,
     },
-    /// A piece of what a running call prints.
+    /// A piece of the output of a running call.
     ToolOutput {
         /// The call.
         call_id: CallId,
@@ -119,42 +119,42 @@ pub enum AgentEvent {
         /// The tool.
         #[schemars(with = "String")]
         name: Arc<str>,
-        /// How.
+        /// Outcome of the call.
         outcome: CallOutcome,
-        /// Milliseconds from its start.
+        /// Milliseconds since the start of the call.
         after_ms: u64,
-        /// What the model is told.
+        /// Content of the result that the model receives.
         #[schemars(with = "String")]
         content: Arc<str>,
-        /// The exit code of the command that it ran to its end.
+        /// Exit code of the command, if the call ran one to its end.
         exit_code: Option<i32>,
-        /// What is left of a call that was stopped, where the stop did not end it.
+        /// State of a call that its stop could not end.
         left: Option<ItemState>,
     },
-    /// Background work runs that a call started.
+    /// A call has started background work.
     BackgroundStarted {
-        /// Its id.
+        /// Id of the work.
         id: BackgroundId,
-        /// For people: the command.
+        /// The command, for display.
         #[schemars(with = "String")]
         name: Arc<str>,
     },
-    /// A stop was heard.
+    /// A stop was received.
     StopHeard {
         /// The cause.
         cause: Cause,
     },
-    /// The turn has its ending.
+    /// The turn has ended.
     TurnEnded {
         /// The turn.
         turn: TurnNumber,
-        /// Why.
+        /// Reason of the end.
         stop_reason: StopReason,
-        /// Whether it was stopped, and why.
+        /// Cause, if the turn did not complete.
         cause: Option<Cause>,
         /// The metered usage of the turn.
         usage: Usage,
-        /// The tool calls that ran when the turn was stopped, as its receipt has them.
+        /// Tool calls that ran when the turn was stopped, as its receipt lists them.
         unfinished: Vec<UnfinishedCall>,
     },
 }
@@ -164,11 +164,11 @@ pub enum AgentEvent {
 pub struct UnfinishedCall {
     /// The call.
     pub call_id: CallId,
-    /// How the receipt says that the stop left it.
+    /// State of the call in the receipt.
     pub state: ItemState,
 }
 
-/// Where events go. A run without a watcher pays for none.
+/// Sink of a run's events. A run without a receiver builds no events.
 #[derive(Clone, Default)]
 pub struct EventSink(Watcher);
 
@@ -181,28 +181,28 @@ enum Watcher {
 }
 
 impl EventSink {
-    /// Nobody watches.
+    /// Returns a sink that drops all events.
     pub fn none() -> Self {
         Self(Watcher::Nobody)
     }
 
-    /// A sink and its first watcher. A watcher that lags is told how many events it missed.
+    /// Creates a sink and its first receiver. A receiver that lags gets the number of events that it missed.
     pub fn channel() -> (Self, broadcast::Receiver<AgentEvent>) {
         let (tx, rx) = broadcast::channel(EVENTS_KEPT_MAX);
         (Self(Watcher::Channel(tx)), rx)
     }
 
-    /// A sink that calls `observe` with every event, at the very moment, on the engine's own thread: it must not block.
-    /// It misses nothing.
+    /// Creates a sink that calls `observe` with every event at once, on the engine's thread: `observe` must not block.
+    /// It misses no event.
     pub fn observer(observe: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
         Self(Watcher::Observer(Arc::new(observe)))
     }
 
-    /// Sends an event, if somebody watches; never waits.
+    /// Sends an event if there is a receiver; never waits.
     pub fn send(&self, event: impl FnOnce() -> AgentEvent) {
         match &self.0 {
             Watcher::Nobody => {}
-            // No watcher is no error: they come and go.
+            // A channel without a receiver is not an error: receivers attach and detach.
             Watcher::Channel(tx) => drop(tx.send(event())),
             Watcher::Observer(observe) => observe(&event()),
         }

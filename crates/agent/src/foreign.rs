@@ -1,25 +1,25 @@
-//! Runs what the embedding program brought, as work of its own: a stop never waits for it longer than the ladder takes,
-//! whether it listens, sleeps, panics or blocks its thread.
+//! Runs code of the embedding program as scoped work: a stop waits for it no longer than the stop procedure takes,
+//! whether the code listens, sleeps, panics or blocks its thread.
 
 use std::future::Future;
 
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkLost, WorkSpec};
 
-/// What became of it.
+/// Result of foreign code.
 pub(crate) enum Foreign<T> {
-    /// It answered.
+    /// The code returned a value.
     Answered(T),
-    /// A stop was first. It is accounted for in the stop's receipt.
+    /// A stop was first; its receipt lists the work.
     Stopped,
-    /// It panicked.
+    /// The code panicked.
     Panicked,
 }
 
-/// Runs a future of somebody else's in `scope`. A stop drops it at once.
+/// Runs a future of the embedding program in `scope`. A stop drops the future at once.
 ///
 /// # Cancel safety
-/// Dropping this does not end the work: the scope owns it.
+/// Dropping this future does not end the work: the scope owns it.
 pub(crate) async fn run<T: Send + 'static>(
     scope: &Scope,
     kind: ItemKind,
@@ -40,12 +40,12 @@ pub(crate) async fn run<T: Send + 'static>(
     tokio::select! {
         biased;
         joined = handle => match joined {
-            // An answer that comes under a stop may be the stop's own doing: a command that was killed has denied nothing.
+            // An answer during a stop may be an effect of the stop: a command that was killed has not denied anything.
             Ok(Some(answer)) if !scope.is_stopped() => Foreign::Answered(answer),
             Err(WorkLost::Panicked) => Foreign::Panicked,
             Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => Foreign::Stopped,
         },
-        // It may block its thread and never join: the ladder accounts for it.
+        // The work may block its thread and never join; the stop of the scope accounts for it.
         () = scope.stopped() => Foreign::Stopped,
     }
 }

@@ -1,11 +1,11 @@
-//! Guardrails: what may go in, and what may come out.
+//! Guardrails: checks of the input and of the output of a turn.
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-/// Where a guardrail looks.
+/// Stage of a turn that a guardrail checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// The user's message, before the first model call.
@@ -14,27 +14,27 @@ pub enum Stage {
     Output,
 }
 
-/// What a guardrail says.
+/// Verdict of a guardrail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardrailVerdict {
-    /// Go on.
+    /// The turn continues.
     Pass,
-    /// The turn ends with `guardrail`, and leaves nothing in the conversation.
+    /// The turn ends with `guardrail` and leaves nothing in the conversation.
     Refuse {
-        /// Why, for people.
+        /// Reason of the refusal, for people.
         reason: String,
     },
 }
 
-/// Looks at what goes in or comes out. It fails closed: one that panics or is dropped has refused.
+/// A check of the input or the output of a turn. It fails closed: a panic counts as a refusal.
 pub trait Guardrail: Send + Sync + fmt::Debug {
-    /// For receipts.
+    /// Name of the guardrail in receipts.
     fn name(&self) -> &Arc<str>;
 
-    /// Whether it looks at this stage.
+    /// True if the guardrail checks this stage.
     fn looks_at(&self, stage: Stage) -> bool;
 
-    /// Looks.
+    /// Checks the text of a stage.
     ///
     /// # Cancel safety
     /// The future is dropped as soon as a stop covers the turn.

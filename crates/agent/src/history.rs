@@ -1,4 +1,4 @@
-//! Where a run's turns go: a session's log, or memory alone.
+//! Destination of a run's turns: the log of a session, or memory only.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use allstop_core::turn::Conversation;
 use allstop_core::{SessionId, TurnNumber};
 use allstop_log::{SessionError, SessionStream};
 
-/// Where a run's turns go.
+/// Destination of a run's turns.
 #[derive(Debug)]
 pub enum History {
-    /// A session in a log: the conversation is the fold of its records.
+    /// A session in a log. The conversation is the fold of its records.
     Logged(Box<SessionStream>),
-    /// A conversation that the caller brings and takes back: nothing is written.
+    /// A conversation that the caller provides and takes back. Nothing is written.
     Bare {
-        /// Its name in receipts.
+        /// Id for receipts.
         session_id: SessionId,
-        /// What was said before.
+        /// The conversation so far.
         conversation: Arc<Conversation>,
         /// The number of the next turn.
         next_turn: TurnNumber,
@@ -24,7 +24,7 @@ pub enum History {
 }
 
 impl History {
-    /// A conversation of the caller's own.
+    /// Creates a history in memory.
     pub fn bare(session_id: SessionId, conversation: Arc<Conversation>) -> Self {
         let next_turn = TurnNumber(conversation.turns + 1);
         Self::Bare {
@@ -34,7 +34,7 @@ impl History {
         }
     }
 
-    /// The session.
+    /// Id of the session.
     pub fn session_id(&self) -> &SessionId {
         match self {
             Self::Logged(session) => session.id(),
@@ -42,7 +42,7 @@ impl History {
         }
     }
 
-    /// What was said so far.
+    /// The conversation so far.
     pub fn conversation(&self) -> Arc<Conversation> {
         match self {
             Self::Logged(session) => Arc::clone(session.state().conversation()),
@@ -58,28 +58,28 @@ impl History {
         }
     }
 
-    /// Whether records are kept.
+    /// True if records are written to a log.
     pub(crate) fn is_logged(&self) -> bool {
         matches!(self, Self::Logged(_))
     }
 
-    /// Asks again for what the store has not answered: a turn stands on what was written before it.
+    /// Settles an append that the store has not confirmed: a turn builds on the records before it.
     ///
     /// # Cancel safety
-    /// As [`SessionStream::settle`].
+    /// As of [`SessionStream::settle`].
     pub(crate) async fn settle(&mut self) {
         if let Self::Logged(session) = self
             && let Err(error) = session.settle().await
         {
-            // The turn's own append asks once more, and fails as this did.
+            // The turn's first append tries again and reports the failure.
             tracing::warn!(%error, "an earlier append is not confirmed");
         }
     }
 
-    /// Appends records as one.
+    /// Appends records atomically.
     ///
     /// # Cancel safety
-    /// As [`SessionStream::append`]: a dropped append may have happened, and the next one settles it first.
+    /// As of [`SessionStream::append`]: a dropped append may have happened, and the next append settles it first.
     pub(crate) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         match self {
             Self::Logged(session) => session.append(records).await,
@@ -87,7 +87,7 @@ impl History {
         }
     }
 
-    /// The records of the last append, if it is known that they are not written.
+    /// Takes the records of the last append, if it is known that they were not written.
     pub(crate) fn take_unwritten(&mut self) -> Vec<SessionRecord> {
         match self {
             Self::Logged(session) => session.take_unwritten(),
@@ -95,7 +95,7 @@ impl History {
         }
     }
 
-    /// The turn has its ending, and `next` is what the conversation is now.
+    /// Sets the conversation after the end of a turn.
     pub(crate) fn publish(&mut self, next: Arc<Conversation>) {
         if let Self::Bare {
             conversation,

@@ -1,4 +1,4 @@
-//! Hooks: the embedding program's own code at named moments of a turn and of a session.
+//! Hooks: callbacks of the embedding program at named points of a turn and of a session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use futures::future::BoxFuture;
 
 use crate::foreign::{self, Foreign};
 
-/// A moment of a turn or of a session.
+/// A point of a turn or of a session.
 #[derive(Debug, Clone)]
 pub enum HookEvent {
     /// Before the first model call.
     TurnStart {
-        /// The user's words.
+        /// Text of the user.
         input: Arc<str>,
     },
     /// Before a model call.
@@ -24,11 +24,11 @@ pub enum HookEvent {
         /// The step.
         step: u32,
     },
-    /// After a model call that gave an answer.
+    /// After a model call that returned an answer.
     ModelEnd {
         /// The step.
         step: u32,
-        /// Its text.
+        /// Text of the answer.
         text: Arc<str>,
     },
     /// Before a tool call, after its permission.
@@ -40,37 +40,37 @@ pub enum HookEvent {
     ToolEnd {
         /// The call.
         call: ToolCall,
-        /// How it ended.
+        /// Outcome of the call.
         outcome: CallOutcome,
-        /// What the model is told.
+        /// Content of the result that the model receives.
         content: Arc<str>,
     },
-    /// After the turn has its ending; its verdict changes nothing any more.
+    /// After the turn has ended. The verdict is ignored.
     TurnEnd {
-        /// Why it ended.
+        /// Reason of the end.
         stop_reason: StopReason,
     },
-    /// A session was opened; told once, before its first turn.
+    /// A session was opened. Called once, before the first turn.
     SessionStart {
-        /// Whether it had turns before.
+        /// True if the session has earlier turns.
         resumed: bool,
     },
-    /// A session is closed: nothing of it runs any more.
+    /// A session was closed: none of its work runs any more.
     SessionEnd,
-    /// A turn of a session was stopped; it has its ending.
+    /// A turn of a session was stopped, and has ended.
     Stop {
-        /// What stopped and what did not.
+        /// Receipt of the stop.
         receipt: Option<Arc<Receipt>>,
     },
-    /// A turn of a session failed; it has its ending.
+    /// A turn of a session failed, and has ended.
     Error {
-        /// What failed, in one line.
+        /// The failure, in one line.
         message: Arc<str>,
     },
 }
 
 impl HookEvent {
-    /// The name of the moment, as configuration and receipts call it.
+    /// Name of the event in configuration and receipts.
     pub fn name(&self) -> &'static str {
         match self {
             Self::TurnStart { .. } => "turn_start",
@@ -87,52 +87,52 @@ impl HookEvent {
     }
 }
 
-/// What a hook says.
+/// Verdict of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookVerdict {
-    /// Go on.
+    /// The turn continues.
     Continue,
-    /// A call does not run (before a tool), or the turn ends with `error` (anywhere else).
+    /// The call does not run (at the start of a tool call), or the turn ends with `error` (anywhere else).
     Deny {
-        /// Why.
+        /// Reason of the denial.
         reason: String,
     },
 }
 
-/// Where a hook runs.
+/// Context of a hook.
 #[derive(Debug, Clone)]
 pub struct HookCx {
     /// The session.
     pub session_id: SessionId,
     /// The turn.
     pub turn: TurnNumber,
-    /// Cancelled by a stop. What the hook starts, it starts here.
+    /// Scope for the work that the hook starts. A stop cancels it.
     pub scope: Scope,
 }
 
-/// The embedding program's own code.
+/// A callback of the embedding program.
 pub trait Hook: Send + Sync + fmt::Debug {
-    /// For receipts.
+    /// Name of the hook in receipts.
     fn name(&self) -> &Arc<str>;
 
-    /// Whether it wants to hear of this event: most are asked and want none, which then costs nothing.
+    /// True if the hook wants this event. A hook that does not want an event costs nothing.
     fn wants(&self, event: &HookEvent) -> bool;
 
-    /// Hears of it. A hook that panics has denied.
+    /// Handles an event. A panic counts as a denial.
     ///
     /// # Cancel safety
-    /// The future is dropped as soon as a stop covers the turn: a stopped hook is a stop, not a denial.
+    /// The future is dropped as soon as a stop covers the turn. The turn then counts as stopped, not as denied.
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict>;
 }
 
-/// What the hooks said.
+/// Result of a call of the hooks.
 pub(crate) enum Told {
     Continue,
     Denied(String),
     Stopped,
 }
 
-/// Tells every hook that wants to hear, in order, until one denies.
+/// Calls every hook that wants the event, in order, until a hook denies.
 pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], cx: &HookCx, event: &HookEvent) -> Told {
     for hook in hooks.iter().filter(|hook| hook.wants(event)) {
         let hearing = hook.on(cx, event.clone());

@@ -1,16 +1,16 @@
 //! The agent loop: model, tools, deadlines and a stop at any point.
 //!
-//! An [`Agent`] is what to do: a model, tools, settings, hooks, guardrails. [`Agent::start`] runs one or more prompts
-//! as consecutive turns of one [`Run`], in a task that a scope owns: dropping the [`Run`] stops it with cause
-//! `disconnect`, dropping a waiter of it stops nothing.
+//! An [`Agent`] is a configuration: a model, tools, settings, hooks, guardrails. [`Agent::start`] runs one or more
+//! prompts as consecutive turns of one [`Run`], in a task that a scope owns. Dropping the [`Run`] stops it with cause
+//! `disconnect`; dropping a future that waits for it stops nothing.
 //!
-//! A turn is a [`Draft`](allstop_core::turn::Draft) over an immutable conversation. Whatever ends it, its records go to
-//! the [`History`] as one, and only a commit (or the policy `keep`) changes the conversation.
+//! A turn is a [`Draft`](allstop_core::turn::Draft) over an immutable conversation. When the turn ends, for any reason,
+//! its records go to the [`History`] in one append, and only a commit (or the policy `keep`) changes the conversation.
 //!
-//! What is where: `run` owns turns one after another; `turn` drives one, in `steps` (the loop), `model_call`, `calls`
-//! (admission, then the calls of a step side by side) and `ending` (commit or stop); `foreign` runs what the embedding
-//! program brought (hooks, guardrails, questions), so that it is covered by stops however it behaves; `subagent` is the
-//! tool with which an agent starts agents of its own.
+//! Modules: `run` runs turns one after another; `turn` runs one turn, in `steps` (the loop), `model_call`, `calls`
+//! (admission, then the calls of a step in parallel) and `ending` (commit or stop); `foreign` runs code of the
+//! embedding program (hooks, guardrails, questions) so that every stop covers it, however it behaves; `subagent` is the
+//! tool with which an agent starts sub-agents.
 
 mod after_turn;
 mod agent;

@@ -1,4 +1,4 @@
-//! Signs of life of a turn, from wherever it runs, and the output of its calls.
+//! Activity of a turn, for the inactivity limit, and output of its calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::event::{AgentEvent, EventSink};
 
-/// When a turn was last heard of. One for each turn, shared with its calls.
+/// Time of a turn's last sign of activity. Shared by the turn and its calls.
 pub(crate) struct Life {
     began: Instant,
     heard_after_ms: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the model is told of background work that has ended since it last heard of it.
+//! Notes for the model about background work that has ended since its last note.
 
 use std::sync::Arc;
 
@@ -9,14 +9,13 @@ use allstop_tools::BackgroundHost as _;
 use crate::background::Background;
 use crate::history::History;
 
-/// Characters of output that a note shows: what a person would look at first. The rest is there for the asking.
+/// Characters of output in a note: the part that a person would read first. The model can request the rest.
 const NOTE_OUTPUT_CHARS: usize = 2_000;
 
-/// How many ends one turn tells of; what is left comes with the next.
+/// Maximum number of notes in one turn; the rest follows with the next turn.
 const NOTES_MAX: usize = 16;
 
-/// The notes that the next turn begins with. What the log holds decides: a note that was told in a turn that was rolled
-/// back comes again.
+/// Notes for the start of the next turn. The log decides: a note from a turn that was rolled back is sent again.
 pub(crate) fn untold(history: &History, background: &Background) -> Vec<Note> {
     let History::Logged(session) = history else {
         return Vec::new();

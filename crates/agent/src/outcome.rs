@@ -1,4 +1,4 @@
-//! What a turn and a run came to.
+//! Outcomes of a turn and of a run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::TurnError;
 use crate::history::History;
 
-/// A call that did not run because somebody said no.
+/// A call that did not run because it was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Denial {
     /// The call.
@@ -18,45 +18,45 @@ pub struct Denial {
     /// The tool.
     #[schemars(with = "String")]
     pub tool: Arc<str>,
-    /// Who said no, and why.
+    /// Source and reason of the denial.
     pub reason: String,
 }
 
-/// What a turn came to.
+/// Outcome of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnOutcome {
-    /// Its number.
+    /// Number of the turn.
     pub turn: TurnNumber,
-    /// Why it ended.
+    /// Reason of the end.
     pub stop_reason: StopReason,
-    /// The cause, of any ending but a commit.
+    /// Cause, unless the turn was committed.
     pub cause: Option<Cause>,
     /// The final answer; empty unless the turn completed.
     pub output: Arc<str>,
-    /// How the model ended that answer; `None` unless the turn completed.
+    /// Reason for which the model ended the final answer; `None` unless the turn completed.
     pub finish: Option<FinishReason>,
-    /// How many steps it took.
+    /// Number of steps.
     pub steps: u32,
-    /// The metered usage.
+    /// Metered usage.
     pub usage: Usage,
-    /// What stopped and what did not; none where nothing had to be stopped.
+    /// Receipt of the stop; `None` if nothing had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
-    /// Calls that somebody said no to.
+    /// Calls that were denied.
     pub denials: Vec<Denial>,
-    /// What failed.
+    /// The failure, if there was one.
     pub error: Option<TurnError>,
-    /// What the conversation is now.
+    /// Conversation after the turn.
     pub conversation: Arc<Conversation>,
-    /// Whether the store has said that the ending is written, or that it is not. Else `conversation` is what it was
-    /// before the turn, and the next start of the session tells the rest.
+    /// True if the store has confirmed that the ending is written, or that it is not. If false, `conversation` is the
+    /// one before the turn, and the next start of the session determines the ending.
     pub is_ending_known: bool,
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// Its turns, in order. The last one says why the run ended.
+    /// Turns in order. The last one states why the run ended.
     pub turns: Vec<TurnOutcome>,
-    /// Where they went, to go on with.
+    /// History with these turns, for the next run.
     pub history: History,
 }

@@ -1,4 +1,4 @@
-//! What an agent consists of, as its runs and turns use it.
+//! Parts of an agent, as its runs and turns use them.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The same with these tools and settings.
+    /// Copies the parts, with these tools and settings.
     pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
             model: Arc::clone(&self.model),

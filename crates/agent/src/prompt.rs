@@ -1,20 +1,20 @@
-//! What one turn is asked.
+//! Input of one turn.
 
 use std::sync::Arc;
 
 use allstop_core::MessageId;
 use allstop_core::record::TurnOrigin;
 
-/// What one turn is asked: the user's words, and where they came from.
+/// Input of one turn: text of the user, and its origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
-    /// The user's words; empty where background work caused the turn.
+    /// Text of the user; empty if background work caused the turn.
     pub text: Arc<str>,
-    /// The message that they came in.
+    /// Message that contains the text.
     pub message: Option<MessageId>,
-    /// Who caused the turn.
+    /// Origin of the turn.
     pub origin: TurnOrigin,
-    /// The W3C trace context of the message (`traceparent`). Tools get it as it is; a stop never cancels it.
+    /// W3C trace context of the message (`traceparent`). Tools receive it unchanged; a stop does not cancel it.
     pub trace: Option<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! Turns one after another, under one scope and one deadline.
+//! A run: consecutive turns under one scope and one deadline.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::parts::Parts;
 use crate::prompt::Prompt;
 use crate::turn::{self, Asked, TurnCx};
 
-/// What to run.
+/// Input of a run.
 #[derive(Debug)]
 pub struct RunRequest {
-    /// Where the turns go, and what was said before.
+    /// Destination of the turns, with the conversation so far.
     pub history: History,
-    /// The user's messages: one turn each, as long as each completes.
+    /// Messages of the user. Each becomes one turn; the run ends with the first turn that does not complete.
     pub prompts: VecDeque<Prompt>,
-    /// More for the model to know in this run alone: it is added to the system prompt and kept nowhere.
+    /// Extra context for this run only: appended to the system prompt and not stored.
     pub context: Option<Arc<str>>,
-    /// The background work of the session, where the tools start any.
+    /// Background work of the session, if the tools start any.
     pub background: Option<Arc<Background>>,
-    /// What others may do to it while it runs.
+    /// Control of the run while it runs.
     pub controls: Arc<RunControls>,
-    /// The decision of the first turn, where whoever starts the run has it already: a stop of their own scope that
-    /// holds it knows whether the commit was first.
+    /// Decision of the first turn, if the caller has created it already: a stop of the caller's scope that holds it
+    /// knows whether the commit was first.
     pub decision: Option<Arc<Decision>>,
 }
 
 impl RunRequest {
-    /// One prompt.
+    /// Creates a request with one prompt.
     pub fn new(history: History, prompt: impl Into<Prompt>) -> Self {
         Self {
             history,
@@ -53,7 +53,7 @@ impl RunRequest {
     }
 }
 
-/// A run under way. Dropping it stops it, with cause `disconnect`; the receipt then goes to the log.
+/// A running run. Dropping it stops it with cause `disconnect`; the receipt then goes to the log.
 #[derive(Debug)]
 #[must_use = "dropping a run stops it"]
 pub struct Run {
@@ -87,35 +87,36 @@ impl Run {
         }
     }
 
-    /// What others may do to it while it runs, beside stopping it.
+    /// Control of the run besides stopping it.
     pub fn controls(&self) -> &Arc<RunControls> {
         &self.controls
     }
 
-    /// Stops the running turn, and with it the run: no further turn starts. Background work goes on and is named.
+    /// Stops the running turn and the run: no further turn starts. Background work continues and is named in the
+    /// receipt.
     pub fn stop(&self, cause: Cause) -> Stop {
         let mut order = StopOrder::new(Extent::Turn, cause);
         order.bystanders.extend(self.bystander.clone());
         self.scope.stop(order)
     }
 
-    /// The scope that the turns run in.
+    /// Scope of the turns.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Waits for the end, without being dropped meanwhile.
+    /// Waits for the end of the run, and owns the run meanwhile.
     ///
     /// # Errors
-    /// If the engine itself panicked, which is a bug: then the session's next start ends its turn.
+    /// If the engine itself panicked, which is a bug: the next start of the session then ends its turn.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the run, and so stops it.
+    /// Dropping the future drops the run, and thus stops it.
     pub async fn finish(mut self) -> Result<RunOutcome, WorkLost> {
         self.wait().await
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the run.
     ///
     /// # Errors
     /// As [`Run::finish`].
@@ -162,7 +163,7 @@ fn run_scope(
     parent.child(label, options)
 }
 
-/// The engine: turns one after another, until one does not complete.
+/// Engine of the run: runs turns until one does not complete.
 async fn drive(
     parts: Arc<Parts>,
     above: Scope,

@@ -1,4 +1,4 @@
-//! How an agent runs: limits, deadlines, policies.
+//! Settings of an agent: limits, deadlines, policies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,44 +6,45 @@ use std::time::Duration;
 use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
 use allstop_model::RetryPolicy;
 
-/// How an agent runs.
+/// Settings of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The system prompt.
     pub system: Option<Arc<str>>,
-    /// Steps of one turn; `None` is no limit.
+    /// Maximum steps per turn; `None` means no limit.
     pub steps_max: Option<u32>,
-    /// Turns of a session; `None` is no limit.
+    /// Maximum turns of a session; `None` means no limit.
     pub turns_max: Option<u32>,
-    /// What may be spent, shared with whatever else spends from it.
+    /// Budget, shared with everything else that spends from it.
     pub budget: Option<Arc<Budget>>,
-    /// At most so many tokens of one answer. With a budget it is also what a call reserves for its answer.
+    /// Maximum tokens of one answer. With a budget, also the number of tokens that a call reserves for its answer.
     pub output_tokens_max: Option<u64>,
-    /// All limits of time.
+    /// Time limits.
     pub deadlines: Deadlines,
-    /// When a failed model call is repeated.
+    /// Policy for the retry of failed model calls.
     pub retry: RetryPolicy,
-    /// When the same calls again and again end a run.
+    /// Limits of the loop detector, which ends a run that repeats the same calls.
     pub loop_limits: LoopLimits,
-    /// What a stopped turn leaves.
+    /// Part of a stopped turn that stays in the conversation.
     pub stop_policy: StopPolicy,
 }
 
-/// All limits of time. `None` is no limit, and costs nothing.
+/// Time limits. `None` means no limit, and costs nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Of all turns of a run together.
+    /// Limit of all turns of a run together.
     pub run: Option<Duration>,
-    /// Of one turn.
+    /// Limit of one turn.
     pub turn: Option<Duration>,
-    /// Of one step: its model call and its tool calls.
+    /// Limit of one step: its model call and its tool calls.
     pub step: Option<Duration>,
-    /// Until a provider's first token: its own timeout, not a deadline.
+    /// Timeout until the provider's first token. It fails the call; it is not a deadline that stops the turn.
     pub first_token: Option<Duration>,
-    /// Between a provider's tokens: its own timeout, not a deadline.
+    /// Timeout between two tokens of the provider. It fails the call; it is not a deadline that stops the turn.
     pub between_tokens: Option<Duration>,
-    /// Of a tool call whose tool says nothing else. The call ends, and the turn goes on.
+    /// Limit of a tool call whose tool sets no limit. It ends the call; the turn continues.
     pub tool: Option<Duration>,
-    /// Between two signs of life of a turn: a piece of a model's answer, or the end of a call. It ends the turn.
+    /// Limit between two signs of activity of a turn: a piece of a model's answer, or the end of a call. It ends the
+    /// turn.
     pub inactivity: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! The tools of an agent: those that it was made with, and those that come and go.
+//! Tools of an agent: the fixed ones, and those of a source that may change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use allstop_model::ToolDeclaration;
 use allstop_tools::{RegistryError, Tool, ToolRegistry, ToolSource, ToolSpec};
 use parking_lot::Mutex;
 
-/// The tools of an agent.
+/// Tools of an agent.
 #[derive(Debug, Default)]
 pub(crate) struct Toolbox {
     own: ToolRegistry,
     source: Option<Arc<dyn ToolSource>>,
-    /// Those of the source's last version that was looked at.
+    /// Tools at the last seen version of the source.
     last: Mutex<Option<(u64, Arc<Tools>)>>,
 }
 
-/// The tools at a moment.
+/// Snapshot of the tools.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) registry: ToolRegistry,
@@ -47,7 +47,7 @@ impl Toolbox {
         Ok(())
     }
 
-    /// The tools as they are now.
+    /// Returns the current tools.
     pub(crate) fn now(&self) -> Arc<Tools> {
         let version = self.source.as_ref().map_or(0, |source| source.version());
         let mut last = self.last.lock();
@@ -79,7 +79,7 @@ impl Toolbox {
         }
     }
 
-    /// Those that are wanted, now and later.
+    /// Returns the tools for which `wanted` is true, with the same filter on later versions of the source.
     pub(crate) fn chosen(&self, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let own = self.own.chosen(&wanted);
         let source = self.source.as_ref().map(|of| {
@@ -90,7 +90,7 @@ impl Toolbox {
     }
 }
 
-/// Some of the tools that come and go.
+/// A source of tools with a filter.
 struct Chosen<F> {
     of: Arc<dyn ToolSource>,
     wanted: F,

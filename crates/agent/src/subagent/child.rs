@@ -19,25 +19,26 @@ use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 
-/// What it is told beside its prompt.
+/// Context that a sub-agent receives with its prompt.
 const CONTEXT: &str = "Another agent has given you this task. It sees nothing of your work but your last message: say \
     there what it needs to know.";
 
-/// Where a sub-agent that was stopped heard it.
+/// Checkpoint in receipts of a stopped sub-agent.
 const CHECKPOINT: &str = "sub_agent";
 
-/// A sub-agent that may run: it is counted, and what it may spend is set aside.
+/// A sub-agent that is ready to run: it is counted, and its budget is reserved.
 pub(super) struct Child {
     agent: Agent,
     session_id: SessionId,
     prompt: Prompt,
-    /// The calls that wait for it, its own and those above: they hear its signs of life and pay for it.
+    /// Calls that wait for the sub-agent: its own call and the calls above it. They receive its signs of activity and
+    /// its usage.
     calls: Vec<CallLink>,
     running: RunningGuard,
 }
 
 impl Child {
-    /// Makes it. `calls` wait for it, or count what it uses in the background.
+    /// Creates a sub-agent. `calls` wait for it, or count its usage in the background.
     pub(super) fn make(
         level: &Level,
         invocation: &ToolInvocation,
@@ -69,7 +70,7 @@ impl Child {
             stop_policy: StopPolicy::Rollback,
             ..own.clone()
         };
-        // The session of the agent that starts it has the ids of the calls above.
+        // The session id of the starting agent already contains the ids of the calls above.
         let path = invocation.call_id.as_str();
         let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
         let agent = agent(level, settings, &calls).map_err(|error| error.to_string())?;
@@ -85,7 +86,7 @@ impl Child {
         })
     }
 
-    /// Starts it below `scope`. `show` gets what it shows, line by line.
+    /// Starts the sub-agent below `scope`. `show` receives its output line by line.
     pub(super) fn start(
         self,
         scope: &Scope,
@@ -119,14 +120,14 @@ impl Child {
     }
 }
 
-/// A sub-agent that runs. Dropping it stops the sub-agent.
+/// A running sub-agent. Dropping it stops the sub-agent.
 pub(super) struct RunningChild {
     run: Run,
     running: RunningGuard,
 }
 
 impl RunningChild {
-    /// Waits for its answer, once.
+    /// Waits for the answer. May complete only once.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future stops nothing.
@@ -134,16 +135,16 @@ impl RunningChild {
         answer(self.run.wait().await)
     }
 
-    /// Waits for its answer, on behalf of what waits in `scope` and says there that it heard a stop.
+    /// Waits for the answer. If the sub-agent was stopped, acknowledges the stop in `scope`.
     ///
     /// # Cancel safety
-    /// Dropping it stops the sub-agent.
+    /// Dropping the future stops the sub-agent.
     pub(super) async fn finish(mut self, scope: &Scope) -> Result<String, String> {
         let answer = self.answer().await;
         self.ended(answer, scope).await
     }
 
-    /// The same, once it has answered.
+    /// Finishes with an answer that has already arrived.
     pub(super) async fn ended(
         self,
         answer: Result<String, String>,
@@ -157,7 +158,7 @@ impl RunningChild {
     }
 }
 
-/// The agent: with the tool `agent` as long as it is not too deep.
+/// Builds the sub-agent, with the tool `agent` unless the depth limit is reached.
 fn agent(
     level: &Level,
     settings: Settings,
@@ -191,7 +192,7 @@ fn answer(ended: Result<RunOutcome, WorkLost>) -> Result<String, String> {
     }
 }
 
-/// Why there is no answer.
+/// Message for a sub-agent without an answer.
 fn why(turn: &TurnOutcome) -> String {
     let why = match (&turn.error, &turn.cause) {
         (Some(error), _) => format!(": {}", error.message),

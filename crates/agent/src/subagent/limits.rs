@@ -1,30 +1,31 @@
-//! How many sub-agents, how deep, and how much.
+//! Limits of sub-agents: number, depth, steps and tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How deep agents start agents, where nobody says otherwise: one does a part of the work, and may divide it once more.
-/// What is deeper is mostly a model that hands its task on.
+/// Default depth of sub-agents: one does a part of the work and may divide that part once more. Deeper levels are
+/// mostly a model that passes its task on.
 pub const DEPTH_MAX_DEFAULT: u32 = 2;
 
-/// How many run at once, where nobody says otherwise: each keeps a model call in flight, and few providers take more of
-/// one key; nobody follows more either.
+/// Default number of sub-agents that run at once. Each keeps a model call in flight, and few providers accept more per
+/// key; nor could a person follow more.
 pub const RUNNING_MAX_DEFAULT: u32 = 8;
 
-/// Steps of one sub-agent, where nobody says otherwise: half of what a turn of the session may take. It has a part of
+/// Default step limit of one sub-agent: half of the limit of a session's turn, since a sub-agent does only a part of
 /// the work.
 pub const STEPS_MAX_DEFAULT: u32 = 25;
 
-/// How many sub-agents, how deep, and how much.
+/// Limits of sub-agents: number, depth, steps and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubAgentLimits {
-    /// How deep: at 1 sub-agents start none of their own, at 0 there are none.
+    /// Maximum depth: at 1 sub-agents start no sub-agents, at 0 there are no sub-agents.
     pub depth_max: u32,
-    /// How many run at once, at all depths together.
+    /// Maximum number that run at once, over all depths.
     pub running_max: u32,
-    /// Steps of each; never more than the agent's own limit.
+    /// Maximum steps of each sub-agent; the agent's own limit applies if it is lower.
     pub steps_max: u32,
-    /// Tokens of each, those below it included. Of a budget it gets half of what is left at most.
+    /// Token budget of each sub-agent, including those below it. With a parent budget, at most half of its remaining
+    /// tokens.
     pub budget_tokens: Option<u64>,
 }
 
@@ -39,12 +40,12 @@ impl Default for SubAgentLimits {
     }
 }
 
-/// Counts those that run. Clones are the same count.
+/// Counter of the running sub-agents. Clones share the counter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running(Arc<AtomicU32>);
 
 impl Running {
-    /// One more. `None`: as many run as may.
+    /// Counts one more. `None` if the limit is reached.
     pub(super) fn one_more(&self, running_max: u32) -> Option<RunningGuard> {
         let one_more = |running: u32| (running < running_max).then_some(running + 1);
         let counted = self
@@ -54,7 +55,7 @@ impl Running {
     }
 }
 
-/// One that runs. Its drop says that it does no more.
+/// Guard of one running sub-agent. Its drop decreases the counter.
 #[derive(Debug)]
 #[must_use = "dropping it says that the agent has ended"]
 pub(super) struct RunningGuard(Running);

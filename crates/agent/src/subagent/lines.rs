@@ -1,13 +1,13 @@
-//! What a sub-agent shows while it runs: what it says and which tools it calls, a line each.
+//! Progress output of a sub-agent: one line for each answer and each tool call.
 
 use allstop_core::message::Arguments;
 
 use crate::event::AgentEvent;
 
-/// Characters of a line: enough to see what it is about. The whole answer comes at the end.
+/// Characters per line: enough to see the topic. The whole answer follows at the end.
 const LINE_CHARS_MAX: usize = 160;
 
-/// The line that an event is worth.
+/// Progress line of an event, if the event has one.
 pub(super) fn line_of(event: &AgentEvent) -> Option<String> {
     match event {
         AgentEvent::StepAnswered { text, .. } if !text.trim().is_empty() => Some(one_line(text)),
@@ -24,7 +24,7 @@ pub(super) fn line_of(event: &AgentEvent) -> Option<String> {
     }
 }
 
-/// The beginning of a text, in one line.
+/// Beginning of a text, in one line.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let words = words.join(" ");

@@ -1,24 +1,24 @@
-//! `agent`: a tool with which an agent starts agents of its own.
+//! Tool `agent`, with which an agent starts sub-agents.
 //!
-//! A sub-agent is a run of one turn, with a conversation of its own that begins with the prompt and is kept nowhere; its
-//! last message is the answer of the call. It is made of the agent that starts it: the same model, working directory,
-//! deadlines and prompter, the same tools but those that are excluded, and the same hooks and guardrails, so that it is
-//! no way around them. They see it as a session of its own, `SESSION/CALL`.
+//! A sub-agent is a run of one turn. Its conversation begins with the prompt and is not stored; its last message is the
+//! result of the call. A sub-agent inherits from the agent that starts it: the model, working directory, deadlines and
+//! prompter, the tools except the excluded ones, and the hooks and guardrails, so that it cannot bypass them. Hooks and
+//! guardrails see it as a separate session, `SESSION/CALL`.
 //!
 //! Invariants:
-//! 1. It runs in the scope of its call, or of its background work, and so does all below it: a stop of that stops all.
-//!    Each of its calls is an item of the receipt by itself.
-//! 2. What it may spend is set aside from the budget of whoever starts it; see [`Budget`](allstop_core::turn::Budget).
-//! 3. What its model calls use is metered with its call, and with every call above, when each ends: no bill is lost if
-//!    the call is dropped. In the background, where no call waits for it, it is metered with the end of the work; see
-//!    [`promotion`] for one that goes there later.
-//! 4. No more than [`SubAgentLimits::running_max`] run at any moment, at all depths together.
+//! 1. A sub-agent runs in the scope of its call, or of its background work, and so do all sub-agents below it: a stop
+//!    of that scope stops all of them. Each of their calls is a separate item of the receipt.
+//! 2. Its budget is reserved from the budget of the agent that starts it; see [`Budget`](allstop_core::turn::Budget).
+//! 3. The usage of its model calls is metered with its call, and with every call above, when each model call ends: no
+//!    usage is lost if the call is dropped. In the background, where no call waits for it, usage is metered with the
+//!    end of the work; see [`promotion`] for a sub-agent that moves there later.
+//! 4. At most [`SubAgentLimits::running_max`] sub-agents run at any moment, over all depths.
 //!
-//! Only the outermost agent starts agents in the background, and only calls of its own go on there when they are asked
-//! to: what ends there is told to it. A sub-agent's own commands in the background are the session's, like any.
+//! Only the outermost agent starts sub-agents in the background, and only its own calls can move there: it receives the
+//! note about their end. Commands that a sub-agent starts in the background belong to the session.
 //!
-//! Ids of calls are unique in one agent. What names a call of a sub-agent in receipts, events and records, and to stop it
-//! alone, is the path of calls that it lies in: `call_1/call_2`. The models see their own ids.
+//! Ids of calls are unique within one agent. In receipts, events and records, and for a stop of one call, a call of a
+//! sub-agent is named by the path of calls that contain it: `call_1/call_2`. Models see only their own ids.
 
 mod child;
 mod limits;
@@ -35,34 +35,34 @@ use limits::Running;
 pub use limits::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
 use tool::{AgentTool, Level};
 
-/// The name of the tool.
+/// Name of the tool.
 pub const AGENT_TOOL: &str = "agent";
 
-/// How an agent starts agents of its own.
+/// Options of an agent's sub-agents.
 #[derive(Debug, Clone, Default)]
 pub struct SubAgents {
-    /// How many, how deep, and how much.
+    /// Limits of number, depth, steps and tokens.
     pub limits: SubAgentLimits,
-    /// The agent's tools that its sub-agents do not have.
+    /// Tools of the agent that its sub-agents do not get.
     pub excluded: Vec<Arc<str>>,
-    /// Where sub-agents run in the background; without it none do.
+    /// Support for sub-agents in the background; `None` disables it.
     pub background: Option<SubAgentBackground>,
 }
 
-/// Where sub-agents run in the background.
+/// Support for sub-agents in the background.
 #[derive(Debug, Clone)]
 pub struct SubAgentBackground {
-    /// The owner of the session.
+    /// Host of the session's background work.
     pub host: Arc<dyn BackgroundHost>,
-    /// Where what they show is written.
+    /// Folder for the output of the sub-agents.
     pub output_folder: Arc<OutputFolder>,
 }
 
 impl Agent {
-    /// The same agent with the tool `agent`. What it starts is counted in the agent, so it serves one session.
+    /// Returns the same agent with the tool `agent`. The agent counts its running sub-agents, so it serves one session.
     ///
     /// # Errors
-    /// If it has a tool of that name already.
+    /// If the agent already has a tool of that name.
     pub fn with_sub_agents(&self, options: SubAgents) -> Result<Self, RegistryError> {
         if options.limits.depth_max == 0 {
             return Ok(self.clone());

@@ -1,10 +1,11 @@
-//! A sub-agent whose call may be asked to let it go on in the background.
+//! A sub-agent whose call can move it to the background.
 //!
-//! It runs in a scope of its own below the call. When the call is asked, that scope moves into the place of the new
-//! background work, and the call answers with its id; nothing of the sub-agent notices. Invariants:
-//! 1. Of the promotion, the end of the sub-agent and a stop one is first. The answer is there: it is given. A stop covers
-//!    the call: nothing moves. It has moved: a stop of the call or its turn does not reach it any more.
-//! 2. What it has used when it moves is metered with the call, and what it uses then with the end of the work.
+//! The sub-agent runs in a separate scope below the call. A promotion moves that scope below the new background work,
+//! and the call answers with the id of that work; the sub-agent does not notice. Invariants:
+//! 1. One of three events is first: the promotion, the end of the sub-agent, or a stop. If the sub-agent has ended, its
+//!    answer is returned. If a stop covers the call, the scope does not move. If the scope has moved, a stop of the
+//!    call or its turn no longer reaches it.
+//! 2. Usage before the move is metered with the call, later usage with the end of the work.
 
 use allstop_scope::{Placement, ScopeOptions};
 use allstop_tools::{CallLink, TaskCx, ToolInvocation, promote_task};
@@ -14,10 +15,10 @@ use super::SubAgentBackground;
 use super::child::{Child, RunningChild};
 use super::tool::runs_in_background;
 
-/// Runs it, and answers with its answer, or with the id of the work that it has become.
+/// Runs the sub-agent. Returns its answer, or the id of the background work that it has become.
 ///
 /// # Cancel safety
-/// Dropping it stops the sub-agent, unless it has moved.
+/// Dropping the future stops the sub-agent, unless it has moved.
 pub(super) async fn run(
     place: &SubAgentBackground,
     invocation: ToolInvocation,
@@ -39,7 +40,7 @@ pub(super) async fn run(
         watched.output(line);
     });
     tokio::select! {
-        // Its answer first: then there is nothing left to go on.
+        // The answer first: if it is there, nothing is left to move.
         biased;
         answer = running.answer() => return running.ended(answer, call).await,
         () = link.promotion() => {}
@@ -52,11 +53,11 @@ pub(super) async fn run(
     match promote_task(&*place.host, spec, &scope, waiting) {
         Ok(work) => {
             link.hand_over_to(&later);
-            // Refused where a stop of it was first: then it is dropped here, and has been stopped.
+            // Refused if a stop of the work was first: then the child is dropped here, and has been stopped.
             drop(hand.send(running));
             Ok(runs_in_background(&work))
         }
-        // A stop was first, or the host takes nothing any more: the call goes on as before.
+        // A stop was first, or the host accepts no more work: the call continues as before.
         Err(_) => running.finish(call).await,
     }
 }

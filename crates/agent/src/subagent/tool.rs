@@ -1,4 +1,4 @@
-//! The tool.
+//! Tool that starts sub-agents.
 
 use allstop_core::Effect;
 use allstop_core::record::Attachment;
@@ -30,11 +30,11 @@ struct Arguments {
     /// The task.
     #[schemars(length(min = 1))]
     prompt: String,
-    /// Whether to return at once and let the agent run in the background.
+    /// True to return at once and let the agent run in the background.
     background: Option<bool>,
 }
 
-/// The same, where none run in the background.
+/// Arguments of `agent` if sub-agents cannot run in the background.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "the schema is what it is for")]
@@ -44,20 +44,20 @@ struct WaitedFor {
     prompt: String,
 }
 
-/// What the sub-agents of one agent are made of.
+/// Shared parts of the sub-agents of one agent.
 #[derive(Debug)]
 pub(super) struct Level {
-    /// The agent without this tool: with the tools that sub-agents have, and the budget that they get theirs from.
+    /// Agent without this tool: with the tools of its sub-agents, and the parent of their budgets.
     pub(super) base: Agent,
     pub(super) limits: SubAgentLimits,
     pub(super) running: Running,
-    /// How deep the sub-agents are: 1, 2, 3 …
+    /// Depth of the sub-agents, from 1.
     pub(super) depth: u32,
-    /// The calls that wait for the agent that has the tool.
+    /// Calls that wait for the agent that has the tool.
     pub(super) above: Vec<CallLink>,
 }
 
-/// Starts agents.
+/// Tool that starts sub-agents.
 #[derive(Debug)]
 pub(super) struct AgentTool {
     spec: ToolSpec,
@@ -78,7 +78,7 @@ impl AgentTool {
             name: AGENT_TOOL.into(),
             description: description.into(),
             input_schema,
-            // It may call any tool.
+            // A sub-agent may call any tool.
             effect: Effect::Irreversible,
             timeout: None,
             parallel: true,
@@ -137,7 +137,7 @@ impl AgentTool {
 }
 
 impl SubAgentBackground {
-    /// What a sub-agent is as background work.
+    /// Describes a sub-agent as background work.
     pub(super) fn task(
         &self,
         invocation: &ToolInvocation,
@@ -156,7 +156,7 @@ impl SubAgentBackground {
     }
 }
 
-/// What the model is told of one that goes on.
+/// Result for the model when a sub-agent runs in the background.
 pub(super) fn runs_in_background(work: &BackgroundWork) -> String {
     let file = work.output_file.as_ref();
     let file = file.map(|file| format!("; what it does is written to {}", file.display()));

@@ -1,4 +1,4 @@
-//! One turn, driven from its entry to its ending.
+//! One turn, from its start to its ending.
 
 mod calls;
 mod ending;
@@ -34,13 +34,13 @@ use crate::outcome::{Denial, TurnOutcome};
 use crate::parts::Parts;
 use crate::prompt::Prompt;
 
-/// What a turn is given.
+/// Context of a turn.
 #[derive(Clone, Copy)]
 pub(crate) struct TurnCx<'a> {
     pub(crate) parts: &'a Arc<Parts>,
-    /// The scope that the run was started in.
+    /// Scope in which the run was started.
     pub(crate) above: &'a Scope,
-    /// The scope of the run; the refusal, if it never opened.
+    /// Scope of the run, or the refusal if it could not be opened.
     pub(crate) run: Result<&'a Scope, &'a NotStarted>,
     pub(crate) controls: &'a Arc<RunControls>,
     pub(crate) background: Option<&'a Arc<Background>>,
@@ -48,26 +48,26 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) events: &'a EventSink,
 }
 
-/// What a turn is asked.
+/// Input of a turn.
 pub(crate) struct Asked {
     pub(crate) prompt: Prompt,
     pub(crate) notes: Vec<Note>,
     pub(crate) decision: Arc<Decision>,
 }
 
-/// Why the steps of a turn did not come to a final answer.
+/// Reason for which a turn ends without a final answer.
 pub(crate) enum Interrupt {
-    /// A stop covers the turn; its scope knows why.
+    /// A stop covers the turn; its scope has the cause.
     Stopped,
-    /// A limit.
+    /// A limit refused the next step.
     Refused(Refusal),
-    /// The same calls again and again.
+    /// The model repeated the same calls.
     Loop(LoopFound),
     /// A guardrail refused.
     Guardrail(String),
-    /// Nothing was heard for too long.
+    /// The turn showed no sign of activity for too long.
     Inactivity(Cause),
-    /// A failure that the turn cannot absorb.
+    /// A failure that ends the turn.
     Failed(TurnError),
 }
 
@@ -87,29 +87,29 @@ impl From<IllegalEvent> for Interrupt {
     }
 }
 
-/// A turn under way.
+/// A running turn.
 pub(crate) struct Turn<'a> {
     cx: TurnCx<'a>,
     history: &'a mut History,
     loops: &'a mut LoopDetector,
     draft: Draft,
-    /// The turn's scope: what stops cover.
+    /// Scope of the turn, which a stop covers.
     scope: Scope,
-    /// Where the work of the running step is registered: the turn's scope, or one with the step's deadline.
+    /// Scope for the work of the running step: the scope of the turn, or one with the step's deadline.
     work: Scope,
     engine: EngineGuard,
-    /// Records that go with the next append.
+    /// Records for the next append.
     pending: Vec<SessionRecord>,
     denials: Vec<Denial>,
-    /// How the model ended its last answer.
+    /// Reason for which the model ended its last answer.
     finish: FinishReason,
-    /// The receipts of calls that ended and left something running: what is left is named, whatever the turn comes to.
+    /// Receipts of calls that ended and left something running: the outcome names what is left, however the turn ends.
     leftovers: Vec<Arc<Receipt>>,
-    /// The account of the stop that ends the turn, once it has begun.
+    /// Account of the stop that ends the turn, once the stop has begun.
     account: Option<Arc<Account>>,
-    /// Signs of life, from wherever the turn runs.
+    /// Time of the last sign of activity, shared with the calls.
     life: Arc<Life>,
-    /// The trace context of the message.
+    /// Trace context of the message.
     trace: Option<Arc<str>>,
 }
 
@@ -213,12 +213,12 @@ async fn run_in_span(
     };
     match turn.steps(&start.input).await {
         Ok(output) => turn.commit(output).await,
-        // Boxed, as all that is rarely awaited: a run's task is as large as the largest of what it may wait for.
+        // Boxed, as are all futures that are rarely awaited: a run's task is as large as its largest future.
         Err(interrupt) => Box::pin(turn.end(interrupt)).await,
     }
 }
 
-/// Opens the turn's scope. `Err(Some(cause))`: a stop was first.
+/// Opens the scope of the turn. `Err(Some(cause))` if a stop was first.
 fn open_scope(
     cx: TurnCx<'_>,
     history: &History,
@@ -258,8 +258,9 @@ impl Turn<'_> {
         (self.cx.parts.now)()
     }
 
-    /// Appends what is pending. A stop is heard while the store works; the append is then settled with the ending. What
-    /// is not written is pending again: it has happened, and the ending tells it.
+    /// Appends the pending records. A stop interrupts the wait for the store; the append is then settled with the
+    /// ending. Records that were not written are pending again, since their events have happened: the ending writes
+    /// them.
     async fn flush(&mut self) -> Result<(), Interrupt> {
         if let Some(background) = self.cx.background {
             self.pending
@@ -295,7 +296,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells the hooks; a denial ends the turn.
+    /// Calls the hooks; a denial ends the turn.
     async fn hear_or_fail(&self, event: HookEvent) -> Result<(), Interrupt> {
         if self.parts().hooks.is_empty() {
             return Ok(());
@@ -316,7 +317,7 @@ impl Turn<'_> {
     }
 }
 
-/// The tool calls that a stop found running, as the receipt has them.
+/// Tool calls that ran when the turn was stopped, from the receipt.
 fn unfinished_calls(outcome: &TurnOutcome) -> Vec<UnfinishedCall> {
     let receipt = outcome.receipt.as_ref();
     let receipt = receipt.filter(|_| outcome.stop_reason != StopReason::Completed);

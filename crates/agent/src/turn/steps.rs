@@ -1,4 +1,4 @@
-//! The loop: model call → tool calls → next step, until the model's answer asks for no tool.
+//! The loop: model call → tool calls → next step, until an answer requests no tool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::foreign::{self, Foreign};
 use crate::guardrail::{GuardrailVerdict, Stage};
 use crate::hook::HookEvent;
 
-/// What a call reserves of a budget for its answer where no limit of output tokens says it: about a page, which most
-/// answers do not exceed.
+/// Tokens that a call reserves for its answer if there is no limit of output tokens: about a page, which most answers
+/// do not exceed.
 pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
 impl Turn<'_> {
-    /// Runs steps until there is a final answer that may be committed.
+    /// Runs steps until there is a final answer to commit.
     pub(super) async fn steps(&mut self, input: &Arc<str>) -> Result<Arc<str>, Interrupt> {
         self.hear_or_fail(HookEvent::TurnStart {
             input: Arc::clone(input),
@@ -37,7 +37,7 @@ impl Turn<'_> {
         }
     }
 
-    /// One step: the model, then the tools that it asked for. The final answer, if this was the last.
+    /// Runs one step: the model call, then the tool calls. Returns the final answer, if this was the last step.
     async fn step(&mut self) -> Result<Option<Arc<str>>, Interrupt> {
         self.open_step()?;
         self.take_steered()?;
@@ -66,7 +66,7 @@ impl Turn<'_> {
         self.finish = answer.finish;
         self.pending.push(model.record);
         if self.work.is_stopped() {
-            // It was whole before the stop was heard: it is in the log, and nobody is shown it any more.
+            // The answer was complete before the stop was noticed: it is logged, but no longer shown.
             self.engine.acknowledge();
             return Err(Interrupt::Stopped);
         }
@@ -83,7 +83,7 @@ impl Turn<'_> {
         match model.next {
             Next::Commit => {
                 self.guard(Stage::Output, &text).await?;
-                // A message that came meanwhile wants an answer too: the turn goes on.
+                // A message that arrived meanwhile needs an answer too: the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))
             }
             Next::Calls(calls) => {
@@ -93,8 +93,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes the messages that were handed in since the last step. What a stop keeps the turn from taking goes back: a
-    /// message is in the turn, or undelivered.
+    /// Takes the messages that arrived since the last step. Messages that a stop keeps from the turn are put back: each
+    /// message is either in the turn or undelivered.
     fn take_steered(&mut self) -> Result<(), Interrupt> {
         let mut messages = self.cx.controls.take_steered().into_iter();
         while let Some(message) = messages.next() {
@@ -112,7 +112,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Gives a step a scope of its own, if it has a deadline.
+    /// Opens a scope for the step, if steps have a deadline.
     fn open_step(&mut self) -> Result<(), Interrupt> {
         let Some(limit) = self.parts().settings.deadlines.step else {
             return Ok(());
@@ -135,14 +135,14 @@ impl Turn<'_> {
             .child(label, options)
             .map_err(|_| Interrupt::Stopped)?;
         let former = std::mem::replace(&mut self.work, work);
-        // Before the first step it is the turn's own.
+        // Before the first step, `former` is the scope of the turn.
         if self.draft.state().steps() > 0 {
             former.close();
         }
         Ok(())
     }
 
-    /// What the next model call may cost. Without a budget nobody asks.
+    /// Tokens to reserve for the next model call; 0 without a budget.
     fn estimate_tokens(&self) -> u64 {
         let settings = &self.parts().settings;
         if settings.budget.is_none() {
@@ -152,7 +152,7 @@ impl Turn<'_> {
         self.input_tokens_estimated().saturating_add(answer)
     }
 
-    /// How many tokens the request has, where a provider does not say.
+    /// Estimated tokens of the request, for providers that report no usage.
     pub(super) fn input_tokens_estimated(&self) -> u64 {
         let system = self
             .parts()
@@ -184,7 +184,7 @@ impl Turn<'_> {
             {
                 Foreign::Answered(GuardrailVerdict::Pass) => continue,
                 Foreign::Answered(GuardrailVerdict::Refuse { reason }) => reason,
-                // It fails closed.
+                // Guardrails fail closed.
                 Foreign::Panicked => format!("the guardrail {} panicked", guardrail.name()),
                 Foreign::Stopped => {
                     self.engine.acknowledge();
@@ -196,15 +196,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Notes a sign of life.
+    /// Records a sign of activity.
     pub(super) fn heard(&self) {
         if self.parts().settings.deadlines.inactivity.is_some() {
             self.life.heard();
         }
     }
 
-    /// Waits until a stop covers the running work, or nothing was heard for too long; without such a limit this costs
-    /// a waiter of the scope's token and nothing else.
+    /// Waits until a stop covers the running work, or the inactivity limit has passed. Without that limit the only cost
+    /// is a waiter on the scope's token.
     pub(super) async fn interrupted(&self) -> Interrupt {
         let silent = async {
             match self.parts().settings.deadlines.inactivity {

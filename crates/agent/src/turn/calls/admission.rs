@@ -1,4 +1,4 @@
-//! Whether a call runs: tool and arguments, the permission policy and a person, the hooks.
+//! Admission of a call: tool and arguments, permission policy and prompter, hooks.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Admitted {
 }
 
 impl Turn<'_> {
-    /// Decides whether a call runs. `None`: it was answered without running.
+    /// Decides if a call may run. `None` if the call was answered without running.
     pub(super) async fn admit(&mut self, call: ToolCall) -> Result<Option<Admitted>, Interrupt> {
         let (tool, arguments) = match self.check(&call) {
             Ok(checked) => checked,
@@ -68,7 +68,7 @@ impl Turn<'_> {
         }))
     }
 
-    /// `Some(reason)`: a hook said no, or the call was stopped meanwhile.
+    /// `Some(reason)` if a hook denied the call, or the call was stopped meanwhile.
     async fn denied_by_hook(&self, call: &ToolCall) -> Result<Option<String>, Interrupt> {
         let event = HookEvent::ToolStart { call: call.clone() };
         match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
@@ -78,7 +78,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The tool and the arguments, or what the model is told is wrong with them.
+    /// Returns the tool and the arguments, or the error message for the model.
     fn check(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, Arc<serde_json::Value>), String> {
         let tools = self.parts().tools.now();
         let registered = tools
@@ -104,8 +104,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Opens the scope of a call that the model has asked for: from here on it can be stopped alone, whether it waits,
-    /// is asked about or runs.
+    /// Opens the scope of a requested call. From then on the call can be stopped alone, whether it waits, is asked
+    /// about or runs.
     pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), Interrupt> {
         let tools = self.parts().tools.now();
         let tool = tools.registry.get(&call.name);
@@ -139,7 +139,7 @@ impl Turn<'_> {
         })
     }
 
-    /// `Some(reason)`: it may not run.
+    /// `Some(reason)` if the call may not run.
     async fn permitted(
         &self,
         spec: &ToolSpec,
@@ -175,7 +175,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks a person. `None`: a stop was first.
+    /// Asks a person. `None` if a stop was first.
     async fn ask(&self, question: Question) -> Option<Answer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
         let asking = async move { prompter.ask(question).await };
@@ -195,7 +195,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A stop came before the call ran: of the turn, which ends, or of the call alone, which then has not run.
+    /// Handles a stop before the start of the call. A stop of the turn ends the turn; for a stop of the call alone,
+    /// returns the reason for which the call did not run.
     fn stopped_before_its_start(&self) -> Result<String, Interrupt> {
         if self.work.is_stopped() {
             self.engine.acknowledge();
@@ -231,14 +232,14 @@ impl Turn<'_> {
     }
 }
 
-/// What names a call in its session: a sub-agent's lies in the call that runs it.
+/// Id of a call within its session: a sub-agent's call is a path below the call that runs the sub-agent.
 fn path_of(scope: &Scope, call: &ToolCall) -> CallId {
     scope
         .item_path()
         .map_or_else(|| call.id.clone(), CallId::new)
 }
 
-/// The beginning of a text, for a message.
+/// Beginning of a text, for a message.
 fn excerpt(text: &str) -> String {
     const CHARS_MAX: usize = 200;
     let mut excerpt: String = text.chars().take(CHARS_MAX).collect();

@@ -1,4 +1,4 @@
-//! A call from its start to its end, and what the log and the model are told of it.
+//! A call from its start to its end, and its result for the log and the model.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,14 +25,13 @@ pub(super) struct Ended {
 pub(super) enum End {
     Returned(Result<ToolOutput, ToolError>),
     Panicked,
-    /// Stopped alone: by its own time, or on request. What the tool still said, if it said anything.
+    /// The call was stopped alone, by its timeout or on request. With the tool's last answer, if it gave one.
     Cut(Arc<Receipt>, Option<Result<ToolOutput, ToolError>>),
-    /// It ended while its turn was being stopped. What became of it, and whether what it said is a result, is in the
-    /// turn's account.
+    /// The call ended while its turn was being stopped. The turn's account decides if the answer counts as a result.
     Overtaken(Option<Result<ToolOutput, ToolError>>),
 }
 
-/// Starts a call in its scope. `None`: a stop of the turn was first. One of the call alone is its end.
+/// Starts a call in its scope. `None` if a stop of the turn was first. A stop of the call alone becomes its end.
 pub(super) fn start(
     admitted: Admitted,
     limit: Option<Duration>,
@@ -45,7 +44,7 @@ pub(super) fn start(
     } = admitted;
     let scope = invocation.scope.clone();
     if let Some(limit) = limit {
-        // Its time begins here: what people needed to answer a question is not its own.
+        // The timeout begins here: time for a permission question does not count.
         scope.arm(Deadline {
             at: instant_after(Instant::now(), limit),
             stops: None,
@@ -65,8 +64,8 @@ pub(super) fn start(
     Some(watch(call, scope, turn.clone(), running.ok()))
 }
 
-/// Waits for a call's end. `turn` is the scope above: a stop of that is the loop's to hear. A call that was stopped
-/// alone before it could run has only an account.
+/// Waits for the end of a call. `turn` is the scope above; the loop handles a stop of that scope. If the call was
+/// stopped alone before it could run, only its account remains.
 async fn watch(
     call: ToolCall,
     scope: Scope,
@@ -83,7 +82,7 @@ async fn watch(
     let end = tokio::select! {
         biased;
         joined = running => ended(joined, &scope, &turn).await,
-        // Its own time, or a request to stop it alone. It may never join: then the ladder's account is its end.
+        // Its timeout, or a stop of the call alone. The work may never join; then the account of the stop is its end.
         receipt = account(&scope, &turn) => End::Cut(receipt, None),
     };
     Ended {
@@ -105,7 +104,7 @@ async fn ended(
         Ok(output) if scope.is_stopped() => {
             let receipt = Box::pin(account(scope, turn)).await;
             if receipt.items().iter().all(ended_by_itself) {
-                // It never heard, and was done before the force: that is a result like any other.
+                // The work did not notice the stop and finished before it was forced: that is a normal result.
                 End::Returned(output)
             } else {
                 End::Cut(receipt, Some(output))
@@ -118,12 +117,12 @@ async fn ended(
     }
 }
 
-/// Whether an item says that its work was done before the stop reached it.
+/// True if the item's work was done before the stop reached it.
 pub(super) fn ended_by_itself(item: &ReceiptItem) -> bool {
     matches!(item.state, ItemState::Finished { .. })
 }
 
-/// Stops what a call left behind in its scope when it returned. The receipt, if that did not work.
+/// Stops work that a call left in its scope when it returned. Returns the receipt if that work still runs.
 pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     if scope.is_quiet() || scope.is_stopped() {
         return None;
@@ -136,26 +135,26 @@ pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     (!receipt.quiet()).then_some(receipt)
 }
 
-/// The account of a stop of this call alone, once there is one. One of its turn is none.
+/// Account of a stop of this call alone; pending forever after a stop of the turn.
 async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
     scope.stopped().await;
     if turn.is_stopped() {
         return std::future::pending().await;
     }
     match scope.account(Extent::Call, Vec::new()) {
-        // Boxed: few calls are stopped alone, and each that runs would have room for it.
+        // Boxed: few calls are stopped alone, and each running call would reserve the space.
         Some(account) => Box::pin(async move { account.receipt().await }).await,
         // A token fires only after a stop was accepted.
         None => std::future::pending().await,
     }
 }
 
-/// What the log, the model and whoever watches are told of a call's end.
+/// Result of a call, for the log, the model and the live events.
 pub(super) struct CallResult {
     pub(super) outcome: CallOutcome,
     pub(super) content: Arc<str>,
     pub(super) is_error: bool,
-    /// What a stop of the call could not end.
+    /// State of the work that a stop of the call could not end.
     pub(super) left: Option<ItemState>,
 }
 
@@ -170,7 +169,7 @@ impl CallResult {
     }
 }
 
-/// What the log and the model are told of a call's end.
+/// Converts the end of a call to its result.
 pub(super) fn describe(end: End) -> CallResult {
     match end {
         End::Returned(Ok(output)) => CallResult {
@@ -184,7 +183,7 @@ pub(super) fn describe(end: End) -> CallResult {
         }
         End::Returned(Err(error)) => CallResult::failed(CallOutcome::Failed, error.message),
         End::Panicked => CallResult::failed(CallOutcome::Failed, "the tool panicked"),
-        // Only a result is ever asked for: see `stopped_among`.
+        // Unused: see `stopped_among`, which passes results only.
         End::Overtaken(_) => CallResult::failed(CallOutcome::Unknown, "its turn was stopped"),
         End::Cut(receipt, said) => cut(&receipt, said),
     }
@@ -195,7 +194,7 @@ fn cut(receipt: &Receipt, said: Option<Result<ToolOutput, ToolError>>) -> CallRe
     let unknown = items().any(|item| matches!(item.state, ItemState::Unknown { .. }));
     let left = items().find(|item| item.state.breaks_quiet());
     let outcome = if unknown || left.is_some() {
-        // It was not ended by its time or its stop: nobody has seen its end.
+        // The stop did not end the work: nobody has seen its end.
         CallOutcome::Unknown
     } else if receipt.cause().kind == CauseKind::Deadline {
         CallOutcome::TimedOut

@@ -1,5 +1,5 @@
-//! The tool calls of a step: each is admitted or answered without running, then they run, side by side where the tools
-//! allow it. One call can be stopped, or run out of its own time, while its siblings and the turn go on.
+//! Tool calls of a step. Each call is admitted, or answered without running; then the admitted calls run, in parallel
+//! if the tools allow that. One call can be stopped, or time out, while its siblings and the turn continue.
 
 mod admission;
 mod ended;
@@ -19,7 +19,7 @@ use admission::Admitted;
 use ended::{CallResult, End, Ended};
 
 impl Turn<'_> {
-    /// Runs the calls of a step, and gives each its one result.
+    /// Runs the calls of a step and gives each call exactly one result.
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), Interrupt> {
         let mut admitted = Vec::with_capacity(calls.len());
         for call in &calls {
@@ -38,7 +38,7 @@ impl Turn<'_> {
                 admitted.push(call);
             }
         }
-        // A tool that runs alone cuts the calls into groups, in the order in which the model asked.
+        // A tool that runs alone splits the calls into groups, in the order of the requests.
         let mut group = Vec::with_capacity(admitted.len());
         for call in admitted {
             if call.spec().parallel {
@@ -51,7 +51,7 @@ impl Turn<'_> {
         self.run_group(group).await
     }
 
-    /// Runs calls side by side: their starts are durable before the first one runs.
+    /// Runs calls in parallel. Their starts are durable before the first call runs.
     async fn run_group(&mut self, group: Vec<Admitted>) -> Result<(), Interrupt> {
         if group.is_empty() {
             return Ok(());
@@ -97,7 +97,7 @@ impl Turn<'_> {
             self.heard();
             let mut kept = self.finish(ended).await;
             if kept.is_ok() && !running.is_empty() {
-                // The siblings may take long: what has ended is known even after a crash.
+                // The siblings may take long: the result must survive a crash.
                 kept = self.flush().await;
             }
             if let Err(interrupt) = kept {
@@ -106,8 +106,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A stop came while calls run. Those that return while the ladder is climbed, and had not heard it, have done
-    /// what they were asked: their results are kept, for the log and, under the policy `keep`, for the model.
+    /// Handles a stop while calls run. A call that returns during the stop without having noticed it has done its work:
+    /// its result is kept for the log and, under the policy `keep`, for the model.
     async fn stopped_among(
         &mut self,
         mut running: FuturesUnordered<impl Future<Output = Ended>>,
@@ -138,7 +138,7 @@ impl Turn<'_> {
                 .find(|item| Some(&item.id) == path.as_ref());
             let is_result = match item {
                 Some(item) => ended::ended_by_itself(item),
-                // It had ended before the turn was stopped, and nobody had taken its result yet.
+                // The call had ended before the stop of the turn, but its result had not been taken.
                 None => ended.scope.cause() == self.scope.cause(),
             };
             if let End::Overtaken(Some(said)) = ended.end
@@ -203,7 +203,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Tells whoever watches of a call that was answered without running.
+    /// Sends the live event of a call that was answered without running.
     fn tell_unrun(&self, call: &ToolCall, outcome: CallOutcome, content: Arc<str>) {
         self.cx.events.send(|| AgentEvent::ToolFinished {
             call_id: call.id.clone(),

@@ -1,4 +1,4 @@
-//! Telling the hooks that a turn has ended.
+//! Calls of the hooks after the end of a turn.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::history::History;
 use crate::hook::{self, HookCx, HookEvent, Told};
 use crate::outcome::TurnOutcome;
 
-/// Tells the hooks, in a scope beside the turn's, which is closed. A stop that comes meanwhile asks them to end, as it asks
-/// everything, and the account of them joins the turn's receipt. Behind a stop no hook starts.
+/// Calls the hooks in a scope beside the turn's scope, which is closed. A stop meanwhile stops the hooks, and their
+/// account joins the turn's receipt. After a stop no further hook starts.
 pub(super) async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut TurnOutcome) {
     let Ok(run) = cx.run else { return };
     let event = HookEvent::TurnEnd {
@@ -32,14 +32,14 @@ pub(super) async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut Tu
             turn: outcome.turn,
             scope: scope.clone(),
         };
-        // The turn has its ending: a verdict changes nothing of it.
+        // The turn has ended: the verdict changes nothing.
         let told = hook::tell(&cx.parts.hooks, &hook_cx, &event).await;
         if let Told::Stopped = told
             && let Some(account) = scope.account(Extent::Turn, bystanders(cx))
         {
             let of_the_hooks = account.receipt().await;
             outcome.receipt = match outcome.receipt.take() {
-                // A failure's own receipt, with nothing in it, would hide who has stopped the hooks.
+                // The empty receipt of a failure would hide the cause of the hooks' stop.
                 Some(own) if own.items().is_empty() => {
                     let conversation = own.conversation();
                     Some(Arc::new(

@@ -43,7 +43,7 @@ impl Turn<'_> {
                 return Box::pin(self.end(interrupt)).await;
             }
         };
-        // From here on no stop changes how the turn ends.
+        // From here on no stop changes the ending of the turn.
         let (cx, history, scope) = (self.cx, self.history, self.scope);
         let (turn, steps, usage) = (
             commit.state().number(),
@@ -54,7 +54,7 @@ impl Turn<'_> {
         if let Some(background) = cx.background {
             records.extend(background.take_records(turn));
         }
-        // A commit that the store refuses is refused with all of its append.
+        // If the store refuses the commit, it refuses the whole append.
         let before = records.clone();
         records.push(commit.record().clone());
         let mut outcome = TurnOutcome {
@@ -85,7 +85,8 @@ impl Turn<'_> {
                 outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
                 outcome.conversation = if outcome.is_ending_known {
                     let stopped = commit.fail(error.message.clone(), (cx.parts.now)());
-                    // The store has just failed: whether this is written is for the next start to find.
+                    // The store has just failed: if this append fails too, the next start of the session writes the
+                    // ending.
                     let ending = before.into_iter().chain(stopped.records).collect();
                     let _second_failure = Box::pin(write(history, ending, &scope)).await;
                     stopped.base
@@ -110,7 +111,7 @@ impl Turn<'_> {
         outcome
     }
 
-    /// Ends the turn by a stop: of the scope, if nobody has yet, and of the draft.
+    /// Ends the turn by a stop: stops the scope, unless it is already stopped, and the draft.
     pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(&interrupt);
         self.cx.controls.after_turn().interrupt(TurnInterrupted {
@@ -152,8 +153,8 @@ impl Turn<'_> {
         ended
     }
 
-    /// Stops the turn's scope, or joins the stop that covers it already, and begins the turn's own account of it: once,
-    /// and while what it has to account for is still there. Whoever watches hears of the stop now, not after it.
+    /// Stops the turn's scope, or joins the stop that already covers it, and begins the turn's account of the stop:
+    /// only once, while the work to account for is still registered. Sends the live event at once, not after the stop.
     pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<Account>> {
         if self.account.is_none() {
             self.cx.events.send(|| AgentEvent::StopHeard {
@@ -170,13 +171,14 @@ impl Turn<'_> {
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
-            // Now that the scope is stopped, by whomever: what waits for the engine must not wait for this account.
+            // The scope is stopped, by this call or another: work that waits for the engine must not wait for this
+            // account.
             self.engine.acknowledge();
         }
         self.account.clone()
     }
 
-    /// The cause, the reason and the failure that an interrupt stands for.
+    /// Cause, stop reason and failure of an interrupt.
     pub(super) fn why(&self, interrupt: &Interrupt) -> (Cause, StopReason, Option<TurnError>) {
         let of = |cause: Cause| {
             let reason = cause.kind.stop_reason().unwrap_or(StopReason::Error);
@@ -204,14 +206,14 @@ impl Turn<'_> {
     }
 }
 
-/// What the stop that ends the turn leaves of it.
+/// Policy for the part of the turn that stays after the stop.
 fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
     let policy = cx.controls.stop_policy(cause);
     policy.unwrap_or(cx.parts.settings.stop_policy)
 }
 
-/// Writes the ending of a turn that was not committed, behind `records`. What its outcome says of the conversation is
-/// what the log has confirmed.
+/// Writes the ending of a turn that was not committed, after `records`. The outcome states only the conversation that
+/// the log has confirmed.
 async fn write_stopped(
     history: &mut History,
     scope: &Scope,
@@ -224,7 +226,7 @@ async fn write_stopped(
         records.append(&mut stopped.records);
     }
     let written = if stopped.cause.kind == CauseKind::LeaseLost {
-        // The stream is somebody else's: the successor writes what is missing.
+        // Another owner has the stream: that owner writes the missing ending.
         Ok(())
     } else {
         write(history, records, scope).await
@@ -249,7 +251,7 @@ async fn write_stopped(
     }
 }
 
-/// Background work goes on, although the store has not noted it: that is done with whatever is written next.
+/// Background work continues although its records are not written: the next append includes them.
 fn give_back_unwritten(cx: TurnCx<'_>, history: &mut History) {
     if let Some(background) = cx.background {
         background.give_back(history.take_unwritten());
@@ -264,7 +266,7 @@ fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
         .collect()
 }
 
-/// One receipt of several; none of none. The first one says why.
+/// Joins several receipts into one, with the request of the first; `None` without receipts.
 fn joined(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
     let (first, rest) = receipts.split_first()?;
     if rest.is_empty() {

@@ -1,4 +1,4 @@
-//! The ending of a turn that never began.
+//! Ending of a turn that never began.
 
 use allstop_core::turn::{Refusal, TurnStart};
 use allstop_core::{Extent, Receipt};
@@ -9,7 +9,7 @@ use crate::history::History;
 use crate::outcome::TurnOutcome;
 use crate::turn::TurnCx;
 
-/// The ending of a turn that was refused at its entry: nothing of it ran.
+/// Ends a turn that was refused at its start: none of its work ran.
 pub(in crate::turn) async fn refused(
     cx: TurnCx<'_>,
     history: &mut History,

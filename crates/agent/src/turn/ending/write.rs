@@ -1,4 +1,4 @@
-//! Writing the ending of a turn: a store that does not answer holds nobody.
+//! Write of a turn's ending with a time limit, for a store that does not answer.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use allstop_scope::Scope;
 use crate::error::TurnError;
 use crate::history::History;
 
-/// How long the ending of a stopped turn may take to be written. A store that blocks longer must not hold the process:
-/// the next start finds the turn open and ends it.
+/// Time limit for the ending of a stopped turn. A store that blocks longer must not block the process: the next start
+/// finds the turn open and ends it.
 ///
-/// Well below [`allstop_scope::FORCE_MAX`], so that this is still said where a tool had to be killed before.
+/// Well below [`allstop_scope::FORCE_MAX`], so that the timeout is still reported after a tool had to be killed.
 const ENDING_WRITE_MAX: Duration = Duration::from_millis(800);
 
-/// Why an ending is not known to be written.
+/// Reason for which an ending is not confirmed.
 pub(super) enum NotWritten {
-    /// The store said so.
+    /// The store returned an error.
     Failed(SessionError),
-    /// The store has not answered: the ending may be written yet. The session settles it before anything else.
+    /// The store has not answered: the ending may still be written. The session settles the append before the next one.
     NoAnswer,
 }
 
 impl NotWritten {
-    /// Whether it is known that nothing was written, so that another ending may be.
+    /// True if it is known that nothing was written, so that another ending may be written.
     pub(super) fn is_known(&self) -> bool {
         !matches!(
             self,
@@ -44,8 +44,7 @@ impl From<NotWritten> for TurnError {
     }
 }
 
-/// Writes a turn's ending. While nothing is stopped the store may take its time; once something is, it has
-/// [`ENDING_WRITE_MAX`].
+/// Writes a turn's ending. Without a stop there is no time limit; after a stop the store has [`ENDING_WRITE_MAX`].
 pub(super) async fn write(
     history: &mut History,
     records: Vec<SessionRecord>,

@@ -1,4 +1,4 @@
-//! One step's model call: streamed, raced against the stop, repeated while the policy and the deadline allow.
+//! Model call of one step: streamed, raced against a stop, retried while the policy and the deadline allow.
 
 mod partial;
 mod receive;
@@ -24,7 +24,7 @@ use super::steps::ANSWER_TOKENS_RESERVED;
 use super::{Interrupt, Turn};
 use crate::event::AgentEvent;
 
-/// A model's complete answer.
+/// A complete answer of the model.
 pub(super) struct Answer {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
@@ -32,12 +32,12 @@ pub(super) struct Answer {
     pub(super) finish: FinishReason,
 }
 
-/// What an answer may cost: what its step has set aside, and more as long as the budget has more. It is set aside before
-/// it is received, so that an answer that does not end cannot overdraw.
+/// Tokens that an answer may cost: the tokens that its step has reserved, and more while the budget has more. Tokens
+/// are reserved before they are received, so that an endless answer cannot overdraw the budget.
 struct Allowance {
     budget: Option<Arc<Budget>>,
     tokens: u64,
-    /// Given back when the call is settled with what it used.
+    /// Released when the call is settled with its real usage.
     more: Vec<Reservation>,
 }
 
@@ -54,7 +54,7 @@ impl Allowance {
     }
 }
 
-/// How one attempt ended.
+/// End of one attempt.
 enum Attempt {
     Answered(Answer),
     Failed(ModelError, Usage),
@@ -62,8 +62,7 @@ enum Attempt {
 }
 
 impl Turn<'_> {
-    /// Calls the model, again and again if it fails in a way that may pass. Nothing of a failed attempt is kept but its
-    /// cost.
+    /// Calls the model, with retries after transient failures. Of a failed attempt only the cost is kept.
     pub(super) async fn call_model(&mut self, step: &StepStart) -> Result<Answer, Interrupt> {
         let mut spent = Usage::default();
         let mut attempt = 1;
@@ -159,7 +158,7 @@ impl Turn<'_> {
             loop {
                 let progressed = tokio::select! {
                     biased;
-                    // First: what arrives after a stop is not taken.
+                    // First: data that arrives after a stop is not taken.
                     interrupt = &mut interrupted => break Err(interrupt),
                     progressed = receiving.next() => progressed,
                 };
@@ -174,7 +173,7 @@ impl Turn<'_> {
                     None => break Ok(None),
                 }
             }
-            // The stream is dropped here, and with it its connection if the answer is not whole.
+            // The stream is dropped here, and with it the connection if the answer is incomplete.
         };
         match ended {
             Ok(None) => {
@@ -189,7 +188,7 @@ impl Turn<'_> {
             }
             Ok(Some(error)) => {
                 registration.finish(Ending::Returned);
-                // A call that failed before anything came has cost nothing that we know of.
+                // A call that failed before any data arrived has no known cost.
                 let usage = if partial.bytes == 0 && partial.reported.is_none() {
                     Usage::default()
                 } else {
@@ -198,7 +197,7 @@ impl Turn<'_> {
                 Attempt::Failed(error, usage)
             }
             Err(interrupt) => {
-                // Stopped while it is registered: so it is in the receipt of the stop that ends the turn.
+                // Begun while the call is registered, so that the receipt of the stop lists the call.
                 let (cause, ..) = self.why(&interrupt);
                 let _account = self.begin_account(cause);
                 let mut registration = registration;
@@ -212,7 +211,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the step has set aside for the answer.
+    /// Tokens that the step has reserved for the answer.
     fn allowance(&self) -> Allowance {
         let settings = &self.parts().settings;
         Allowance {
@@ -238,7 +237,7 @@ impl Turn<'_> {
     }
 }
 
-/// Says how a dropped call has ended: as the kernel shows its connections, not as we assume.
+/// Determines the end of a dropped call from the state of its connection in the kernel, not by assumption.
 async fn verify_closed(
     mut registration: Registration,
     probe: &ConnectionProbe,
@@ -249,7 +248,7 @@ async fn verify_closed(
             How::ConnectionClosed,
             Evidence::verified(Verified::SocketClosed),
         ),
-        // What the provider had to do it had done; our side of it was dropped.
+        // The provider's part was complete or never began; our future was dropped.
         ConnectionState::NeverOpened | ConnectionState::GivenBack => {
             (How::Dropped, Evidence::verified(Verified::FutureDropped))
         }

@@ -1,25 +1,25 @@
-//! What has arrived of an answer, and what it has cost so far.
+//! Received part of an answer, and its cost so far.
 
 use allstop_core::{FinishReason, ToolCall, Usage};
 use allstop_model::ModelEvent;
 
 use crate::event::{AgentEvent, EventSink};
 
-/// What has arrived of an answer.
+/// Received part of an answer.
 pub(super) struct Partial {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
-    /// What the provider says it cost, if it said.
+    /// Usage that the provider has reported, if any.
     pub(super) reported: Option<Usage>,
-    /// Bytes of answer of any kind, for an estimate.
+    /// Bytes of the answer, of any kind, for an estimate.
     pub(super) bytes: usize,
-    /// Of those, bytes of tool calls that have not arrived whole.
+    /// Bytes of tool calls that have not arrived completely; included in `bytes`.
     half_call_bytes: usize,
-    /// Bytes that came in after a stop was accepted: they are paid for, and nobody sees them.
+    /// Bytes that arrived after a stop was accepted: they are paid for, but not shown.
     pub(super) bytes_after_stop: usize,
-    /// How it ended.
+    /// Reason for which the model ended the answer.
     pub(super) finish: FinishReason,
-    /// Where a stop would find the call.
+    /// Checkpoint that a stop would report for the call.
     pub(super) checkpoint: &'static str,
 }
 
@@ -37,14 +37,13 @@ impl Partial {
         }
     }
 
-    /// What a whole answer cost: as reported, else counted on our side and marked so.
+    /// Usage of a complete answer: as reported, or else an estimate marked as such.
     pub(super) fn usage(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
         self.reported
             .unwrap_or_else(|| self.usage_when_cut(input_tokens_estimated))
     }
 
-    /// What half an answer cost. What a provider reports in mid-stream lags behind what it has sent, so the larger
-    /// figure counts.
+    /// Usage of an incomplete answer. Usage reported in mid-stream lags behind the data, so the larger figure counts.
     pub(super) fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
         let reported = self.reported.unwrap_or_default();
         let input_tokens = match reported.input_tokens {
@@ -60,7 +59,7 @@ impl Partial {
         }
     }
 
-    /// Takes what has arrived, and shows it.
+    /// Adds received data, and sends its live event.
     pub(super) fn take(&mut self, event: ModelEvent, events: &EventSink) {
         match event {
             ModelEvent::Text(text) => {
@@ -77,7 +76,7 @@ impl Partial {
                 self.half_call_bytes += bytes;
             }
             ModelEvent::ToolCall(call) => {
-                // What was counted while it came is not counted again.
+                // Bytes counted while the call arrived are not counted again.
                 let bytes = call.arguments.bytes();
                 self.bytes += bytes.saturating_sub(self.half_call_bytes);
                 self.half_call_bytes = self.half_call_bytes.saturating_sub(bytes);

@@ -1,4 +1,4 @@
-//! Receiving an answer: what arrives after a stop is counted, and shown to nobody.
+//! Receives an answer: data that arrives after a stop is counted, but not shown.
 
 use allstop_model::{
     CALLS_MAX, FinishReason, Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest,
@@ -10,8 +10,8 @@ use futures::StreamExt as _;
 use super::partial::Partial;
 use crate::event::EventSink;
 
-/// Receives an answer into `partial`. Each item is a sign of life, with the bytes so far; the end of the stream is the
-/// end of the answer.
+/// Receives an answer into `partial`. Each item is a sign of activity, with the bytes so far. The end of the stream is
+/// the end of the answer.
 pub(super) fn receive<'a>(
     model: &'a dyn Model,
     request: ModelRequest,
@@ -63,7 +63,7 @@ pub(super) fn receive<'a>(
     )
 }
 
-/// Who sees what arrives.
+/// Destination of live events while nothing is stopped.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) unless_stopped: &'a Scope,
@@ -74,7 +74,7 @@ impl Shown<'_> {
     fn take(self, event: ModelEvent, partial: &mut Partial) {
         let bytes_before = partial.bytes;
         if self.unless_stopped.is_stopped() {
-            // It was on its way when the stop was accepted.
+            // The data was in transit when the stop was accepted.
             partial.take(event, &EventSink::none());
             partial.bytes_after_stop += partial.bytes - bytes_before;
         } else {
