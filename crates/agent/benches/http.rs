@@ -1,4 +1,5 @@
-//! Turns over HTTP, streamed, sixteen in flight: against a bare loop over the same provider crate, and one over reqwest.
+//! Streamed turns over HTTP, sixteen in flight, compared with a bare loop over the same provider crate and one over
+//! reqwest.
 
 #![expect(
     clippy::disallowed_methods,
@@ -44,7 +45,7 @@ const DONE: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// A provider that asks for two calls, and is done when it sees their results.
+/// A provider that requests two calls and ends after their results.
 async fn serve() -> String {
     async fn answer(body: Bytes) -> impl IntoResponse {
         let has_results = body
@@ -149,7 +150,7 @@ async fn allstop_turn(agent: Agent, scope: Scope, n: usize) {
     let session = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
     let history = History::Logged(Box::new(session.expect("a session in memory")));
     let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
-    let outcome = run.finish().await.expect("the engine");
+    let outcome = run.finish().await.expect("a finished run");
     assert_eq!(
         outcome.turns[0].stop_reason,
         StopReason::Completed,
@@ -158,7 +159,7 @@ async fn allstop_turn(agent: Agent, scope: Scope, n: usize) {
     );
 }
 
-/// So many turns, sixteen at a time.
+/// Runs `TURNS` turns, at most `IN_FLIGHT` at once.
 async fn many<F: Future<Output = ()> + Send + 'static>(turn: impl Fn(usize) -> F) {
     let turns = futures::stream::iter(0..TURNS).map(|n| tokio::spawn(turn(n)));
     turns
@@ -175,7 +176,7 @@ fn http(c: &mut Criterion) {
     let (tx, rx) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         server.block_on(async {
-            tx.send(serve().await).expect("the bench waits");
+            tx.send(serve().await).expect("a receiver");
             std::future::pending::<()>().await;
         });
     });

@@ -1,5 +1,5 @@
-//! One stop of a turn inside a tool, from the request to its receipt: a tool that hears it, and a deaf one, which is
-//! forced after its grace. The ending is written to the log in memory.
+//! One stop of a turn inside a tool, from the request to its receipt: a tool that listens, and a deaf tool, which is
+//! forced after its grace. The ending is written to the memory log.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Enough for a p99 that is more than the worst few samples.
+/// Enough samples for a p99 that is more than the worst few.
 const ROUNDS: usize = 2_000;
-/// Each waits for the grace of a deaf tool.
+/// Fewer samples, since each waits for the grace of a deaf tool.
 const DEAF_ROUNDS: usize = 300;
 const GRACE: Duration = Duration::from_millis(10);
 
-/// Behaviour of a tool when a stop comes.
+/// Behaviour of a tool during a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hearing {
-    /// It waits for the stop, and returns.
+    /// The tool waits for the stop and returns.
     Hears,
-    /// It waits for ever.
+    /// The tool waits forever.
     Deaf,
 }
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     suite.finish()
 }
 
-/// From the request to the receipt of one turn.
+/// Time from the request to the receipt of one turn's stop.
 fn stop(runtime: &Runtime, hearing: Hearing) -> impl FnMut() -> Duration {
     let (tx, mut running) = unbounded_channel();
     let agent = agent(hearing, tx);
@@ -84,17 +84,17 @@ async fn stop_turn(agent: &Agent, root: &Scope, running: &mut UnboundedReceiver<
     let receipt = scope.stop(order).receipt().await;
     let took = asked.elapsed();
     assert!(receipt.quiet() && receipt.items().len() == 1, "{receipt:?}");
-    let outcome = run.finish().await.expect("the engine");
+    let outcome = run.finish().await.expect("a finished run");
     assert!(outcome.turns[0].error.is_none(), "{outcome:?}");
     took
 }
 
-/// Its model calls one tool, which says when it runs and then waits.
+/// An agent whose model calls one tool; the tool reports its start and then waits.
 fn agent(hearing: Hearing, running: UnboundedSender<()>) -> Agent {
     let wait = move |call: ToolInvocation| {
         let running = running.clone();
         async move {
-            running.send(()).expect("somebody counts");
+            running.send(()).expect("a receiver");
             match hearing {
                 Hearing::Hears => call.scope.stopped_at("idle").await.to_string(),
                 Hearing::Deaf => std::future::pending().await,
@@ -114,7 +114,7 @@ async fn bare() -> Duration {
     let (tx, mut running) = unbounded_channel();
     let child = token.child_token();
     tracker.spawn(async move {
-        tx.send(()).expect("somebody counts");
+        tx.send(()).expect("a receiver");
         child.cancelled().await;
     });
     running.recv().await;

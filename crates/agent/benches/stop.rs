@@ -1,5 +1,5 @@
-//! Stopping a thousand runs, each inside two tools: endings written to the memory log and receipts made, against a bare
-//! tracker with a token for each tool.
+//! Stop of a thousand runs, each inside two tools. Endings are written to the memory log and receipts are built;
+//! compared with a bare tracker with a token for each tool.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn bare() -> Duration {
     for _ in 0..TOOLS * RUNS {
         let (child, tx) = (token.child_token(), tx.clone());
         tracker.spawn(async move {
-            tx.send(()).expect("somebody counts");
+            tx.send(()).expect("a receiver");
             child.cancelled().await;
         });
     }
@@ -72,11 +72,11 @@ async fn bare() -> Duration {
     asked.elapsed()
 }
 
-/// Times of one stop, from its call.
+/// Times of one stop, since its request.
 struct StopTimes {
-    /// The call has returned: nothing starts any more.
+    /// The request has returned: no further work starts.
     accepted: Duration,
-    /// Every run has its ending in the log and its receipt, and so has the stop.
+    /// Each run has its ending in the log and its receipt, and the stop has its own.
     all_ended: Duration,
 }
 
@@ -96,13 +96,13 @@ async fn stop_runs() -> StopTimes {
     for _ in 0..TOOLS * RUNS {
         begun.recv().await;
     }
-    // What was taken is dropped outside of the sample.
+    // The outcomes are dropped outside the sample.
     let mut outcomes = Vec::with_capacity(RUNS);
     let asked = Instant::now();
     let stop = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)));
     let accepted = asked.elapsed();
     for run in &mut runs {
-        outcomes.push(run.wait().await.expect("the engine"));
+        outcomes.push(run.wait().await.expect("a finished run"));
     }
     let receipt = stop.receipt().await;
     assert!(receipt.quiet() && receipt.cancel_observed());
@@ -115,12 +115,12 @@ async fn stop_runs() -> StopTimes {
     }
 }
 
-/// Two calls, which wait until they hear the stop.
+/// An agent with two calls, which wait for the stop.
 fn agent(begun: UnboundedSender<()>) -> Agent {
     let hears = move |call: ToolInvocation| {
         let begun = begun.clone();
         async move {
-            begun.send(()).expect("somebody counts");
+            begun.send(()).expect("a receiver");
             call.scope.stopped_at("idle").await.to_string()
         }
     };

@@ -1,7 +1,7 @@
-//! Cost of a turn of two steps and two calls, against a bare tokio loop that does the same.
+//! Cost of a turn of two steps and two calls, compared with a bare Tokio loop that does the same.
 //!
-//! A sample holds all of a turn on both sides: the conversation (with its session, where there is a log) is made, the
-//! turn runs, and everything is dropped.
+//! On both sides a sample includes the whole turn: the conversation (and its session, if there is a log) is created,
+//! the turn runs, and everything is dropped.
 
 #![expect(
     clippy::unused_async,
@@ -23,9 +23,9 @@ use allstop_tools::ToolRegistry;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-/// Turns of one sample: a few milliseconds of them.
+/// Turns per sample: a few milliseconds in total.
 const TURNS: u32 = 200;
-/// Rounds: a median that does not move when the machine is busy for a second.
+/// Rounds: enough for a median that stays stable while the machine is busy for a second.
 const ROUNDS: usize = 200;
 
 fn one_thread() -> Runtime {
@@ -35,7 +35,7 @@ fn one_thread() -> Runtime {
         .expect("a runtime")
 }
 
-/// What the bare loop passes around.
+/// Message of the bare loop.
 #[derive(Clone)]
 #[expect(
     dead_code,
@@ -47,7 +47,7 @@ enum Said {
     Tool(String),
 }
 
-/// A loop of tokio and nothing else: the model's answer, the calls side by side, the next answer.
+/// A loop in Tokio only: the model's answer, the calls in parallel, the next answer.
 async fn bare_turn(messages: &mut Vec<Said>) {
     messages.push(Said::User("go".to_owned()));
     loop {
@@ -103,11 +103,11 @@ fn bare() -> History {
 
 async fn product_turn(agent: &Agent, scope: &Scope, history: History) {
     let run = agent.start(scope, RunRequest::new(history, "go"), EventSink::none());
-    let outcome = run.finish().await.expect("the engine");
+    let outcome = run.finish().await.expect("a finished run");
     assert_eq!(outcome.turns[0].stop_reason, StopReason::Completed);
 }
 
-/// One of many turns, one after another in one task.
+/// Average time of one turn; the turns run one after another in one task.
 fn each<F: Future<Output = ()>>(runtime: &Runtime, mut turn: impl FnMut() -> F) -> Duration {
     let all = async {
         for _ in 0..TURNS {

@@ -85,31 +85,31 @@ mod tests {
 
     /// A stop between the commit and the start of the hooks.
     #[tokio::test]
-    async fn no_hook_starts_behind_a_stop() {
+    async fn no_hook_starts_after_a_stop() {
         let after = AfterTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
         let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
-        assert!(after.stop_hooks(order).is_none(), "none runs");
+        assert!(after.stop_hooks(order).is_none(), "no hook runs");
         assert!(!after.may_begin_hooks(&scope));
         after.reset();
         assert!(after.may_begin_hooks(&scope), "another turn");
     }
 
     #[tokio::test]
-    async fn no_hook_starts_behind_a_stop_between_two_hooks() {
+    async fn no_hook_starts_after_a_stop_between_two_hooks() {
         let after = AfterTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
         assert!(after.may_begin_hooks(&scope));
-        assert!(scope.is_quiet(), "the first has ended");
+        assert!(scope.is_quiet(), "the first hook has ended");
         let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
-        let stop = after.stop_hooks(order).expect("the second is to come");
-        assert!(scope.check().is_err(), "it does not start");
+        let stop = after.stop_hooks(order).expect("the second hook is pending");
+        assert!(scope.check().is_err(), "the second hook does not start");
         assert!(stop.receipt().await.quiet());
         let closed = Scope::root("hooks", RootOptions::current());
         closed.close();
         after.reset();
         assert!(after.may_begin_hooks(&closed));
         let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
-        assert!(after.stop_hooks(order).is_none(), "all have ended");
+        assert!(after.stop_hooks(order).is_none(), "all hooks have ended");
     }
 }

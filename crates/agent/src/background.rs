@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_start_and_end_is_recorded_once_also_of_work_that_the_registry_has_forgotten() {
+    async fn each_start_and_end_is_recorded_once_even_of_forgotten_work() {
         let root = Scope::root("session", RootOptions::current());
         let jobs = root.child("background", ScopeOptions::default());
         let background = Background::new(jobs.expect("nothing is stopped"), 1);

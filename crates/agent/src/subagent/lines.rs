@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_one_line_and_short() {
+    fn progress_line_is_short_and_single() {
         assert_eq!(one_line(" first\n\n second\t"), "first second");
         let long = one_line(&"ä".repeat(LINE_CHARS_MAX + 1));
         assert_eq!(long.chars().count(), LINE_CHARS_MAX + 1);

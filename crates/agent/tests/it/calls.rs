@@ -1,4 +1,4 @@
-//! How calls end, as the log and whoever watches are told: exit codes, timeouts, what is left.
+//! Ends of calls in the log and in the events: exit codes, timeouts, work that is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::{agent, ended, history_on, model, records, root, tools};
 
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// A call of another machine that never confirms a stop.
+/// A remote call that never confirms a stop.
 async fn elsewhere(call: ToolInvocation) -> String {
     let spec = WorkSpec::new(ItemKind::ToolCall, "elsewhere");
     let _call = call.scope.register_remote(spec, || {}).expect("it runs");
@@ -33,7 +33,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// The outcome of a call in the log, with its exit code.
+    /// Outcome of a call in the log, with its exit code.
     fn record(&self, call: &str) -> (CallOutcome, Option<i32>) {
         let found = self.records.iter().find_map(|record| match record {
             SessionRecord::CallFinished {
@@ -47,7 +47,7 @@ impl Watched {
         found.expect("the call has its end in the log")
     }
 
-    /// The same in the events, with what is left of the call.
+    /// Outcome of a call in the events, with the work that is left.
     fn event(&self, call: &str) -> (CallOutcome, Option<i32>, Option<ItemState>) {
         let found = self.events.iter().find_map(|event| match event {
             AgentEvent::ToolFinished {
@@ -70,7 +70,7 @@ impl Watched {
     }
 }
 
-/// Runs a turn whose model calls these tools at once, as `call_1_1`, `call_1_2` …; `stop_at` stops it at the start of a call.
+/// Runs a turn whose model calls these tools at once, as `call_1_1`, `call_1_2` …; `stop_at` stops a call at its start.
 async fn watched(list: Vec<ToolFn>, names: &[&str], stop_at: Option<&'static str>) -> Watched {
     let asks = names
         .iter()
@@ -88,7 +88,7 @@ async fn watched(list: Vec<ToolFn>, names: &[&str], stop_at: Option<&'static str
         if let AgentEvent::ToolStarted { call_id, .. } = event
             && Some(call_id.as_str()) == stop_at
         {
-            running_tx.send(()).expect("the test waits");
+            running_tx.send(()).expect("a receiver");
         }
         seen.lock().push(event.clone());
     });
@@ -100,7 +100,7 @@ async fn watched(list: Vec<ToolFn>, names: &[&str], stop_at: Option<&'static str
         tokio::task::yield_now().await;
         let _stop = run.stop(Cause::new(CauseKind::User));
     }
-    let (turn, _) = ended(run.finish().await.expect("the engine"));
+    let (turn, _) = ended(run.finish().await.expect("a finished run"));
     let events = events.lock().clone();
     Watched {
         turn,
@@ -127,7 +127,7 @@ async fn exit_code_is_in_the_log_and_in_the_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_timeout_is_timed_out_and_not_stopped() {
+async fn tool_timeout_is_reported_as_timed_out() {
     let hears = ToolFn::new("hears", |call: ToolInvocation| async move {
         call.scope.stopped_at("idle").await.to_string()
     });
@@ -138,7 +138,7 @@ async fn tool_timeout_is_timed_out_and_not_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_that_a_timeout_did_not_end_is_not_called_stopped() {
+async fn call_that_outlives_its_timeout_is_not_reported_stopped() {
     let deaf = ToolFn::new("deaf", elsewhere).timeout(LIMIT);
     let seen = watched(vec![deaf], &["deaf"], None).await;
     assert_eq!(seen.record("call_1_1").0, CallOutcome::Unknown);
@@ -148,7 +148,7 @@ async fn call_that_a_timeout_did_not_end_is_not_called_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_call_that_leaves_something_is_in_the_receipt() {
+async fn receipt_lists_each_call_that_left_work() {
     let deaf = |name| ToolFn::new(name, elsewhere).timeout(LIMIT);
     let list = vec![deaf("one"), deaf("two")];
     let seen = watched(list, &["one", "two"], None).await;
@@ -166,7 +166,7 @@ async fn each_call_that_leaves_something_is_in_the_receipt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn end_of_a_stopped_turn_says_how_each_call_was_left() {
+async fn end_event_of_a_stopped_turn_has_the_state_of_each_call() {
     let hears = ToolFn::new("hears", |call: ToolInvocation| async move {
         call.scope.stopped_at("idle").await.to_string()
     });

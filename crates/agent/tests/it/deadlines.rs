@@ -1,4 +1,4 @@
-//! Deadlines of a step and silence: stops of the turn, with all that they have stopped in its receipt.
+//! Deadline of a step, and inactivity: both stop the turn, and its receipt lists the stopped work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ fn by_step() -> Settings {
     }
 }
 
-/// The store is slow when the deadline of the step comes, so that the call has ended by it before the engine hears of it.
+/// The store is slow at the deadline, so that the deadline ends the call before the engine notices it.
 #[tokio::test(start_paused = true)]
-async fn what_the_deadline_of_a_step_stops_is_in_the_receipt_of_its_turn() {
+async fn receipt_lists_calls_stopped_by_a_step_deadline() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let history = history_on(Arc::clone(&log) as _).await;
     let quick = ToolFn::new("quick", |_| async {
@@ -57,7 +57,7 @@ async fn what_the_deadline_of_a_step_stops_is_in_the_receipt_of_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_of_a_step_is_heard_while_the_store_hangs() {
+async fn step_deadline_works_while_the_store_hangs() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let history = history_on(Arc::clone(&log) as _).await;
     log.fail_at("call_started", LogFault::Hold);
@@ -74,7 +74,7 @@ async fn the_deadline_of_a_step_is_heard_while_the_store_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_call_that_goes_silent_is_in_the_receipt() {
+async fn receipt_lists_a_silent_model_call() {
     for deadlines in [
         Deadlines {
             inactivity: Some(Duration::from_secs(5)),

@@ -15,7 +15,7 @@ fn failing(kind: ModelErrorKind) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_failure_is_an_error_and_leaves_nothing() {
+async fn provider_failure_is_an_error_and_leaves_nothing() {
     let model = model(vec![failing(ModelErrorKind::Unauthorized)]);
     let (turn, _) = run(agent(&model).build(), &root(), history().await, "go").await;
     assert_eq!(turn.stop_reason, StopReason::Error);
@@ -24,7 +24,7 @@ async fn a_provider_failure_is_an_error_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_providers_own_timeout_is_an_error_and_not_our_deadline() {
+async fn provider_timeout_is_an_error_and_not_a_deadline() {
     let deadlines = allstop_agent::Deadlines {
         run: Some(Duration::from_mins(1)),
         between_tokens: Some(Duration::from_secs(2)),
@@ -48,7 +48,7 @@ async fn a_providers_own_timeout_is_an_error_and_not_our_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_passes_is_repeated_and_its_cost_is_kept() {
+async fn transient_failure_is_retried_and_its_cost_is_kept() {
     let flaky = Reply::text("fine").failing_first(
         2,
         ModelError::new(ModelErrorKind::Unavailable, "busy".to_owned()),
@@ -63,7 +63,7 @@ async fn a_failure_that_passes_is_repeated_and_its_cost_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_cut_drops_its_half_call_and_is_repeated() {
+async fn broken_stream_is_retried_without_its_partial_call() {
     let model = model(vec![Reply::text("half").disconnect()]);
     let settings = Settings {
         retry: RetryPolicy::never(),
@@ -82,7 +82,7 @@ async fn a_stream_that_is_cut_drops_its_half_call_and_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_of_steps_ends_the_turn() {
+async fn step_limit_ends_the_turn() {
     let model = model(vec![
         Reply::text("").call("t", json!({"n": 1})),
         Reply::text("").call("t", json!({"n": 2})),
@@ -102,7 +102,7 @@ async fn the_limit_of_steps_ends_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_of_turns_ends_the_next_one_at_its_entry() {
+async fn turn_limit_ends_the_next_turn_at_its_start() {
     let model = model(vec![Reply::text("one"), Reply::text("two")]);
     let settings = Settings {
         turns_max: Some(1),
@@ -118,7 +118,7 @@ async fn the_limit_of_turns_ends_the_next_one_at_its_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_is_reserved_before_it_is_spent() {
+async fn budget_is_reserved_before_it_is_spent() {
     let model = model(vec![Reply::text("one").usage(10, 10)]);
     let settings = Settings {
         budget: Some(Budget::of_tokens(50)),
@@ -135,7 +135,7 @@ async fn a_budget_is_reserved_before_it_is_spent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_turn_number_of_a_refused_turn_is_not_used_again() {
+async fn number_of_a_refused_turn_is_not_reused() {
     let model = model(vec![failing(ModelErrorKind::NotFound)]);
     let scope = root();
     let (first, history) = run(agent(&model).build(), &scope, history().await, "a").await;
@@ -144,7 +144,7 @@ async fn the_turn_number_of_a_refused_turn_is_not_used_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_end_cannot_overdraw_the_budget() {
+async fn endless_answer_cannot_overdraw_the_budget() {
     let endless = (0..1000).fold(Reply::text(""), |reply, _| reply.and_text("x".repeat(400)));
     let model = model(vec![endless]);
     let budget = Budget::of_tokens(5_000);
@@ -155,7 +155,10 @@ async fn an_answer_that_does_not_end_cannot_overdraw_the_budget() {
     let agent = agent(&model).settings(settings).build();
     let (turn, _) = run(agent, &root(), history().await, "go").await;
     assert_eq!(turn.stop_reason, StopReason::MaxBudgetReached);
-    assert!(turn.usage.total_tokens() > 4_000, "most of it was used");
+    assert!(
+        turn.usage.total_tokens() > 4_000,
+        "most of the budget was used"
+    );
     assert!(turn.usage.total_tokens() <= 5_000 + 100, "{:?}", turn.usage);
     assert_eq!(budget.spent_tokens(), turn.usage.total_tokens());
     assert_eq!(budget.reserved_tokens(), 0);

@@ -24,7 +24,7 @@ enum Does {
     Denies,
     Panics,
     Hangs,
-    /// Says no because a stop reached it.
+    /// Denies because a stop reached it.
     DeniesUnderAStop,
 }
 
@@ -120,7 +120,7 @@ fn tool() -> allstop_tools::ToolRegistry {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_denies_a_call_answers_it_and_the_turn_goes_on() {
+async fn call_denied_by_a_hook_gets_a_result_and_the_turn_continues() {
     for does in [Does::Denies, Does::Panics] {
         let model = one_call();
         let agent = agent(&model)
@@ -138,7 +138,7 @@ async fn a_hook_that_denies_a_call_answers_it_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_fails_elsewhere_ends_the_turn_with_an_error() {
+async fn hook_failure_outside_a_call_ends_the_turn_with_an_error() {
     for on in ["turn_start", "model_start", "model_end", "tool_end"] {
         let model = one_call();
         let agent = agent(&model)
@@ -158,7 +158,7 @@ async fn a_hook_that_fails_elsewhere_ends_the_turn_with_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn guardrails_refuse_in_and_out_and_fail_closed() {
+async fn guardrails_check_input_and_output_and_fail_closed() {
     for (on, does) in [
         ("input", Does::Denies),
         ("input", Does::Panics),
@@ -180,7 +180,7 @@ struct NeverAnswers(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Prompter for NeverAnswers {
     fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
-        self.0.send(()).expect("the test waits");
+        self.0.send(()).expect("a receiver");
         Box::pin(std::future::pending())
     }
 }
@@ -192,7 +192,7 @@ fn asking(agent: allstop_agent::AgentBuilder, prompter: Arc<dyn Prompter>) -> Ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_no_is_no_cancel_and_a_yes_runs_the_call() {
+async fn denied_permission_is_not_a_stop_and_approval_runs_the_call() {
     for (answer, denials) in [
         (Answer::Deny, 1),
         (Answer::AllowOnce, 0),
@@ -207,7 +207,7 @@ async fn a_no_is_no_cancel_and_a_yes_runs_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_ends_a_question_a_hook_and_a_guardrail_at_once_and_is_no_denial() {
+async fn stop_ends_questions_hooks_and_guardrails_without_a_denial() {
     for what in ["question", "turn_start", "tool_start", "input"] {
         let (tx, mut asked) = tokio::sync::mpsc::unbounded_channel();
         let model = one_call();
@@ -241,7 +241,7 @@ async fn a_stop_ends_a_question_a_hook_and_a_guardrail_at_once_and_is_no_denial(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_no_that_comes_under_a_stop_is_the_stop() {
+async fn denial_during_a_stop_counts_as_the_stop() {
     for what in ["turn_start", "model_start", "input"] {
         let model = one_call();
         let hook = TestHook::new(what, Does::DeniesUnderAStop);
@@ -257,7 +257,7 @@ async fn a_no_that_comes_under_a_stop_is_the_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_continues_is_heard_everywhere() {
+async fn hook_is_called_at_every_point() {
     let model = one_call();
     let mut builder = agent(&model).tools(tool());
     for on in [
@@ -274,7 +274,7 @@ async fn a_hook_that_continues_is_heard_everywhere() {
     assert_eq!(turn.stop_reason, StopReason::Completed);
 }
 
-/// A hook of the end of a turn that works on for a while when a stop asks it to end, as a command does.
+/// A hook at the end of a turn that takes a while to end after a stop, as a command does.
 #[derive(Debug)]
 struct EndsSlowly {
     name: Arc<str>,
@@ -297,7 +297,7 @@ impl Hook for EndsSlowly {
         Box::pin(async move {
             let work = WorkSpec::new(ItemKind::Process, "tidy up");
             let work = cx.scope.spawn(work, move |cx| async move {
-                running.send(()).expect("the test waits");
+                running.send(()).expect("a receiver");
                 cx.stopped_at("idle").await;
                 tokio::time::sleep(TIDYING).await;
             });
@@ -308,7 +308,7 @@ impl Hook for EndsSlowly {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stop_of_a_turn_end_hook_gives_it_its_grace_and_a_receipt() {
+async fn stopped_turn_end_hook_gets_its_grace_and_a_receipt() {
     let model = model(vec![Reply::text("ok")]);
     let (running, mut runs) = tokio::sync::mpsc::unbounded_channel();
     let name = "tidy".into();
@@ -328,5 +328,5 @@ async fn stop_of_a_turn_end_hook_gives_it_its_grace_and_a_receipt() {
     assert_eq!(receipt.stop_id(), stop.receipt().await.stop_id());
     assert!(receipt.quiet() && receipt.cancel_observed(), "{receipt:?}");
     let tidied = receipt.items().iter().find(|item| &*item.name == "tidy up");
-    assert_eq!(tidied.expect("it is named").state.as_str(), "stopped");
+    assert_eq!(tidied.expect("a named item").state.as_str(), "stopped");
 }

@@ -1,4 +1,4 @@
-//! The same calls again and again.
+//! Repeated identical calls.
 
 use allstop_agent::Settings;
 use allstop_core::StopReason;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::{agent, history, root, run, settings, tools};
 
 #[tokio::test(start_paused = true)]
-async fn the_same_call_again_and_again_ends_the_run() {
+async fn repeated_identical_calls_end_the_run() {
     let reply = || Reply::text("").call("t", json!({"same": true}));
     let model = Arc::new(ScriptedModel::new((0..20).map(|_| reply()).collect()).keeping_requests());
     let tool = ToolFn::new("t", |_| async { "x".to_owned() });

@@ -1,4 +1,4 @@
-//! The loop through its public face: scripted models, closures for tools, paused time.
+//! The loop through its public API: scripted models, closures for tools, paused time.
 
 mod calls;
 mod deadlines;
@@ -28,7 +28,7 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 
-/// A limit that no test that works comes near.
+/// A limit that no working test reaches.
 const LONG: Duration = Duration::from_hours(1);
 
 fn root() -> Scope {
@@ -45,7 +45,7 @@ async fn history_on(log: Arc<dyn Log>) -> History {
     History::Logged(Box::new(session.expect("a session in memory")))
 }
 
-/// The records of the session.
+/// Records of the session.
 async fn records(log: &dyn Log) -> Vec<SessionRecord> {
     let stream = stream_of(&SessionId::from("s1"));
     let records = log.read(&stream, Version(1), 10_000).await.expect("memory");
@@ -79,7 +79,7 @@ fn settings() -> Settings {
     Settings::default()
 }
 
-/// Runs one prompt to its end, and checks what every ending must hold.
+/// Runs one prompt to its end and checks the rules for every ending.
 async fn run(
     agent: Agent,
     scope: &Scope,
@@ -90,7 +90,7 @@ async fn run(
     ended(run.finish().await.expect("the engine does not panic"))
 }
 
-/// The last turn's outcome: checked against the log.
+/// Returns the last turn's outcome, checked against the log.
 fn ended(outcome: RunOutcome) -> (TurnOutcome, History) {
     let RunOutcome { mut turns, history } = outcome;
     let turn = turns.pop().expect("a run has a turn");
@@ -98,7 +98,7 @@ fn ended(outcome: RunOutcome) -> (TurnOutcome, History) {
         let state = session.state();
         assert!(state.open_turn().is_none(), "every turn has its ending");
         let last = state.turns().last().expect("the turn is in the log");
-        let ending = last.ending.as_ref().expect("with its ending");
+        let ending = last.ending.as_ref().expect("an ending");
         assert_eq!(ending.reason, turn.stop_reason);
         assert_eq!(ending.cause, turn.cause);
         assert_eq!(**state.conversation(), *turn.conversation);
@@ -107,7 +107,7 @@ fn ended(outcome: RunOutcome) -> (TurnOutcome, History) {
     (turn, history)
 }
 
-/// Everything the model was ever sent is a valid history.
+/// Checks that every request to the model had a valid history.
 fn check_requests(model: &ScriptedModel) {
     for request in model.requests() {
         check_history(request.messages.iter().map(AsRef::as_ref)).expect("a valid request");

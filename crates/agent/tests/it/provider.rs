@@ -1,4 +1,4 @@
-//! A provider over HTTP: what its answers cost, and answers that it cuts off.
+//! A provider over HTTP: cost of its answers, and truncated answers.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ async fn streamed_call_is_metered_once_and_fits_its_budget() {
     assert!(!turn.usage.estimated);
     assert_eq!(budget.spent_tokens(), turn.usage.total_tokens());
 
-    // Without a word of the provider: four bytes a token, each byte once.
+    // Estimate without reported usage: four bytes per token, each byte counted once.
     let (turn, _) = writes_a_file(done().without_usage(), None).await;
     assert_eq!(turn.stop_reason, StopReason::Completed, "{:?}", turn.cause);
     assert!(turn.usage.estimated);
@@ -60,7 +60,7 @@ async fn streamed_call_is_metered_once_and_fits_its_budget() {
     assert!((5_000..5_100).contains(&output), "{output}");
 }
 
-/// How each model call of a log ended its answer, where it was cut.
+/// Finish reasons of truncated answers in a log.
 fn cuts(records: &[SessionRecord]) -> Vec<Option<FinishReason>> {
     let cuts = records.iter().filter_map(|record| match record {
         SessionRecord::CallFinished { id, finish, .. } if id.as_str().starts_with("step_") => {
@@ -72,7 +72,7 @@ fn cuts(records: &[SessionRecord]) -> Vec<Option<FinishReason>> {
 }
 
 #[tokio::test]
-async fn answer_that_was_cut_off_is_marked_and_the_model_is_told() {
+async fn truncated_answer_is_marked_for_the_model() {
     for (finish, reason, words) in [
         ("length", FinishReason::Length, "limit of output tokens"),
         (
@@ -103,18 +103,18 @@ async fn answer_that_was_cut_off_is_marked_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn answer_that_was_filtered_whole_is_an_error() {
+async fn fully_filtered_answer_is_an_error() {
     let server = OpenAiServer::start([Answer::stream().finish("content_filter")]);
     let history = history_on(Arc::new(MemoryLog::new())).await;
     let (turn, _) = run(agent_at(&server).build(), &root(), history, "go").await;
     assert_eq!(turn.stop_reason, StopReason::Error);
-    let error = turn.error.expect("why").to_string();
+    let error = turn.error.expect("an error").to_string();
     assert!(error.contains("content filter"), "{error}");
     assert!(turn.conversation.messages.is_empty());
 }
 
 #[tokio::test]
-async fn call_that_was_cut_off_is_an_error_result_and_does_not_run() {
+async fn truncated_call_gets_an_error_result_and_does_not_run() {
     for finish in ["length", "content_filter"] {
         let half = Answer::stream().half_tool_call("call_1", "write", r#"{"text":"Once"#);
         let server = OpenAiServer::start([half.finish(finish), Answer::text("Shorter, then.")]);

@@ -23,7 +23,7 @@ fn user() -> Cause {
     Cause::new(CauseKind::User).detail("ctrl-c")
 }
 
-/// A tool that says on the channel that it runs, and then does what the closure does.
+/// A tool that reports its start on the channel and then runs the closure.
 fn announcing(
     name: &str,
     running: &tokio::sync::mpsc::UnboundedSender<()>,
@@ -31,7 +31,7 @@ fn announcing(
 ) -> ToolFn {
     let running = running.clone();
     ToolFn::new(name, move |call| {
-        running.send(()).expect("the test waits");
+        running.send(()).expect("a receiver");
         body(call)
     })
 }
@@ -50,7 +50,7 @@ fn deaf(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static,
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_mid_stream_nothing_is_left_and_the_next_message_works() {
+async fn stop_in_mid_stream_leaves_nothing_and_the_next_message_works() {
     let model = model(vec![
         Reply::text("some words")
             .pause(Pause::Forever)
@@ -75,7 +75,7 @@ async fn in_mid_stream_nothing_is_left_and_the_next_message_works() {
     let json = serde_json::to_value(&receipt.items()[0]).unwrap();
     assert_eq!(json["observed_at"], "stream_chunk");
     assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
-    // "some words" is ten bytes: counted, and marked as an estimate.
+    // "some words" has ten bytes, counted and marked as an estimate.
     assert_eq!((turn.usage.output_tokens, turn.usage.estimated), (3, true));
     assert_eq!(receipt.usage(), turn.usage);
 
@@ -86,7 +86,7 @@ async fn in_mid_stream_nothing_is_left_and_the_next_message_works() {
     assert_eq!(history.next_turn().0, 3);
 }
 
-/// Starts a run whose two tools are running, and returns it.
+/// Starts a run and returns it once its two tools run.
 async fn in_two_tools(
     settings: Settings,
     bodies: [fn(allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String>; 2],
@@ -120,7 +120,7 @@ async fn in_two_tools(
 }
 
 #[tokio::test(start_paused = true)]
-async fn inside_tools_that_hear_and_do_not_each_is_named_and_the_history_is_valid() {
+async fn stop_names_each_tool_whether_it_listens_or_not() {
     let (run, model, scope) = in_two_tools(settings(), [hears, deaf]).await;
     let began = Instant::now();
     let _stop = run.stop(user());
@@ -133,7 +133,7 @@ async fn inside_tools_that_hear_and_do_not_each_is_named_and_the_history_is_vali
         .iter()
         .map(|item| (&*item.name, item.state.as_str()))
         .collect();
-    // The one that did not hear was dropped, and nobody knows what it had done.
+    // The tool that did not listen was dropped, and its effect is unknown.
     assert_eq!(states, [("one", "stopped"), ("two", "unknown")]);
     let unknown = match &history {
         History::Logged(session) => session.state().turns()[0].unknown_calls.clone(),
@@ -146,7 +146,7 @@ async fn inside_tools_that_hear_and_do_not_each_is_named_and_the_history_is_vali
 }
 
 #[tokio::test(start_paused = true)]
-async fn keep_commits_the_completed_steps_with_a_marker_and_one_result_a_call() {
+async fn keep_commits_completed_steps_with_one_result_per_call() {
     let keep = Settings {
         stop_policy: StopPolicy::Keep,
         ..settings()
@@ -181,7 +181,7 @@ fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'st
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_done_within_the_grace_has_finished_and_its_result_is_kept() {
+async fn result_within_the_grace_is_kept() {
     let keep = Settings {
         stop_policy: StopPolicy::Keep,
         ..settings()
@@ -201,7 +201,7 @@ async fn a_call_that_is_done_within_the_grace_has_finished_and_its_result_is_kep
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_is_a_timeout_and_no_cancel() {
+async fn deadline_is_a_timeout_and_not_a_cancel() {
     for (deadlines, word) in [
         (
             allstop_agent::Deadlines {
@@ -251,7 +251,7 @@ async fn a_deadline_is_a_timeout_and_no_cancel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_has_passed_stops_the_first_turn_at_its_entry() {
+async fn passed_deadline_stops_the_first_turn_at_its_start() {
     let deadlines = allstop_agent::Deadlines {
         run: Some(Duration::ZERO),
         ..Default::default()
@@ -270,7 +270,7 @@ async fn a_deadline_that_has_passed_stops_the_first_turn_at_its_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_is_cumulative_over_turns() {
+async fn run_deadline_is_cumulative_over_turns() {
     let deadlines = allstop_agent::Deadlines {
         run: Some(Duration::from_secs(10)),
         ..Default::default()
@@ -297,7 +297,7 @@ async fn the_deadline_is_cumulative_over_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tools_own_timeout_ends_the_call_and_the_turn_goes_on() {
+async fn tool_timeout_ends_the_call_and_the_turn_continues() {
     let model = model(vec![
         Reply::text("")
             .call("slow", json!({}))
@@ -323,7 +323,7 @@ async fn a_tools_own_timeout_ends_the_call_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_during_a_retrys_back_off_is_quiet_at_once() {
+async fn stop_during_a_retry_delay_is_quiet_at_once() {
     let error = allstop_model::ModelError::new(
         allstop_model::ModelErrorKind::Unavailable,
         "overloaded".to_owned(),
@@ -354,7 +354,7 @@ async fn a_stop_during_a_retrys_back_off_is_quiet_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_run_stops_it_with_cause_disconnect_and_the_log_has_the_receipt() {
+async fn dropped_run_stops_with_cause_disconnect_and_logs_a_receipt() {
     let log = Arc::new(allstop_log::MemoryLog::new());
     let at = allstop_core::Timestamp::from_unix_ms(0);
     let session = allstop_log::SessionStream::create(Arc::clone(&log) as _, "s1".into(), at, "/")
@@ -369,7 +369,7 @@ async fn dropping_the_run_stops_it_with_cause_disconnect_and_the_log_has_the_rec
         allstop_agent::AgentEvent::TextDelta { .. }
     ) {}
     drop(run);
-    // The engine holds the session's lock until it has written the ending.
+    // The engine holds the session lock until it has written the ending.
     while !matches!(
         events.recv().await.unwrap(),
         allstop_agent::AgentEvent::TurnEnded { .. }
@@ -383,7 +383,7 @@ async fn dropping_the_run_stops_it_with_cause_disconnect_and_the_log_has_the_rec
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wider_stop_gives_the_turn_its_own_account_of_the_same_stop() {
+async fn turn_has_its_own_account_of_a_wider_stop() {
     let (run, _, scope) = in_two_tools(settings(), [hears, hears]).await;
     let wide = scope.stop(StopOrder::new(Extent::Process, user()));
     let (turn, _) = ended(run.finish().await.unwrap());
@@ -394,7 +394,7 @@ async fn a_wider_stop_gives_the_turn_its_own_account_of_the_same_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_after_the_end_says_so_however_the_turn_has_gone() {
+async fn stop_after_any_end_reports_that_the_turn_had_ended() {
     let deadlines = Deadlines {
         step: Some(LONG),
         ..Deadlines::default()
@@ -432,7 +432,7 @@ async fn a_stop_after_the_end_says_so_however_the_turn_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_after_the_end_says_so_and_the_next_turn_of_a_stopped_run_is_refused() {
+async fn late_stop_changes_nothing_and_refuses_the_next_turn() {
     let model = model(vec![Reply::text("x")]);
     let scope = root();
     let mut run = agent(&model).build().start(
@@ -456,7 +456,7 @@ async fn a_stop_after_the_end_says_so_and_the_next_turn_of_a_stopped_run_is_refu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wedged_tool_is_named_and_the_turn_ends_in_time() {
+async fn blocked_tool_is_named_and_the_turn_ends_in_time() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(held));
     let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
@@ -489,13 +489,13 @@ async fn a_wedged_tool_is_named_and_the_turn_ends_in_time() {
     assert_eq!(receipt.items()[0].state.as_str(), "still_running");
     let before = history.conversation();
     drop(release);
-    // Whatever it says now is fenced off: the conversation is what it was.
+    // The late answer of the tool is discarded: the conversation is unchanged.
     assert_eq!(history.conversation(), before);
 }
 
-/// One call ends, and while its hook is told the other one ends, too; then the turn is stopped.
+/// One call ends, the other ends while the first call's hook runs, and then the turn is stopped.
 #[tokio::test(start_paused = true)]
-async fn the_result_of_a_call_that_ended_while_a_hook_ran_is_kept() {
+async fn result_of_a_call_that_ended_during_a_hook_is_kept() {
     #[derive(Debug)]
     struct Slow(Arc<str>);
     impl Hook for Slow {

@@ -1,4 +1,4 @@
-//! A store that fails: the outcome of a turn claims what the log has confirmed, and nothing more.
+//! A store that fails: the outcome of a turn claims only the facts that the log has confirmed.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn keeping(policy: StopPolicy) -> Settings {
     }
 }
 
-/// The store works again: the next message is answered, and the log and the outcome agree.
+/// Checks that after the store recovers the next message is answered, and that log and outcome agree.
 async fn next_message_works(log: &FaultyLog, scope: &Scope, history: History) -> TurnOutcome {
     log.heal();
     let next = model(vec![Reply::text("fine")]);
@@ -60,8 +60,8 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
         .build()
         .start(&scope, request, EventSink::none());
     let controls = Arc::clone(run.controls());
-    // This also compares the outcome with the log.
-    let (turn, history) = ended(run.finish().await.expect("the engine"));
+    // Also compares the outcome with the log.
+    let (turn, history) = ended(run.finish().await.expect("a finished run"));
 
     assert_eq!(turn.stop_reason, StopReason::Error);
     assert_eq!(turn.error.unwrap().kind, TurnErrorKind::Store);
@@ -75,9 +75,9 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
     assert_eq!(added.len(), 2, "nothing of the lost turn: {added:?}");
 }
 
-/// The next start would end the turn as after a crash; so does the next message.
+/// The next message ends the turn as the next start would after a crash.
 #[tokio::test(start_paused = true)]
-async fn next_message_works_where_no_ending_could_be_written() {
+async fn next_message_works_after_an_ending_was_not_written() {
     for refused in ["turn_committed", "call_finished"] {
         let (log, history) = faulty().await;
         log.fail_at(refused, LogFault::Refuse);
@@ -87,17 +87,21 @@ async fn next_message_works_where_no_ending_could_be_written() {
         let run = agent.start(&scope, request, EventSink::none());
         log.reached().await;
         log.fail_all(LogFault::Refuse);
-        let mut outcome = run.finish().await.expect("the engine");
+        let mut outcome = run.finish().await.expect("a finished run");
         let turn = outcome.turns.pop().expect("a turn");
-        assert_eq!(turn.error.expect("why").kind, TurnErrorKind::Store);
+        assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
         let next = next_message_works(&log, &scope, outcome.history).await;
-        assert_eq!(next.conversation.messages.len(), 2, "nothing of the lost");
+        assert_eq!(
+            next.conversation.messages.len(),
+            2,
+            "nothing of the lost turn"
+        );
     }
 }
 
-/// What a step has cost was received: a store that refuses it once is told again, with the turn's ending.
+/// The cost of a step is a fact: if the store refuses its record, the record is written with the turn's ending.
 #[tokio::test(start_paused = true)]
-async fn records_that_the_store_refused_come_with_the_ending() {
+async fn refused_records_are_written_with_the_ending() {
     let (log, history) = faulty().await;
     let model = model(vec![
         Reply::text("I look.")
@@ -111,18 +115,21 @@ async fn records_that_the_store_refused_come_with_the_ending() {
     });
     let agent = agent(&model).tools(crate::tools(vec![look])).build();
     let scope = root();
-    // This also compares the usage with the log's.
+    // Also compares the usage with the log.
     let (turn, history) = crate::run(agent, &scope, history, "go").await;
-    assert_eq!(turn.error.expect("why").kind, TurnErrorKind::Store);
+    assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
     assert_eq!(turn.usage.output_tokens, 5);
     let History::Logged(session) = &history else {
-        panic!("it has a log")
+        panic!("not logged")
     };
-    assert!(session.state().open_turn().is_none(), "it has its ending");
+    assert!(
+        session.state().open_turn().is_none(),
+        "the turn has an ending"
+    );
     next_message_works(&log, &scope, history).await;
 }
 
-/// A turn whose commit is being written, and is not answered.
+/// A turn whose commit is written without an answer.
 async fn committing(fault: LogFault) -> (Arc<FaultyLog>, Scope, Run) {
     let (log, history) = faulty().await;
     log.fail_at("turn_committed", fault);
@@ -137,7 +144,7 @@ async fn committing(fault: LogFault) -> (Arc<FaultyLog>, Scope, Run) {
 
 fn check_ending_unknown(turn: &TurnOutcome) {
     assert_eq!(turn.stop_reason, StopReason::Error, "never cancelled");
-    let error = turn.error.as_ref().expect("why");
+    let error = turn.error.as_ref().expect("an error");
     assert_eq!(error.kind, TurnErrorKind::Store);
     assert!(error.message.contains("not known yet"), "{error}");
     let hint = error.hint.as_deref().unwrap_or_default();
@@ -152,7 +159,7 @@ async fn stop_during_an_unconfirmed_commit_is_never_cancelled() {
     let controls = Arc::clone(run.controls());
     assert_eq!(controls.decision_state(), Some(DecisionState::Committing));
     let _stop = run.stop(user());
-    let outcome = run.finish().await.expect("the engine");
+    let outcome = run.finish().await.expect("a finished run");
     assert_eq!(controls.decision_state(), Some(DecisionState::Committing));
     check_ending_unknown(&outcome.turns[0]);
 
@@ -161,9 +168,9 @@ async fn stop_during_an_unconfirmed_commit_is_never_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_whose_answer_is_lost_is_not_known() {
+async fn commit_without_an_answer_is_unknown() {
     let (log, scope, run) = committing(LogFault::LoseAnswer).await;
-    let outcome = run.finish().await.expect("the engine");
+    let outcome = run.finish().await.expect("a finished run");
     check_ending_unknown(&outcome.turns[0]);
     let next = next_message_works(&log, &scope, outcome.history).await;
     assert_eq!(next.conversation.turns, 2);
@@ -180,7 +187,7 @@ async fn decision_tells_running_stopped_and_committed_apart() {
     let run = agent(&answers)
         .build()
         .start(&scope, request, EventSink::none());
-    let (_, history) = ended(run.finish().await.expect("the engine"));
+    let (_, history) = ended(run.finish().await.expect("a finished run"));
     assert_eq!(controls.decision_state(), Some(DecisionState::Committed));
 
     let waits = model(vec![Reply::text("yes").pause(Pause::Forever)]);
@@ -198,10 +205,10 @@ async fn decision_tells_running_stopped_and_committed_apart() {
         run.controls().decision_state(),
         Some(DecisionState::Stopped(user()))
     );
-    let _ended = run.finish().await.expect("the engine");
+    let _ended = run.finish().await.expect("a finished run");
 }
 
-/// The receipt of a turn that is stopped in mid-stream, while its ending cannot be written.
+/// Receipt of a turn that is stopped in mid-stream while its ending cannot be written.
 async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect {
     let (log, history) = faulty().await;
     let waits = model(vec![Reply::text("some words").pause(Pause::Forever)]);
@@ -215,12 +222,12 @@ async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect
     ) {}
     log.fail_at("turn_stopped", fault);
     let _stop = run.stop(user());
-    let mut outcome = run.finish().await.expect("the engine");
+    let mut outcome = run.finish().await.expect("a finished run");
     let turn = outcome.turns.pop().expect("a turn");
     assert_eq!(turn.stop_reason, StopReason::Cancelled);
     assert_eq!(turn.is_ending_known, fault == LogFault::Refuse);
     assert!(turn.conversation.messages.is_empty());
-    assert_eq!(turn.error.expect("why").kind, TurnErrorKind::Store);
+    assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
     turn.receipt.expect("a receipt").conversation()
 }
 
@@ -231,7 +238,7 @@ async fn keep_claims_only_what_the_store_confirmed() {
         (StopPolicy::Keep, LogFault::Refuse, Unchanged),
         (StopPolicy::Keep, LogFault::Hold, Unknown),
         (StopPolicy::Keep, LogFault::LoseAnswer, Unknown),
-        // Whether its ending is written or not, nothing of it is in the conversation.
+        // With or without a written ending, the conversation contains nothing of the turn.
         (StopPolicy::Rollback, LogFault::Refuse, Unchanged),
         (StopPolicy::Rollback, LogFault::Hold, Unchanged),
     ] {
@@ -243,7 +250,7 @@ async fn keep_claims_only_what_the_store_confirmed() {
     }
 }
 
-/// A turn that was stopped before it began, under the policy `keep`.
+/// A turn under the policy `keep` that was stopped before it began.
 async fn refused_at_entry(history: History) -> TurnOutcome {
     let scope = root();
     let above = scope
@@ -254,7 +261,7 @@ async fn refused_at_entry(history: History) -> TurnOutcome {
         .settings(keeping(StopPolicy::Keep))
         .build();
     let run = agent.start(&above, RunRequest::new(history, "go"), EventSink::none());
-    let mut outcome = run.finish().await.expect("the engine");
+    let mut outcome = run.finish().await.expect("a finished run");
     let turn = outcome.turns.pop().expect("a turn");
     assert_eq!(turn.stop_reason, StopReason::Cancelled);
     assert_eq!(outcome.history.conversation(), turn.conversation);
@@ -262,7 +269,7 @@ async fn refused_at_entry(history: History) -> TurnOutcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turn_refused_at_its_entry_claims_only_what_was_written() {
+async fn refused_turn_claims_only_what_was_written() {
     let (log, history) = faulty().await;
     log.fail_at("turn_stopped", LogFault::Refuse);
     let turn = refused_at_entry(history).await;
@@ -277,6 +284,10 @@ async fn turn_refused_at_its_entry_claims_only_what_was_written() {
         let receipt = turn.receipt.expect("a receipt");
         let kept = ConversationEffect::KeptCompletedSteps;
         assert_eq!(receipt.conversation(), kept);
-        assert_eq!(turn.conversation.messages.len(), 2, "the words, the marker");
+        assert_eq!(
+            turn.conversation.messages.len(),
+            2,
+            "the message and the marker"
+        );
     }
 }

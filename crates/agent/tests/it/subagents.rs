@@ -1,4 +1,4 @@
-//! Agents that an agent starts.
+//! Sub-agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{check_requests, ended, history, root, run, settings, tools};
 
-/// Every call of a model in these scripts costs this much.
+/// Cost of each model call in these scripts.
 const COST: u64 = 11;
 
 fn script(turns: &str) -> Arc<ScriptedModel> {
@@ -46,11 +46,11 @@ fn agent(
     agent.expect("no other tool has the name")
 }
 
-/// A tool that says that it runs, and hears a stop, or does not.
+/// A tool that reports its start and either listens for a stop or does not.
 fn waits(name: &str, hears: bool) -> (ToolFn, mpsc::UnboundedReceiver<()>) {
     let (tx, rx) = mpsc::unbounded_channel();
     let tool = ToolFn::new(name, move |call| {
-        tx.send(()).expect("the test waits");
+        tx.send(()).expect("a receiver");
         async move {
             if hears {
                 call.scope.stopped_at("waits").await;
@@ -86,7 +86,7 @@ fn three_levels() -> SubAgents {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_answers_its_call_shows_what_it_does_and_its_usage_is_the_turns() {
+async fn sub_agent_answers_shows_progress_and_is_metered_with_the_turn() {
     let model = script(
         "
   - when: go
@@ -129,12 +129,12 @@ async fn an_agent_answers_its_call_shows_what_it_does_and_its_usage_is_the_turns
     assert_eq!(
         of_child.messages.len(),
         1,
-        "it knows nothing but its prompt"
+        "a sub-agent sees only its prompt"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_the_turn_stops_three_levels_at_once() {
+async fn stop_of_the_turn_stops_three_levels_at_once() {
     let model = script(NESTED);
     let (tool, mut waiting) = waits("waits", true);
     let agent = agent(model.clone(), vec![tool], settings(), three_levels());
@@ -167,7 +167,7 @@ async fn a_stop_of_the_turn_stops_three_levels_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_by_force_loses_nothing_of_the_bill() {
+async fn forced_stop_loses_no_usage() {
     let model = script(NESTED);
     let (tool, mut waiting) = waits("waits", false);
     let agent = agent(model.clone(), vec![tool], settings(), three_levels());
@@ -182,7 +182,7 @@ async fn a_stop_by_force_loses_nothing_of_the_bill() {
     assert!(scope.is_quiet());
 }
 
-/// The ids of the first calls of `agent`, by their prompts.
+/// Ids of the first calls of `agent`, by their prompts.
 async fn start_and_see(
     agent: &Agent,
     calls: usize,
@@ -210,7 +210,7 @@ async fn start_and_see(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_is_stopped_alone_while_its_siblings_go_on() {
+async fn one_sub_agent_stops_alone_and_its_siblings_continue() {
     let model = script(
         "
   - when: go
@@ -229,7 +229,7 @@ async fn one_is_stopped_alone_while_its_siblings_go_on() {
     let (tool, mut waiting) = waits("waits", true);
     let agent = agent(model.clone(), vec![tool], settings(), SubAgents::default());
     let (run, scope, calls) = start_and_see(&agent, 3).await;
-    waiting.recv().await.expect("it hangs");
+    waiting.recv().await.expect("a waiting call");
     let (_, hanging) = calls.iter().find(|(prompt, _)| prompt == "hang").unwrap();
     let stop = run
         .controls()
@@ -252,7 +252,7 @@ async fn one_is_stopped_alone_while_its_siblings_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_run_at_once_than_may_and_an_end_makes_room() {
+async fn running_limit_holds_and_an_end_frees_a_place() {
     let model = script(
         "
   - when: go
@@ -283,7 +283,7 @@ async fn no_more_run_at_once_than_may_and_an_end_makes_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_as_deep_as_may_be_starts_none_and_excluded_tools_are_nobodys() {
+async fn depth_limit_and_excluded_tools_hold_at_every_level() {
     let model = script(
         "
   - {when: go, replies: [{calls: [{tool: agent, arguments: {prompt: level one}}]}, {text: done}]}
@@ -317,7 +317,7 @@ fn names(request: &ModelRequest) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallel_agents_never_spend_more_than_there_is() {
+async fn parallel_sub_agents_never_overdraw_the_budget() {
     let call = |at| format!("          - {{tool: agent, arguments: {{prompt: split {at}}}}}");
     let fan_out: Vec<String> = (0..6).map(call).collect();
     let fan_out = fan_out.join("\n");
@@ -369,7 +369,7 @@ async fn parallel_agents_never_spend_more_than_there_is() {
         let (turn, _) = ended(run.finish().await.unwrap());
         assert!(scope.is_quiet());
         drop(agent);
-        assert_eq!(budget.reserved_tokens(), 0, "all is given back");
+        assert_eq!(budget.reserved_tokens(), 0, "all reservations are released");
         assert_eq!(budget.spent_tokens(), turn.usage.total_tokens());
         assert!(budget.spent_tokens() <= limit);
         completed += u32::from(turn.stop_reason == StopReason::Completed);
@@ -377,7 +377,7 @@ async fn parallel_agents_never_spend_more_than_there_is() {
     assert!(completed > 10, "{completed} completed");
 }
 
-/// Panics where the prompt says so.
+/// Panics if the prompt contains "panic".
 #[derive(Debug)]
 struct Panics(Arc<ScriptedModel>);
 
@@ -395,7 +395,7 @@ impl Model for Panics {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_panics_is_an_error_of_its_call_alone() {
+async fn panic_of_a_sub_agent_is_an_error_of_its_call_only() {
     let model = script(
         "
   - when: go
@@ -421,14 +421,14 @@ async fn an_agent_that_panics_is_an_error_of_its_call_alone() {
     assert_eq!(
         turn.usage.total_tokens(),
         4 * COST,
-        "what it had used counts"
+        "its earlier usage counts"
     );
     assert_eq!(budget.reserved_tokens(), 0);
     assert!(scope.is_quiet());
 }
 
 #[tokio::test(start_paused = true)]
-async fn signs_of_life_of_the_deepest_keep_all_above_alive() {
+async fn activity_of_the_deepest_agent_resets_all_inactivity_limits() {
     let words: String = (0..40).map(|_| "{text: word, after: 1s}, ").collect();
     let model = script(&format!(
         "
@@ -445,7 +445,7 @@ async fn signs_of_life_of_the_deepest_keep_all_above_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tool_itself_can_be_excluded() {
+async fn agent_tool_itself_can_be_excluded() {
     let model = script(
         "
   - {when: go, replies: [{calls: [{tool: agent, arguments: {prompt: level one}}]}, {text: done}]}
@@ -463,7 +463,7 @@ async fn the_tool_itself_can_be_excluded() {
 }
 
 #[test]
-fn there_is_one_tool_of_the_name() {
+fn second_tool_named_agent_is_refused() {
     let model = script("  - {replies: [{text: hi}]}");
     let own = ToolFn::new(AGENT_TOOL, |_| async { String::new() });
     let agent = Agent::builder(model).tools(tools(vec![own])).build();

@@ -1,4 +1,4 @@
-//! Tools that come and go: what the model is told of, and what may be called.
+//! Tools that change while an agent runs: the declarations that the model gets, and the calls that it may make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{agent, history, model, root, run, tools};
 
-/// Has `first`, `second` and `third` in turn, and always one whose name is taken.
+/// Contains `first`, `second` and `third` in turn, and always a tool whose name is taken.
 #[derive(Debug, Default)]
 struct Changing(AtomicU64);
 
@@ -47,7 +47,7 @@ fn names(request: &ModelRequest) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_model_call_knows_what_has_changed() {
+async fn next_model_call_sees_changed_tools() {
     let (change, source) = changing();
     let model = model(vec![
         Reply::text("").call("change", json!({})),
@@ -80,7 +80,7 @@ async fn the_next_model_call_knows_what_has_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sub_agents_see_the_changes_and_not_what_is_excluded() {
+async fn sub_agents_see_changed_tools_but_no_excluded_ones() {
     let (change, source) = changing();
     let script = "turns:
   - {when: go, replies: [{calls: [{tool: agent, arguments: {prompt: look}}]}, {text: done}]}

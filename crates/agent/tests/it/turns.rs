@@ -20,7 +20,7 @@ fn echo() -> ToolFn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_with_two_calls_commits_once() {
+async fn turn_with_two_calls_commits_once() {
     let model = model(vec![
         Reply::text("Let me ask.")
             .call("echo", json!({"text": "a"}))
@@ -39,7 +39,7 @@ async fn a_turn_with_two_calls_commits_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn malformed_arguments_are_an_error_for_the_model_and_never_run_the_tool() {
+async fn malformed_arguments_never_run_the_tool() {
     let model = model(vec![
         Reply::text("").malformed_call("never", "{\"path\": \"/tm"),
         Reply::text("Sorry."),
@@ -61,7 +61,7 @@ async fn malformed_arguments_are_an_error_for_the_model_and_never_run_the_tool()
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_tools_errors_and_panics_are_results_and_the_turn_goes_on() {
+async fn unknown_tools_errors_and_panics_become_results() {
     let model = model(vec![
         Reply::text("")
             .call("nothing", json!({}))
@@ -87,7 +87,7 @@ async fn unknown_tools_errors_and_panics_are_results_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn prompts_are_consecutive_turns_and_context_is_kept_nowhere() {
+async fn prompts_are_consecutive_turns_and_context_is_not_stored() {
     let model = model(vec![Reply::text("one"), Reply::text("two")]);
     let agent = agent(&model).settings(allstop_agent::Settings {
         system: Some("Be brief.".into()),
@@ -111,7 +111,7 @@ async fn prompts_are_consecutive_turns_and_context_is_kept_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_usage_from_the_provider_it_is_counted_and_marked() {
+async fn missing_usage_is_estimated_and_marked() {
     let model = model(vec![Reply::text("12345678")]);
     let (turn, _) = run(agent(&model).build(), &root(), history().await, "12345").await;
     assert!(turn.usage.estimated);
@@ -119,7 +119,7 @@ async fn without_usage_from_the_provider_it_is_counted_and_marked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_runs_alone_never_meets_another() {
+async fn non_parallel_tool_never_overlaps_another() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let inside = Arc::new(AtomicUsize::new(0));
     let make = |name: &str| {
