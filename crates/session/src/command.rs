@@ -1,4 +1,4 @@
-//! Requests to the owner beside messages: it carries them out between two turns.
+//! Commands for the owner, which it carries out between two turns.
 
 use allstop_core::TurnNumber;
 use allstop_core::ids::BackgroundId;
@@ -9,7 +9,7 @@ use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
 use crate::found::FoundWork;
 
-/// Request to the owner.
+/// Command for the owner.
 #[derive(Debug)]
 pub(crate) enum Command {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
@@ -21,29 +21,29 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Detach {
     One(BackgroundId),
-    /// All that runs.
+    /// All running work.
     All,
 }
 
-/// Answer of a detach for one piece of background work.
+/// Result of a detach for one piece of background work.
 #[derive(Debug)]
 pub struct Detached {
     /// The work, as the log names it.
     pub work: FoundWork,
-    /// Reason that it still belongs to the session, where it could not be detached.
+    /// Reason for which the work still belongs to the session, if it could not be detached.
     pub refused: Option<DetachError>,
 }
 
-/// Reason that the last turn was not taken back.
+/// Reason for which the last turn was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// A turn runs or messages wait: which turn would be the last is not known yet.
+    /// A turn runs or messages wait: the last turn is not determined yet.
     #[error("a turn is running")]
     Busy,
-    /// There is none, or only a summary is left of it.
+    /// There is no turn, or only a summary of it.
     #[error("there is no turn that could be taken back")]
     NothingToUndo,
-    /// The log says so.
+    /// The log failed or refused.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
@@ -54,16 +54,16 @@ pub enum UndoError {
     Closed(#[from] NotAdmitted),
 }
 
-/// Reason that background work was not detached.
+/// Reason for which background work was not detached.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
-    /// There is no such work that runs.
+    /// No such work runs.
     #[error("no background work of this id runs")]
     NotRunning,
     /// Only processes with a keeper can outlive their session.
     #[error("it cannot be let go: {0}")]
     NotPossible(String),
-    /// The log says so: then nothing was let go.
+    /// The log failed or refused: nothing was detached.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.

@@ -1,4 +1,4 @@
-//! Replacing the oldest messages of a conversation by a summary, between two turns.
+//! Compaction: replaces the oldest messages of a conversation by a summary, between two turns.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use allstop_log::SessionError;
 
 use crate::desk::NotAdmitted;
 
-/// When old messages are replaced by a summary, and how much stays.
+/// Limits of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compaction {
-    /// It happens before a turn when the conversation is longer than this, estimated at four bytes a token.
+    /// Length above which the conversation is compacted before a turn, estimated at four bytes per token.
     pub tokens_max: u64,
-    /// Number of newest turns that stay word by word.
+    /// Number of newest turns that are kept unchanged.
     pub turns_kept: u32,
 }
 
 impl Default for Compaction {
-    /// Half of what common models read at once, and enough turns to see what the talk is about.
+    /// Half of the context of common models, and enough turns to show the topic.
     fn default() -> Self {
         Self {
             tokens_max: 64_000,
@@ -27,23 +27,23 @@ impl Default for Compaction {
     }
 }
 
-/// Result of a compaction. The log has the same.
+/// Result of a compaction, as in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compacted {
-    /// Number of messages.
+    /// Number of messages that were dropped.
     pub messages_dropped: u32,
-    /// Number of turns that they were. They still count where turns are counted.
+    /// Number of turns that were dropped. They still count for the limit of turns.
     pub turns_dropped: u32,
-    /// Summary that stands in their place.
+    /// Summary that replaces them.
     pub summary: Arc<str>,
-    /// Usage of the summary.
+    /// Usage of the model call for the summary.
     pub usage: Usage,
 }
 
-/// Reason that nothing was compacted. The conversation is as it was.
+/// Reason for which nothing was compacted. The conversation is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
-    /// Not more turns than stay anyway.
+    /// The conversation has no more turns than are kept.
     #[error("there is nothing to compact: only {0} turns are there word by word")]
     TooShort(usize),
     /// A stop was first.
@@ -52,7 +52,7 @@ pub enum CompactError {
     /// The model gave no summary.
     #[error("the model gave no summary: {0}")]
     NoSummary(String),
-    /// The log says so.
+    /// The log failed or refused.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
@@ -63,12 +63,12 @@ pub enum CompactError {
     Closed(#[from] NotAdmitted),
 }
 
-/// Prompt for the summary. It stands where the messages stood, so it must hold what the conversation still needs.
+/// Prompt for the summary. The summary replaces the messages, so it must hold all that the conversation still needs.
 pub(crate) const ASK_SUMMARY: &str = "Summarise the conversation so far for yourself: it will be dropped, and you go on \
     with your summary alone. Keep what was asked and decided, what was done and found out, names of files and \
     identifiers, and what is open. Leave out greetings and what has become irrelevant. Answer with the summary only.";
 
-/// Messages and turns to drop, from the first one on. `None` if there are not more turns than are kept.
+/// Number of messages and turns to drop, from the first. `None` if there are no more turns than are kept.
 pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, u32)> {
     let dropped = conversation.spans.len().checked_sub(turns_kept as usize)?;
     if dropped == 0 {
@@ -81,7 +81,7 @@ pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, 
     Some((end, dropped as u32))
 }
 
-/// The tokens of a conversation, estimated.
+/// Estimated tokens of a conversation.
 pub(crate) fn tokens(conversation: &Conversation) -> u64 {
     let bytes = conversation.messages.iter().map(|message| message.bytes());
     Usage::estimate_tokens(bytes.sum())

@@ -1,41 +1,41 @@
-//! Order of the messages of a session, decided synchronously and without a runtime.
+//! Message queue of a session: decides the order synchronously and without a runtime.
 //!
 //! Invariants:
 //! 1. At most one entry runs.
-//! 2. Entries leave in the order in which they were let in, superseded ones too: each has a turn of its own, and with it
-//!    its one ending.
-//! 3. After [`Desk::close`] none is let in; those that wait still leave.
+//! 2. Entries leave in the order of admission, including superseded entries: each entry has a separate turn, and thus
+//!    exactly one ending.
+//! 3. After [`Desk::close`] no entry is admitted; waiting entries still leave.
 
 use std::collections::VecDeque;
 
 use crate::follow_up::FollowUp;
 
-/// Place of a message that was sent.
+/// Initial place of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Its turn starts now.
+    /// The message's turn starts now.
     Starts,
-    /// It waits for this many turns before its own.
+    /// The message waits for other turns.
     Waits {
-        /// Number of turns.
+        /// Number of turns ahead.
         ahead: usize,
     },
-    /// It superseded what ran and waited, and starts when that has its ending.
+    /// The message superseded the running and the waiting turns, and starts after they have ended.
     Supersedes {
-        /// Number of turns.
+        /// Number of superseded turns.
         turns: usize,
     },
-    /// The running turn takes it before its next step.
+    /// The running turn takes the message before its next step.
     Steers,
 }
 
-/// Reason that a message was not let in. Nothing was changed.
+/// Reason for which a message was refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
     /// A turn runs, and the policy is `reject`.
     #[error("a turn is running")]
     Busy,
-    /// As many messages wait as may.
+    /// The maximum number of messages waits.
     #[error("{0} messages wait already")]
     Full(
         /// The limit.
@@ -46,15 +46,15 @@ pub enum NotAdmitted {
     Closed,
 }
 
-/// Answer to a message that was let in, and the others to stop for it.
+/// Result for an admitted message, with the entries to stop.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Admitted<T> {
     pub(crate) admission: Admission,
-    /// The superseded ones: to be stopped at once, in this order.
+    /// Superseded entries, to be stopped at once in this order.
     pub(crate) superseded: Vec<T>,
 }
 
-/// The running entry, and those that wait.
+/// The running entry and the waiting entries.
 #[derive(Debug)]
 pub(crate) struct Desk<T> {
     running: Option<Running<T>>,
@@ -79,7 +79,8 @@ impl<T: Clone> Desk<T> {
         }
     }
 
-    /// Lets a message in, or says why not. `steer` hands it to the running turn, if that takes it.
+    /// Admits a message, or returns the reason of the refusal. `steer` offers it to the running turn and returns true
+    /// if that accepts.
     pub(crate) fn admit(
         &mut self,
         entry: &T,
@@ -109,12 +110,12 @@ impl<T: Clone> Desk<T> {
             running.steered.push(entry.clone());
             return Ok(alone(Admission::Steers));
         }
-        // Superseded ones count too, until they have their ending: a flood stays bounded whatever the policy.
+        // Superseded entries count until they have ended: the queue stays bounded under every policy.
         if self.waiting.len() >= self.waiting_max {
             return Err(NotAdmitted::Full(self.waiting_max));
         }
         let admitted = if policy.supersedes_with().is_some() {
-            // Those that were handed to the running one too: what it does not take must not have a turn after all.
+            // Includes steered entries: a message that the superseded turn does not take must not get a turn later.
             Admitted {
                 admission: Admission::Supersedes { turns: ahead },
                 superseded: self.all().cloned().collect(),
@@ -126,7 +127,7 @@ impl<T: Clone> Desk<T> {
         Ok(admitted)
     }
 
-    /// Takes the next one, which runs from now on. `None` while one runs, or if none waits.
+    /// Takes the next entry, which is then running. `None` if an entry runs, or if no entry waits.
     pub(crate) fn next(&mut self) -> Option<T> {
         if self.running.is_some() {
             return None;
@@ -136,7 +137,7 @@ impl<T: Clone> Desk<T> {
         Some(entry)
     }
 
-    /// Puts one in that nobody sent. Only while the desk is idle.
+    /// Makes an entry the running entry, even if it was never queued. Only while no entry runs.
     pub(crate) fn run(&mut self, entry: T) {
         debug_assert!(self.running.is_none(), "one runs already");
         self.running = Some(Running {
@@ -145,8 +146,8 @@ impl<T: Clone> Desk<T> {
         });
     }
 
-    /// The running one has its ending. Those that were handed to it and that it did not take go first now, in order;
-    /// those that it took are returned: its ending is theirs.
+    /// Ends the running entry. Steered entries that it did not take move to the front of the queue, in order; the
+    /// entries that it took are returned, since they share its ending.
     pub(crate) fn end(&mut self, was_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let Some(running) = self.running.take() else {
             return Vec::new();
@@ -158,13 +159,13 @@ impl<T: Clone> Desk<T> {
         taken
     }
 
-    /// Forgets all of them: there is nobody who could give them an ending.
+    /// Drops all entries, when no owner is left that could end them.
     pub(crate) fn clear(&mut self) {
         self.running = None;
         self.waiting.clear();
     }
 
-    /// Lets none in any more.
+    /// Refuses all later messages.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
@@ -173,7 +174,7 @@ impl<T: Clone> Desk<T> {
         self.closed
     }
 
-    /// Whether nothing runs and nothing waits.
+    /// True if no entry runs or waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_none() && self.waiting.is_empty()
     }
@@ -182,13 +183,13 @@ impl<T: Clone> Desk<T> {
         self.running.as_ref().map(|running| &running.entry)
     }
 
-    /// Whether the running one was handed such an entry.
+    /// True if such an entry was handed to the running entry.
     pub(crate) fn was_handed(&self, is_it: impl Fn(&T) -> bool) -> bool {
         let mut handed = self.running.iter().flat_map(|running| &running.steered);
         handed.any(is_it)
     }
 
-    /// All that were let in and have no ending yet.
+    /// All admitted entries that have not ended.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         let running = self.running.iter();
         let running =
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_policy_does_while_a_turn_runs() {
+    fn each_policy_admits_or_refuses_while_a_turn_runs() {
         for policy in FollowUp::ALL {
             let mut desk = Desk::new(2);
             assert_eq!(sent(&mut desk, 1, policy), Ok(Vec::new()), "idle: {policy}");
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_turn_did_not_take_goes_first_afterwards() {
+    fn steered_messages_that_were_not_taken_go_first() {
         let mut desk = Desk::new(4);
         for entry in 1..=4 {
             let policy = if entry == 2 {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_to_the_superseded_turn_is_superseded_too() {
+    fn steered_messages_of_a_superseded_turn_are_superseded() {
         for policy in [FollowUp::Interrupt, FollowUp::Replace] {
             let mut desk = Desk::new(4);
             sent(&mut desk, 1, FollowUp::Enqueue).unwrap();
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_desk_lets_none_in_and_all_out() {
+    fn closed_queue_admits_no_message_and_drains() {
         let mut desk = Desk::new(4);
         sent(&mut desk, 1, FollowUp::Enqueue).unwrap();
         desk.next();

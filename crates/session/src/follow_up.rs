@@ -7,26 +7,27 @@ use allstop_core::turn::StopPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Policy for a message that arrives while a turn runs, or while others wait.
+/// Policy for a message that arrives while a turn runs, or while other messages wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowUp {
-    /// It is refused.
+    /// The message is refused.
     #[default]
     Reject,
-    /// It waits for its turn.
+    /// The message waits for its turn.
     Enqueue,
-    /// It stops the running turn and all that wait, and then runs. Their words and completed steps stay in the
-    /// conversation.
+    /// The message stops the running turn and all waiting messages, then starts its own turn. Their texts and completed
+    /// steps stay in the conversation.
     Interrupt,
-    /// It stops the running turn and all that wait, and then runs. Nothing of theirs stays in the conversation.
+    /// The message stops the running turn and all waiting messages, then starts its own turn. Nothing of them stays in
+    /// the conversation.
     Replace,
-    /// It is handed to the running turn, which takes it before its next step. Where no turn takes it, it waits.
+    /// The message is handed to the running turn, which takes it before its next step. If no turn takes it, it waits.
     Steer,
 }
 
 impl FollowUp {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 5] = [
         Self::Reject,
         Self::Enqueue,
@@ -35,7 +36,7 @@ impl FollowUp {
         Self::Steer,
     ];
 
-    /// The word used in JSON and on the command line.
+    /// Name of the policy in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reject => "reject",
@@ -46,7 +47,7 @@ impl FollowUp {
         }
     }
 
-    /// Policy for the turns that it supersedes; `None` if it supersedes none.
+    /// Stop policy for the turns that a message supersedes; `None` if the policy supersedes no turns.
     pub(crate) fn supersedes_with(self) -> Option<StopPolicy> {
         match self {
             Self::Interrupt => Some(StopPolicy::Keep),
@@ -62,7 +63,7 @@ impl fmt::Display for FollowUp {
     }
 }
 
-/// A word that is no follow-up policy.
+/// Error for a word that is not a follow-up policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no follow-up policy: reject, enqueue, interrupt, replace or steer")]
 pub struct NoFollowUp(String);

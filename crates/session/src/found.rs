@@ -1,4 +1,4 @@
-//! Background work of earlier processes: what of it still runs.
+//! Background work of earlier processes, compared with the running processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,38 +13,39 @@ use allstop_scope::process::{ProcessHandle, is_alive, is_of_this_boot, survivor}
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
-/// Longest time that a process that was never let go may outlive its owner: its keeper kills it within milliseconds.
+/// Maximum time that a process that was never detached may outlive its owner: its keeper kills it within milliseconds.
 const KEEPER_KILL_MAX: Duration = Duration::from_secs(1);
-/// Pause between two looks at it until then.
+/// Pause between two checks within that time.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Background work whose end the log does not know: of an earlier process, or let go by this one.
+/// Background work without an end in the log: work of an earlier process, or work that this process detached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundWork {
-    /// Its id.
+    /// Id of the work.
     pub id: BackgroundId,
-    /// The command.
+    /// Command of the work.
     pub name: Arc<str>,
-    /// Its kind.
+    /// Kind of the work.
     pub kind: BackgroundKind,
-    /// Whether it was let go on purpose.
+    /// True if the work was detached on purpose.
     pub detached: bool,
-    /// The command's process.
+    /// Process of the command.
     pub process: Option<ProcessIdentity>,
-    /// Its keeper: SIGTERM to this one ends all of it.
+    /// Keeper of the process: SIGTERM to the keeper ends all of the work.
     pub keeper: Option<ProcessIdentity>,
-    /// Marker that its processes carry in their environment.
+    /// Marker in the environment of its processes.
     pub marker: Option<Arc<str>>,
-    /// The file that its output goes to.
+    /// File for its output.
     pub output: Option<Arc<str>>,
-    /// Whether its process or its keeper runs, or any that it has started. A pid that passed to another process is not taken for it.
+    /// True if its process, its keeper or any process that it started runs. A reused pid is detected and does not
+    /// count.
     pub alive: bool,
-    /// Whether it runs on only until its keeper has heard that the owner is gone.
+    /// True if the work runs only until its keeper notices that the owner is gone.
     being_killed: bool,
 }
 
 impl FoundWork {
-    /// Work that this process runs, or has just detached.
+    /// Work that this process runs or has just detached.
     pub(crate) fn running(work: &allstop_tools::BackgroundWork, detached: bool) -> Self {
         let handle = work.process().map(Process::handle);
         Self {
@@ -64,7 +65,7 @@ impl FoundWork {
         }
     }
 
-    /// Work as the log names it. It is taken for alive until [`FoundWork::look`] says otherwise.
+    /// Work as recorded in the log. It counts as alive until [`FoundWork::look`] has checked it.
     fn recorded(work: &BackgroundWork) -> Self {
         Self {
             id: work.id.clone(),
@@ -80,13 +81,13 @@ impl FoundWork {
         }
     }
 
-    /// Whether any of its processes could run at all.
+    /// True if any of its processes can still exist: they belong to this boot.
     fn may_run(&self) -> bool {
         let mut known = self.process.iter().chain(&self.keeper);
         self.alive && known.any(is_of_this_boot)
     }
 
-    /// Looks in `/proc`, which may hang: never on a thread that somebody waits for without a limit.
+    /// Reads `/proc`, which may hang: never call this on a thread that is waited for without a limit.
     pub(crate) fn look(&mut self) {
         let left = self.process.as_ref().map(|main| {
             let marker = self.marker.as_deref();
@@ -97,15 +98,15 @@ impl FoundWork {
         self.being_killed = self.alive && !self.detached && keeper_alive;
     }
 
-    /// The process whose end ends it, while it runs: its keeper, or else its main process.
+    /// Process whose end ends the work, if it runs: the keeper, or else the main process.
     pub fn stop_pid(&self) -> Option<u32> {
         let mut known = self.keeper.iter().chain(&self.process);
         Some(known.find(|known| is_alive(known))?.pid)
     }
 }
 
-/// Background work without an ending in a session's log, compared with what runs. For a session that another process
-/// has open this is that one's work. Looks in `/proc`, which may block.
+/// Returns the background work without an end in a session's log, compared with the running processes. If another
+/// process has the session open, this is the work of that process. Reads `/proc`, which may block.
 pub fn found_work(state: &SessionState) -> Vec<FoundWork> {
     let mut found = without_end(state);
     found.iter_mut().for_each(FoundWork::look);
@@ -118,10 +119,10 @@ fn without_end(state: &SessionState) -> Vec<FoundWork> {
     works.map(FoundWork::recorded).collect()
 }
 
-/// Looks whether these still run, on a thread that nobody has to wait for. Where nobody can look they stay as they were.
+/// Checks if the work still runs, on a separate thread. If the check is impossible, the work stays as it was.
 ///
 /// # Cancel safety
-/// Cancel safe: then nothing is known of them.
+/// Cancel safe: nothing is learned then.
 pub(crate) async fn look(scope: &Scope, mut found: Vec<FoundWork>) -> Vec<FoundWork> {
     for work in &mut found {
         work.alive = work.may_run();
@@ -142,11 +143,11 @@ pub(crate) async fn look(scope: &Scope, mut found: Vec<FoundWork>) -> Vec<FoundW
     }
 }
 
-/// Background work without an ending in a session's log, compared with what runs once the keepers have killed what was
-/// never detached. Looks in `/proc`, on threads of `scope` that nobody has to wait for.
+/// Returns the background work without an end in a session's log, compared with the running processes after the keepers
+/// have killed all work that was never detached. Reads `/proc`, on threads of `scope`.
 ///
 /// # Cancel safety
-/// Cancel safe: then nothing is known of it.
+/// Cancel safe: nothing is learned then.
 pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<FoundWork> {
     let mut found = look(scope, without_end(state)).await;
     let until = Instant::now() + KEEPER_KILL_MAX;
@@ -157,9 +158,9 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<FoundWork>
     found
 }
 
-/// Looks for the work of earlier processes, and records what is gone.
+/// Checks the work of earlier processes, and records the end of work that is gone.
 ///
-/// Nobody saw how it ended, so its outcome is `unknown`.
+/// The outcome of such work is `unknown`, since its end was not observed.
 pub(crate) async fn take_stock(
     stream: &mut SessionStream,
     scope: &Scope,
@@ -184,7 +185,7 @@ pub(crate) async fn take_stock(
     Ok(found)
 }
 
-/// The number of the next background id: no id is given twice in a session.
+/// Number of the next background id: ids are unique within a session.
 pub(crate) fn next_number(state: &SessionState) -> u64 {
     let numbers = state.background().iter().filter_map(|work| {
         let (_, number) = work.id.as_str().rsplit_once('_')?;

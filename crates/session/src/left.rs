@@ -1,7 +1,7 @@
-//! Background work that runs without this process: named, and stopped on request.
+//! Background work that runs without this process: listed, and stopped on request.
 //!
-//! It is below no scope, because nothing of this session may end it unasked. A stop puts it into one: from there on it
-//! climbs the ladder as all work does.
+//! Such work is below no scope, because this session must not end it unasked. A stop moves the work into a scope; from
+//! then on the stop proceeds as for all work.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::stopping::{StopTarget, Stopping};
 #[derive(Debug)]
 pub(crate) struct LeftWork {
     work: FoundWork,
-    /// Where it is stopped, once somebody has asked for that.
+    /// Scope of the work, once a stop was requested.
     scope: Option<Scope>,
-    /// The ending by the stop, until that is written.
+    /// State after the stop, until it is recorded.
     ended: Option<ItemState>,
 }
 
 impl Shared {
-    /// Work that this process does not watch, or does not watch any more.
+    /// Adds work that this process does not watch, or no longer watches.
     pub(crate) fn remember_left(&self, found: impl IntoIterator<Item = FoundWork>) {
         let mut inner = self.inner.lock();
         for work in found.into_iter().filter(|work| work.alive) {
@@ -42,13 +42,13 @@ impl Shared {
         }
     }
 
-    /// Background work that runs without this process, as it was when somebody last looked.
+    /// Background work that runs without this process, as of the last check.
     pub(crate) fn left(&self) -> Vec<FoundWork> {
         let inner = self.inner.lock();
         inner.left.iter().map(|left| left.work.clone()).collect()
     }
 
-    /// Looks again. What has ended stays so: a look for it would read all of `/proc`.
+    /// Checks the work again. Ended work is not checked again, since the check would read all of `/proc`.
     pub(crate) async fn look_for_left(&self, scope: &Scope) -> Vec<FoundWork> {
         let left = found::look(scope, self.left()).await;
         let mut inner = self.inner.lock();
@@ -61,7 +61,7 @@ impl Shared {
         left
     }
 
-    /// Records of what has ended since the last call.
+    /// Takes the records of work that has ended since the last call.
     pub(crate) fn take_left_ends(&self) -> Vec<SessionRecord> {
         let mut inner = self.inner.lock();
         let ended = inner.left.iter_mut().filter_map(|left| {
@@ -75,7 +75,7 @@ impl Shared {
         ended.collect()
     }
 
-    /// The item that a stop of it would find.
+    /// Item that a stop of the work would find.
     pub(crate) fn preview_left(&self, target: &StopTarget) -> Option<ReceiptItem> {
         let StopTarget::Background(id) = target else {
             return None;
@@ -85,7 +85,7 @@ impl Shared {
         Some(running_item(&left.next()?, Why::ProcessesLeft))
     }
 
-    /// Stops it, below `parent`. `None`: there is none of this id.
+    /// Stops the work below `parent`. `None` if there is no work with this id.
     pub(crate) fn stop_left(
         self: &Arc<Self>,
         id: &BackgroundId,
@@ -100,7 +100,7 @@ impl Shared {
         }
         let target = StopTarget::Background(id.clone());
         let work = left.work.clone();
-        // Taken up under the lock: of two stops at once the second joins the first.
+        // Attached under the lock: of two concurrent stops the second joins the first.
         let scope = match take_up(&work, parent) {
             Ok(Some((scope, ended))) => {
                 self.watch_end(id.clone(), &scope, ended);
@@ -120,7 +120,7 @@ impl Shared {
         Some(Stopping::one(scope.stop(order), None))
     }
 
-    /// Keeps how it ended, for the log.
+    /// Keeps the state of the ended work for the log.
     fn watch_end(
         self: &Arc<Self>,
         id: BackgroundId,
@@ -141,7 +141,7 @@ impl Shared {
         }));
     }
 
-    /// The answer where it runs, and nothing can be verified of it.
+    /// Answer for work that runs but cannot be verified.
     fn cannot_stop(&self, work: &FoundWork, cause: &Cause, why: &str) -> Stopping {
         let request = self.request(&StopTarget::Background(work.id.clone()), cause.clone());
         let mut item = running_item(work, Why::WatcherGone);
@@ -166,8 +166,8 @@ fn running_item(work: &FoundWork, why: Why) -> ReceiptItem {
     )
 }
 
-/// Puts it into a scope, as one item of a receipt. With the scope comes how it will have ended. `None`: it has ended
-/// already. `Err`: why it runs and is left alone.
+/// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end.
+/// `None`: the work has already ended. `Err`: reason for which the work runs and is left alone.
 fn take_up(
     work: &FoundWork,
     parent: &Scope,

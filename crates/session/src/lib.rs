@@ -1,9 +1,9 @@
-//! Conversations that people interrupt, add to and leave running.
+//! Sessions: conversations that people can interrupt, extend and leave running.
 //!
-//! [`Sessions`] makes and resumes them; a [`Session`] is a cheap handle of one. Each has one owner, a task that alone
-//! writes to the session's log and runs its turns one after another. Handles send it [messages](Session::send), stop
-//! [what they name](StopTarget) and [watch](Session::subscribe). Dropping a handle, or the future of anybody who waits,
-//! stops nothing.
+//! [`Sessions`] creates and resumes sessions; a [`Session`] is a cheap handle to one session. Each session has one
+//! owner, a task that alone writes to the session's log and runs its turns one after another. Handles send
+//! [messages](Session::send) to the owner, stop [a target](StopTarget) and [subscribe to events](Session::subscribe).
+//! Dropping a handle, or a future that waits, stops nothing.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -38,15 +38,15 @@
 //! # }
 //! ```
 //!
-//! # What follows what
-//! A message gets its place at once ([`Session::send`]); its turn starts when those before it have their ending. Its
-//! outcome comes when that turn has its own. Then `assistant_idle` is told, with what still runs in the background, and
-//! `session_idle` once nothing attached does. What ends in the background is told to the model with the next message, or
-//! at once ([`OnBackgroundEnd`]).
+//! # Order of events
+//! A message gets its place in the queue at once ([`Session::send`]); its turn starts when all earlier turns have
+//! ended, and the message gets its outcome when its turn ends. Then the event `assistant_idle` follows, with the
+//! background work that still runs, and `session_idle` once no attached background work runs. The model learns of ended
+//! background work with the next message, or at once ([`OnBackgroundEnd`]).
 //!
-//! The modules: `desk` decides who is next, synchronously and without a runtime; `slot` is the place of one message,
-//! which a stop covers from the moment of its sending; `shared` is what handles and owner have in common; `driver` is
-//! the owner; `events` is what subscribers see.
+//! Modules: `desk` is the message queue, synchronous and without a runtime; `slot` is one queued turn, which a stop
+//! covers from the moment of sending; `shared` is the state shared by handles and owner; `driver` is the owner;
+//! `events` are the events for subscribers.
 
 mod command;
 mod compaction;

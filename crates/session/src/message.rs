@@ -1,4 +1,4 @@
-//! A message from its sending to its outcome.
+//! A message, from sending to outcome.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,43 +17,43 @@ use crate::stopping::Stopping;
 /// A message to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// The words.
+    /// Text of the message.
     pub text: Arc<str>,
-    /// Its policy if a turn runs; `None`: the session's policy.
+    /// Policy if a turn runs; `None`: the session's policy.
     pub policy: Option<FollowUp>,
-    /// When its turn stops by itself, with the cause `deadline`, whether it runs by then or waits.
+    /// Deadline at which its turn stops with cause `deadline`, running or waiting.
     pub deadline: Option<MessageDeadline>,
-    /// Set where its turn is to end at its entry: what it belongs to was stopped before it could be sent.
+    /// Set if the turn must end at its start, because the caller was stopped before it could send the message.
     pub stopped: Option<Cause>,
-    /// The W3C trace context that it was sent in (`traceparent`). The tools of its turn get it; a stop never cancels it.
+    /// W3C trace context of the message (`traceparent`). The tools of its turn receive it; a stop never cancels it.
     pub trace: Option<Arc<str>>,
 }
 
-/// A moment at which the turn of a message stops by itself.
+/// Deadline of the turn of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageDeadline {
-    /// When, on tokio's clock.
+    /// Time on Tokio's clock.
     pub at: Instant,
-    /// The deadline as receipts name it: `run deadline of 2s`.
+    /// Name of the deadline in receipts: `run deadline of 2s`.
     pub detail: Arc<str>,
 }
 
 impl NewMessage {
-    /// The same, with a deadline.
+    /// Sets the deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Option<MessageDeadline>) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The same, stopped with this cause before its turn begins.
+    /// Stops the message with this cause before its turn begins.
     #[must_use]
     pub fn stopped(mut self, cause: Option<Cause>) -> Self {
         self.stopped = cause;
         self
     }
 
-    /// The same, with a policy of its own.
+    /// Sets the policy.
     #[must_use]
     pub fn policy(mut self, policy: FollowUp) -> Self {
         self.policy = Some(policy);
@@ -73,82 +73,82 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
     }
 }
 
-/// Reason that a message was not taken. Nothing was changed.
+/// Reason for which a message was refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The session does not take it now.
+    /// The session does not accept the message now.
     #[error("the message was not taken: {0}")]
     NotAdmitted(#[from] NotAdmitted),
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("the message is empty")]
     Empty,
-    /// All that runs here is being stopped.
+    /// All work of this process is being stopped.
     #[error("the message was not taken: stopped, {0}")]
     Stopped(Cause),
 }
 
-/// A message that was taken. Dropping this stops nothing.
+/// A message that was accepted. Dropping this stops nothing.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// Its id: in the log, and in every event that it causes.
+    /// Id of the message in the log and in every event that it causes.
     pub id: MessageId,
-    /// Its place at first.
+    /// Initial place of the message.
     pub admission: Admission,
     pub(crate) state: Arc<MessageState>,
 }
 
 impl Sent {
-    /// Waits for what the message came to: this one, and never another.
+    /// Waits for the outcome of exactly this message.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops nothing.
+    /// Cancel safe: dropping the future stops nothing.
     pub async fn outcome(&self) -> Arc<MessageOutcome> {
         self.state.outcome().await
     }
 
-    /// The outcome, if it is there.
+    /// The outcome, if it is set.
     pub fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
         self.state.try_outcome()
     }
 }
 
-/// The outcome of a message.
+/// Outcome of a message.
 #[derive(Debug, Clone)]
 pub struct MessageOutcome {
     /// The message.
     pub message: Option<MessageId>,
-    /// The turn that it caused, or that it was handed to. It is the epoch of the reply: whoever has seen a higher one
-    /// drops this. `None`: the session could not be opened.
+    /// Turn that the message caused or was handed to. It is the epoch of the reply: a client that has seen a higher
+    /// number drops this outcome. `None`: the session could not be opened.
     pub turn: Option<TurnNumber>,
-    /// Reason for the end of the turn.
+    /// Reason of the turn's end.
     pub stop_reason: StopReason,
-    /// The cause, of any ending but a commit.
+    /// Cause, unless the turn was committed.
     pub cause: Option<Cause>,
     /// The answer; empty unless the turn completed.
     pub output: Arc<str>,
-    /// The model's reason for ending that answer; `None` unless the turn completed.
+    /// Reason for which the model ended the answer; `None` unless the turn completed.
     pub finish: Option<FinishReason>,
-    /// The metered usage.
+    /// Metered usage.
     pub usage: Usage,
-    /// The receipt, where something had to be stopped.
+    /// Receipt of the stop, if something had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
-    /// The failure.
+    /// The failure, if there was one.
     pub error: Option<TurnError>,
-    /// Calls that somebody said no to.
+    /// Calls that were denied.
     pub denials: Vec<Denial>,
-    /// Number of steps that the turn took.
+    /// Number of steps of the turn.
     pub steps: u32,
-    /// Whether the store has said that the turn's ending is written, or that it is not.
+    /// True if the store has confirmed that the turn's ending is written, or that it is not.
     pub is_ending_known: bool,
 }
 
 impl MessageOutcome {
-    /// Whether it was answered.
+    /// True if the message was answered.
     pub fn is_completed(&self) -> bool {
         self.stop_reason == StopReason::Completed
     }
 
-    /// The confirmed effect on the conversation after the turn was stopped.
+    /// Confirmed effect of a stopped turn on the conversation.
     pub fn conversation_effect(&self) -> ConversationEffect {
         match &self.receipt {
             Some(receipt) => receipt.conversation(),
@@ -174,7 +174,7 @@ impl MessageOutcome {
         }
     }
 
-    /// The known part of the outcome of a message without one. `stopping`: the stop that was asked for.
+    /// Known part of the outcome of a message that has not ended. `stopping` is the requested stop.
     pub(crate) fn not_ended(sent: &Sent, stopping: Option<&Stopping>) -> Self {
         if let Some(ended) = sent.state.ended_turn() {
             return Self {
@@ -190,7 +190,7 @@ impl MessageOutcome {
         };
         let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
         let interrupted = sent.state.controls.interrupted_turn();
-        // A stop may have been first all the same.
+        // Another stop may have been first.
         let interrupted = interrupted.filter(|turn| cause.as_ref() == Some(&turn.cause));
         let (reason, failed) = match interrupted {
             Some(turn) => (Some(turn.reason), turn.error),
@@ -214,7 +214,7 @@ impl MessageOutcome {
         }
     }
 
-    /// Of a message that never got as far as a turn.
+    /// Outcome of a message that never had a turn.
     pub(crate) fn failed(message: Option<MessageId>, error: TurnError) -> Self {
         Self {
             error: Some(error),
@@ -222,7 +222,7 @@ impl MessageOutcome {
         }
     }
 
-    /// An error without a word.
+    /// Error outcome without any details.
     fn nothing(message: Option<MessageId>) -> Self {
         Self {
             message,
@@ -241,11 +241,11 @@ impl MessageOutcome {
     }
 }
 
-/// Where the outcome of a message will be, and what is known of its turn until then.
+/// Outcome of a message, once it is set, and state of its turn until then.
 #[derive(Debug, Default)]
 pub(crate) struct MessageState {
     outcome: SetOnce<Arc<MessageOutcome>>,
-    /// The number of its turn, once that has begun.
+    /// Number of the turn, once it has begun.
     turn: OnceLock<TurnNumber>,
     decision: Arc<Decision>,
     controls: Arc<RunControls>,
@@ -260,7 +260,7 @@ impl MessageState {
         }
     }
 
-    /// Its turn begins.
+    /// Sets the number of the turn at its start.
     pub(crate) fn begin(&self, turn: TurnNumber) {
         // A message has one turn.
         let _ = self.turn.set(turn);
@@ -270,7 +270,7 @@ impl MessageState {
         self.turn.get().is_some()
     }
 
-    /// Whether the turn has an ending that the store has confirmed or refused.
+    /// True if the turn has an ending that the store has confirmed or refused.
     pub(crate) fn is_settled(&self) -> bool {
         self.outcome
             .get()
@@ -281,13 +281,13 @@ impl MessageState {
         self.outcome.get().cloned()
     }
 
-    /// The outcome of its turn, where only the turn's hooks are not told yet.
+    /// Outcome of the turn while its hooks still run.
     fn ended_turn(&self) -> Option<MessageOutcome> {
         let turn = self.controls.ended_turn()?;
         Some(MessageOutcome::of_turn(None, &turn))
     }
 
-    /// Metered usage so far. Until the turn has its ending a model call may be under way whose usage nobody has told.
+    /// Metered usage so far. Before the turn has ended, a model call may be running whose usage is unknown.
     fn usage_now(&self) -> Usage {
         Usage {
             estimated: true,
@@ -295,8 +295,8 @@ impl MessageState {
         }
     }
 
-    /// The confirmed effect on the conversation before the turn has its ending: a turn that is stopped and rolled back
-    /// changes nothing, whether or not its ending is written.
+    /// Confirmed effect on the conversation before the turn has ended: a turn that is rolled back changes nothing, even
+    /// if its ending is not written.
     fn conversation_now(&self) -> ConversationEffect {
         let policy = match self.decision.verdict() {
             Some(Verdict::Stop(cause)) => self.controls.stop_policy(cause),
@@ -308,8 +308,7 @@ impl MessageState {
         }
     }
 
-    /// The receipt of a stop of this message's turn, with what is known at this moment of the conversation and of what
-    /// was used.
+    /// Receipt of a stop of this message's turn, with the effect on the conversation and the usage as known now.
     pub(crate) fn complete_now(&self, receipt: &Receipt) -> Receipt {
         let known = self
             .try_outcome()
@@ -328,7 +327,7 @@ impl MessageState {
         Arc::clone(self.outcome.wait().await)
     }
 
-    /// Says what it came to. The first one to say it decides.
+    /// Sets the outcome. The first call decides.
     pub(crate) fn resolve(&self, outcome: MessageOutcome) {
         drop(self.outcome.set(Arc::new(outcome)));
     }

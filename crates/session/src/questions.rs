@@ -1,8 +1,8 @@
 //! Permission questions: events that any subscriber can answer, once.
 //!
-//! A question waits as long as somebody subscribes. Whoever subscribes later is asked, too. When the last one has left
-//! it stays open for [`SessionOptions::unanswered_after`], so that a client can come back; then it counts as
-//! [`Answer::Unanswered`], which is a denial that says why.
+//! A question waits while the session has subscribers; later subscribers receive it, too. After the last subscriber has
+//! left it stays open for [`SessionOptions::unanswered_after`], so that a client can return; then it counts as
+//! [`Answer::Unanswered`], which is a denial with that reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use tokio::sync::oneshot;
 use crate::events::{Hub, OpenQuestion, SessionEventKind};
 use crate::source::SessionOptions;
 
-/// Result of an answer.
+/// Result of answering a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an answer may come too late"]
 pub enum Answered {
-    /// It is the question's answer.
+    /// The answer was accepted.
     Taken,
-    /// Somebody answered before, or a stop took the question away.
+    /// Another answer was first, or a stop removed the question.
     TooLate,
-    /// There never was such a question.
+    /// No such question was ever asked.
     NotFound,
 }
 
-/// The questions of one session that wait for an answer.
+/// Open questions of one session.
 #[derive(Debug)]
 pub(crate) struct Questions {
     hub: Arc<Hub>,
     session: SessionId,
-    /// The answer where nobody watches the session.
+    /// Answer while the session has no subscriber.
     unwatched: Answer,
     unanswered_after: Option<Duration>,
     asked: AtomicU64,
@@ -67,7 +67,7 @@ impl Questions {
         let Some(number) = number_of(id) else {
             return Answered::NotFound;
         };
-        // Whoever takes the entry out answers it: there is no second one.
+        // The caller that removes the entry answers it: there is no second answer.
         match self.open.lock().remove(&number) {
             Some((_, tx)) => match tx.send(answer) {
                 Ok(()) => Answered::Taken,
@@ -79,7 +79,7 @@ impl Questions {
     }
 }
 
-/// The calls of `agent` that lead to whoever asks: a sub-agent's session is called by its parent's and the call.
+/// Path of `agent` calls to the sub-agent that asks: a sub-agent's session id is its parent's id and the call.
 fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
     let below = asks.as_str().strip_prefix(session.as_str());
     let path = below.and_then(|below| below.strip_prefix('/'));
@@ -87,12 +87,12 @@ fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
     calls.map(CallId::new).collect()
 }
 
-/// `q_7`
+/// Parses ids like `q_7`.
 fn number_of(id: &QuestionId) -> Option<u64> {
     id.as_str().strip_prefix("q_")?.parse().ok()
 }
 
-/// Takes the question away again, whatever becomes of whoever asked.
+/// Guard that removes the question, even if the caller is dropped.
 struct Asking<'a> {
     questions: &'a Questions,
     number: u64,
@@ -141,9 +141,9 @@ impl Prompter for Questions {
             };
             let answer = tokio::select! {
                 biased;
-                // The sender is dropped only with its answer, or with the question itself.
+                // The sender is dropped only after its answer, or with the question.
                 answer = &mut rx => answer.unwrap_or(Answer::Deny),
-                // Whoever takes the entry out answers it, here too.
+                // Here too, the caller that removes the entry answers it.
                 () = deserted => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {

@@ -1,4 +1,4 @@
-//! The handle of a session.
+//! Handle to a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,51 +22,51 @@ use crate::shared::{Inner, Shared};
 use crate::stopping::{StopTarget, Stopping};
 use crate::wait::Waited;
 
-/// The usual limit of [`Session::send_and_wait`].
+/// Usual limit for [`Session::send_and_wait`].
 pub const WAIT_DEFAULT: Duration = Duration::from_mins(1);
 
-/// A cheap handle of one session. Clones are the same session; dropping them stops nothing, and the session's owner
-/// ends when it sleeps or is closed.
+/// A cheap handle to one session. Clones refer to the same session. Dropping them stops nothing: the session's owner
+/// ends when the session sleeps or is closed.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Session {
-    /// The session's id.
+    /// Id of the session.
     pub fn id(&self) -> &SessionId {
         &self.shared.id
     }
 
-    /// Sends a message. When this returns, the message has its place: a stop of its turn covers it even if the turn has
-    /// not begun.
+    /// Sends a message. On return the message has its place: a stop of its turn covers it even if the turn has not
+    /// begun.
     ///
-    /// Messages that wait are in memory only: a crash loses them, as it rolls back the turn that runs.
+    /// Waiting messages are kept in memory only: a crash loses them, and rolls back the running turn.
     ///
     /// # Errors
-    /// If it was not taken: then nothing was changed.
+    /// If the message was refused: nothing was changed.
     pub fn send(&self, message: impl Into<NewMessage>) -> Result<Sent, SendError> {
         self.shared.send(message.into())
     }
 
-    /// Sends a message for the running turn, which takes it before its next step. Where no turn runs it is a message
-    /// like any other.
+    /// Sends a message to the running turn, which takes it before its next step. If no turn runs, sends a normal
+    /// message.
     ///
     /// # Errors
-    /// As [`Session::send`].
+    /// As of [`Session::send`].
     pub fn steer(&self, message: impl Into<NewMessage>) -> Result<Sent, SendError> {
         self.send(message.into().policy(FollowUp::Steer))
     }
 
-    /// Sends a message and waits until its own turn has ended *and* no attached background work of the session runs,
-    /// that of earlier turns included. Messages that wait don't count. When the limit ([`WAIT_DEFAULT`] is usual) is
-    /// over first, the answer says so and what still runs; nothing is stopped.
+    /// Sends a message and waits until its turn has ended *and* no attached background work of the session runs,
+    /// including work of earlier turns. Other waiting messages are ignored. If the limit (usually [`WAIT_DEFAULT`])
+    /// passes first, the result is marked `timed_out` and lists the running work; nothing is stopped.
     ///
     /// # Errors
-    /// If the message was not taken.
+    /// If the message was refused.
     ///
     /// # Cancel safety
-    /// Cancel safe once the message is sent, which happens at the first poll: dropping it stops nothing.
+    /// Cancel safe after the first poll, which sends the message: dropping the future stops nothing.
     pub async fn send_and_wait(
         &self,
         message: impl Into<NewMessage>,
@@ -76,11 +76,11 @@ impl Session {
         Ok(self.shared.wait(sent, limit).await)
     }
 
-    /// The account of a message at this moment, for a process that has to end before its outcome comes. `stopping` is
-    /// the stop that was asked for, if any was.
+    /// Current account of a message, for a process that must exit before the outcome arrives. `stopping` is the
+    /// requested stop, if any.
     ///
-    /// A turn whose decision fell for the commit is never called stopped: until its write is confirmed it is an error of
-    /// kind `store`, which says that the ending is not known yet.
+    /// A turn that has decided to commit is never reported as stopped: until its write is confirmed, the outcome is an
+    /// error of kind `store`, which states that the ending is not known yet.
     pub fn outcome_now(&self, sent: &Sent, stopping: Option<&Stopping>) -> Arc<MessageOutcome> {
         match sent.try_outcome() {
             Some(outcome) => outcome,
@@ -88,20 +88,21 @@ impl Session {
         }
     }
 
-    /// Stops what the target names. When this returns, nothing of it starts any more; the receipt is to be awaited.
+    /// Stops a target. On return no further work of the target starts; await the receipt.
     ///
-    /// A target that has ended answers `already_ended`, one that never was `not_found`: both with no items.
+    /// The outcome is `already_ended` for a target that has ended and `not_found` for an unknown target, both without
+    /// items.
     pub fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
         self.shared.stop(target, cause)
     }
 
-    /// Stops one call of the running turn, or of one of its sub-agents, as receipts name it. Its siblings and the turn go
-    /// on, and the model gets a result that says so.
+    /// Stops one call of the running turn, or of one of its sub-agents, by its name in receipts. Its siblings and the
+    /// turn continue; the model gets a result that reports the stop.
     pub fn cancel_call(&self, call: &CallId, cause: Cause) -> Stopping {
         self.shared.stop(&StopTarget::Call(call.clone()), cause)
     }
 
-    /// Dry run of a stop: what it would find now.
+    /// Dry run of a stop: lists the work that the stop would find now.
     pub fn preview(&self, target: &StopTarget) -> Receipt {
         self.shared.preview(target, Cause::new(CauseKind::User))
     }
@@ -111,32 +112,32 @@ impl Session {
         self.shared.inner.lock().policy
     }
 
-    /// The same, from the next message on.
+    /// Sets the policy for later messages that arrive while a turn runs.
     pub fn set_policy(&self, policy: FollowUp) {
         self.shared.inner.lock().policy = policy;
     }
 
-    /// Background work: what runs, and what has ended lately.
+    /// Background work: running work, and recently ended work.
     pub fn background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.shared.background();
         background.map_or_else(Vec::new, |background| background.works())
     }
 
-    /// Background work that was let go by this process, and runs on: also where the answer of that detach is not there
-    /// yet.
+    /// Background work that this process has detached and that still runs, even before the detach call has returned.
     pub fn let_go(&self) -> Vec<FoundWork> {
         let works = self.background().into_iter();
         let let_go = works.filter(|work| work.is_let_go());
         let_go.map(|work| FoundWork::running(&work, true)).collect()
     }
 
-    /// Background work that runs without this process: it was detached, here or by an earlier process, or nobody has
-    /// ended it. As it was when somebody last looked. [`StopTarget::Background`] stops it, too.
+    /// Background work that runs without this process, because it was detached, here or by an earlier process, or
+    /// because an earlier process left it running. State as of the last check. [`StopTarget::Background`] stops such
+    /// work, too.
     pub fn left(&self) -> Vec<FoundWork> {
         self.shared.left()
     }
 
-    /// The same, looked at now, by pid and start time, on a thread of its own.
+    /// Background work that runs without this process, checked now by pid and start time, on a separate thread.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -144,63 +145,63 @@ impl Session {
         self.shared.look_for_left(&self.shared.host.scope).await
     }
 
-    /// Whether anything of the session runs beside its turn: background work, or a hook of the session itself.
+    /// True if background work or a hook of the session itself runs.
     pub fn works_beside_turn(&self) -> bool {
         let awake = self.shared.inner.lock().awake.clone();
         let hooks = awake.is_some_and(|awake| awake.hooks.is_some());
         hooks || self.background().iter().any(|work| work.is_running())
     }
 
-    /// Waits until no attached background work runs, that of earlier turns included.
+    /// Waits until no attached background work runs, including work of earlier turns.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops nothing.
+    /// Cancel safe: dropping the future stops nothing.
     pub async fn background_idle(&self) {
         self.shared.background_idle().await;
     }
 
-    /// Asks a running call to go on in the background: its turn goes on with the answer that it does.
+    /// Asks a running call to continue in the background. Its turn continues with a result that reports the move.
     ///
     /// # Errors
-    /// If no such call runs, or its tool does not know how.
+    /// If no such call runs, or its tool cannot continue in the background.
     pub fn promote(&self, call: &CallId) -> Result<(), NotPromotable> {
         let running = self.shared.inner.lock().desk.running().cloned();
         running.ok_or(NotPromotable)?.controls.promote(call)
     }
 
-    /// The calls of the running turn that run.
+    /// Running calls of the running turn.
     pub fn running_calls(&self) -> Vec<CallId> {
         let running = self.shared.inner.lock().desk.running().cloned();
         running.map_or_else(Vec::new, |slot| slot.controls.running_calls())
     }
 
-    /// Whether a turn runs or waits.
+    /// True if a turn runs or waits.
     pub fn is_busy(&self) -> bool {
         !self.shared.inner.lock().desk.is_idle()
     }
 
-    /// Detaches one piece of background work: it outlives the session and this process, and is named wherever idle is
-    /// reported. The log says so first, so it waits for the running turn, which is writing there.
+    /// Detaches one piece of background work: it outlives the session and this process, and idle events list it. The
+    /// log records the detach first, so it waits for the running turn, which owns the log.
     ///
     /// # Errors
-    /// If it does not run, has no keeper, or the store failed: then it was not detached.
+    /// If the work does not run, has no keeper, or the store failed: then it was not detached.
     ///
     /// # Cancel safety
-    /// Cancel safe: the owner does it, whoever waits.
+    /// Cancel safe: the owner detaches the work even if no caller waits.
     pub async fn detach(&self, work: &BackgroundId) -> Result<(), DetachError> {
         let mut detached = self.ask_to_detach(Detach::One(work.clone())).await?;
         let detached = detached.pop().ok_or(DetachError::NotRunning)?;
         detached.refused.map_or(Ok(()), Err)
     }
 
-    /// Detaches all background work that runs, with one append. The answer names each piece, and why one still belongs
-    /// to the session.
+    /// Detaches all running background work with one append. The result lists each piece of work, with the reason if it
+    /// could not be detached.
     ///
     /// # Errors
-    /// If the store failed: then nothing was detached.
+    /// If the store failed: nothing was detached.
     ///
     /// # Cancel safety
-    /// Cancel safe: the owner does it, whoever waits.
+    /// Cancel safe: the owner detaches the work even if no caller waits.
     pub async fn detach_background(&self) -> Result<Vec<Detached>, DetachError> {
         self.ask_to_detach(Detach::All).await
     }
@@ -211,13 +212,13 @@ impl Session {
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
     }
 
-    /// Watches the session: first the permission questions that wait for an answer, then every record from number `from`
-    /// on (`None`: from now on), each once and in order, and the live events beside them.
+    /// Subscribes to the session: first the open permission questions, then every record from number `from` on (`None`:
+    /// from now on), each exactly once and in order, and the live events between them.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub fn subscribe(&self, from: Option<Version>) -> Subscription {
-        // First the live events, then the end of the log: what comes between is in both, and given out once.
+        // The live events first, then the end of the log: records in between are in both, and are delivered once.
         let live = self.shared.hub.subscribe();
         let until = self.shared.inner.lock().known.version;
         let after = from.map_or(until, |from| Version(from.0.saturating_sub(1)));
@@ -230,8 +231,8 @@ impl Session {
         Subscription::new(self.id().clone(), log, live, after, until, open)
     }
 
-    /// Watches what is for eyes alone: deltas, tools asked for and their output. It reads no log, so it never waits for
-    /// a store.
+    /// Subscribes to live events only: deltas, requested tools and their output. Reads no log, so it never waits for a
+    /// store.
     pub fn watch(&self) -> LiveEvents {
         LiveEvents::new(self.shared.hub.subscribe())
     }
@@ -252,13 +253,13 @@ impl Session {
         Ok(Arc::clone(state.conversation()))
     }
 
-    /// Takes the last turn of the conversation back. What its calls did in the world stays done.
+    /// Removes the last turn from the conversation. Effects of its calls on the outside world remain.
     ///
     /// # Errors
-    /// If a turn runs or messages wait, there is none, or the store failed.
+    /// If a turn runs or messages wait, there is no turn to remove, or the store failed.
     ///
     /// # Cancel safety
-    /// Cancel safe: the owner does it, whoever waits.
+    /// Cancel safe: the owner removes the turn even if no caller waits.
     pub async fn undo(&self) -> Result<TurnNumber, UndoError> {
         let (tx, rx) = oneshot::channel();
         let is_idle = |inner: &Inner| inner.desk.is_idle();
@@ -268,21 +269,21 @@ impl Session {
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
     }
 
-    /// Replaces the oldest turns by a summary that the model writes. It waits for the running turn.
+    /// Replaces the oldest turns by a summary that the model writes. Waits for the running turn.
     ///
     /// # Errors
-    /// If there is too little to compact, the model gave no summary, a stop was first, or the store failed: then the
-    /// conversation is as it was.
+    /// If there is too little to compact, the model gave no summary, a stop was first, or the store failed: the
+    /// conversation is then unchanged.
     ///
     /// # Cancel safety
-    /// Cancel safe: the owner does it, whoever waits.
+    /// Cancel safe: the owner compacts even if no caller waits.
     pub async fn compact(&self) -> Result<Compacted, CompactError> {
         let (tx, rx) = oneshot::channel();
         self.shared.command(Command::Compact(tx))?;
         rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
     }
 
-    /// The permission questions that wait for an answer.
+    /// Open permission questions.
     pub fn questions(&self) -> Vec<OpenQuestion> {
         self.shared.questions.open()
     }
@@ -292,11 +293,11 @@ impl Session {
         self.shared.questions.answer(question, answer)
     }
 
-    /// Stops everything of the session and waits until its owner has written what became of it. The session can be
-    /// resumed afterwards. Closing twice is closing once.
+    /// Stops all work of the session and waits until its owner has written the results. The session can be resumed
+    /// afterwards. A second close joins the first.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the session closing.
+    /// Dropping the future does not cancel the close.
     pub async fn close(&self) -> Arc<Receipt> {
         let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
         let stopping = self.stop(&StopTarget::Session, cause);

@@ -1,4 +1,4 @@
-//! The sessions of one system: made and resumed here.
+//! The sessions of one system, which creates and resumes them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::shared::{Known, Shared};
 use crate::source::{AgentSource, SessionOptions};
 
-/// The sessions of one system. Clones are the same. There is no lock that two sessions share.
+/// The sessions of one system. Clones refer to the same sessions. No two sessions share a lock.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) host: Arc<Host>,
@@ -25,19 +25,19 @@ pub(crate) struct Host {
     pub(crate) options: SessionOptions,
 }
 
-/// Reason that a session was not opened.
+/// Reason for which a session was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log says so.
+    /// The log failed or refused.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// All that runs here is being stopped.
+    /// All work of this process is being stopped.
     #[error(transparent)]
     Stopped(#[from] NotStarted),
 }
 
 impl Sessions {
-    /// Sessions in this log, below this scope, with agents of this source.
+    /// Sessions in this log, below this scope, with agents from this source.
     pub fn new(
         log: Arc<dyn Log>,
         scope: Scope,
@@ -54,13 +54,13 @@ impl Sessions {
         }
     }
 
-    /// Makes a session. Without an id it gets a new one; `folder` is where it works.
+    /// Creates a session. Without an id it gets a new one; `folder` is its working directory.
     ///
     /// # Errors
-    /// A session of this id is there already, the store failed, or everything is being stopped.
+    /// If a session with this id exists, the store failed, or all work is being stopped.
     ///
     /// # Cancel safety
-    /// Dropping it may leave a session without a turn.
+    /// Dropping the future may leave a session without a turn.
     pub async fn create(
         &self,
         id: Option<SessionId>,
@@ -73,13 +73,13 @@ impl Sessions {
         self.opened(stream)
     }
 
-    /// Opens a session that is there. What a crash left open has its ending by then.
+    /// Opens an existing session. A turn that a crash left open has been ended on return.
     ///
     /// # Errors
-    /// There is none, somebody else has it open, it cannot be read, or the store failed.
+    /// If the session does not exist, another process has it open, it cannot be read, or the store failed.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the session as it was, or recovered.
+    /// Dropping the future leaves the session unchanged, or recovered.
     pub async fn resume(&self, id: SessionId) -> Result<Session, OpenError> {
         self.host.scope.check()?;
         let log = Arc::clone(&self.host.log);

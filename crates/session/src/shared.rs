@@ -1,7 +1,7 @@
-//! State that the handles of a session and its owner share.
+//! State shared by the handles of a session and its owner.
 //!
-//! The lock is held for short sections without waiting, and never while something is stopped: so a stop is accepted
-//! whatever the owner, its store or its model are doing.
+//! The lock is held for short sections without waiting, and never during a stop: so a stop is accepted even if the
+//! owner, its store or its model hang.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ pub(crate) struct Shared {
     pub(crate) id: SessionId,
     pub(crate) hub: Arc<Hub>,
     pub(crate) questions: Arc<Questions>,
-    /// Something happened that the owner may be waiting for.
+    /// Wakes the owner after a change.
     pub(crate) changed: Notify,
-    /// The session has ended for good.
+    /// Set when the session has ended for good.
     pub(crate) ended: SetOnce<()>,
     pub(crate) inner: Mutex<Inner>,
 }
@@ -49,28 +49,28 @@ pub(crate) struct Inner {
     pub(crate) desk: Desk<Arc<Slot>>,
     pub(crate) policy: FollowUp,
     pub(crate) known: Known,
-    /// Set while the owner is there.
+    /// Set while the owner runs.
     pub(crate) awake: Option<Awake>,
-    /// The slot whose turn ended last, for stops that come too late.
+    /// Slot of the last ended turn, for late stops.
     pub(crate) last: Option<Arc<Slot>>,
     pub(crate) commands: VecDeque<Command>,
     /// Background work that runs without this process.
     pub(crate) left: Vec<LeftWork>,
-    /// An opened log that the owner has not taken yet.
+    /// An open log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionStream>>,
 }
 
-/// The scopes of a session that is awake.
+/// Scopes of a session that is awake.
 #[derive(Debug, Clone)]
 pub(crate) struct Awake {
     pub(crate) scope: Scope,
-    /// Parent of all background work; a new one after each stop of all of it.
+    /// Parent of all background work; replaced after each stop of all background work.
     pub(crate) background_scope: Scope,
-    /// The former ones, while something runs there: a later stop joins theirs.
+    /// Former background scopes that still have work: a later stop joins their stops.
     pub(crate) being_stopped: Vec<Scope>,
-    /// Where hooks of the session are told, while they are: its turns wait for them.
+    /// Scope of the session's hooks while they run: turns wait for them.
     pub(crate) hooks: Option<Scope>,
-    /// Once the log is open.
+    /// Set once the log is open.
     pub(crate) background: Option<Arc<Background>>,
     /// The committed conversation.
     pub(crate) conversation: Option<Arc<Conversation>>,
@@ -111,7 +111,7 @@ impl Shared {
         self.wake(&mut inner).map(drop)
     }
 
-    /// The session's scopes; makes them, and starts the owner, if it sleeps.
+    /// Returns the session's scopes. If the session sleeps, creates them and starts the owner.
     pub(crate) fn wake(self: &Arc<Self>, inner: &mut Inner) -> Result<Awake, NotStarted> {
         if let Some(awake) = &inner.awake {
             return Ok(awake.clone());
@@ -128,7 +128,7 @@ impl Shared {
             conversation: None,
         };
         inner.awake = Some(awake.clone());
-        // The owner is not work: it is what answers for the work. It ends when the session sleeps or is closed.
+        // The owner is not work of the scope: it accounts for the work. It ends when the session sleeps or is closed.
         drop(scope.spawn_engine(driver::drive(Arc::clone(self), scope.clone())));
         Ok(awake)
     }
@@ -140,7 +140,7 @@ impl Shared {
         )
     }
 
-    /// Takes a message. When this returns, a stop of the turn covers it.
+    /// Accepts a message. On return a stop of its turn covers it.
     pub(crate) fn send(self: &Arc<Self>, message: NewMessage) -> Result<Sent, SendError> {
         if message.text.trim().is_empty() {
             return Err(SendError::Empty);
@@ -172,7 +172,7 @@ impl Shared {
         });
         let slot = Slot::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
         if let Some(cause) = message.stopped {
-            // Before anybody can begin its turn.
+            // Before the owner can begin the turn.
             let _its_receipt_goes_to_the_outcome = slot.stop(cause, Some(&awake.background_scope));
         }
         let steered = || SteeredMessage {
@@ -197,12 +197,12 @@ impl Shared {
         })
     }
 
-    /// Asks something of the owner, who does it when the running turn has its ending, before the next one begins.
+    /// Queues a command for the owner, who carries it out between two turns.
     pub(crate) fn command(self: &Arc<Self>, command: Command) -> Result<(), NotAdmitted> {
         self.command_if(command, |_| true).map(drop)
     }
 
-    /// The same, if it may be done as things are. Returns whether it was asked.
+    /// Queues a command if `may` permits it in the current state. Returns true if it was queued.
     pub(crate) fn command_if(
         self: &Arc<Self>,
         command: Command,

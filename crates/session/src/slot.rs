@@ -1,4 +1,4 @@
-//! The place of one message: what a stop of its turn covers, from before the turn begins.
+//! Queued turn of one message, which a stop covers even before the turn begins.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder};
 
 use crate::message::MessageState;
 
-/// The place of one message in its session. Its scope is there from the moment in which the message is taken: so a stop
-/// that comes before the turn has begun ends it at its entry.
+/// Queued turn of one message. Its scope exists from the moment in which the message is accepted, so a stop before the
+/// turn begins ends the turn at its start.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) prompt: Prompt,
@@ -52,12 +52,12 @@ impl Slot {
         self.prompt.message.as_ref()
     }
 
-    /// Whether somebody sent it; else background work woke the model.
+    /// True if a message caused the turn; false if ended background work caused it.
     pub(crate) fn is_sent(&self) -> bool {
         self.prompt.origin == TurnOrigin::User
     }
 
-    /// Stops its turn, whether it runs or has not begun; and if it is committed already, the hooks that are told so.
+    /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end.
     pub(crate) fn stop(&self, cause: Cause, background: Option<&Scope>) -> Stop {
         let mut order = StopOrder::new(Extent::Turn, cause);
         order.bystanders.extend(background.cloned());
@@ -68,7 +68,7 @@ impl Slot {
         self.controls.stop_hooks(order).unwrap_or(stop)
     }
 
-    /// Stops it because a newer message takes its place.
+    /// Stops the turn because a newer message replaces it.
     pub(crate) fn supersede(&self, by: &MessageId, keep: StopPolicy, background: Option<&Scope>) {
         self.controls.supersede_with(keep);
         let cause = Cause::new(CauseKind::Superseded).detail(format!("by message {by}"));

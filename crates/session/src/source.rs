@@ -1,4 +1,4 @@
-//! Where the agents of sessions come from, and how sessions run.
+//! Source of agents for sessions, and options of sessions.
 
 use std::any::Any;
 use std::fmt;
@@ -17,29 +17,29 @@ use serde::{Deserialize, Serialize};
 use crate::compaction::Compaction;
 use crate::follow_up::FollowUp;
 
-/// Makes the agent of a session, each time when the session is opened.
+/// Source of agents: creates the agent of a session each time when the session is opened.
 pub trait AgentSource: Send + Sync + fmt::Debug {
-    /// The agent.
+    /// Creates the agent.
     ///
     /// # Errors
-    /// The message that opened the session fails with it.
+    /// The message that opened the session fails with this error.
     ///
     /// # Cancel safety
-    /// It is dropped where a stop of the session is first.
+    /// The future is dropped if a stop of the session is first.
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>>;
 }
 
-/// Parts of a session that its agent is made with.
+/// Parts of a session for the creation of its agent.
 pub struct AgentRequest {
-    /// The session.
+    /// Id of the session.
     pub session: SessionId,
-    /// The session's scope, for work that blocks a thread while the agent is made.
+    /// Scope of the session, for work that blocks a thread during the creation.
     pub scope: Scope,
-    /// The session's background work, for tools that start some.
+    /// Background work of the session, for tools that start background work.
     pub background: Arc<Background>,
-    /// Asks the session's subscribers. An agent whose permissions go elsewhere leaves it.
+    /// Prompter that asks the session's subscribers; optional for the agent.
     pub prompter: Arc<dyn Prompter>,
-    /// Shows subscribers an answer of an external tool that came too late: for
+    /// Callback for an answer of an external tool that arrives too late, which notifies subscribers: for
     /// [`ExternalOptions`](allstop_tools::external::ExternalOptions).
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
 }
@@ -56,7 +56,7 @@ impl fmt::Debug for AgentRequest {
 pub struct SessionAgent {
     /// The agent.
     pub agent: Agent,
-    /// A value that lives as long as the session is open: a folder that is removed with it.
+    /// A value that lives as long as the session is open, such as a temporary folder.
     pub kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Debug for SessionAgent {
     }
 }
 
-/// One agent for all sessions: for programs whose tools know no session.
+/// One agent for all sessions: for programs whose tools do not depend on the session.
 impl AgentSource for Agent {
     fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         let agent = SessionAgent {
@@ -83,10 +83,10 @@ impl AgentSource for Agent {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBackgroundEnd {
-    /// The model is told with the next message.
+    /// The model gets a note with the next message.
     #[default]
     Note,
-    /// The model is told at once, in a turn of its own.
+    /// The model gets a note at once, in a separate turn.
     Wake,
 }
 
@@ -97,24 +97,24 @@ pub struct SessionOptions {
     pub follow_up: FollowUp,
     /// Policy for the end of attached background work.
     pub on_background_end: OnBackgroundEnd,
-    /// At most so many messages wait. What a person has typed ahead is far less; what a program sends is to be told.
+    /// Maximum number of waiting messages. A person types far fewer ahead; a program that sends more gets an error.
     pub waiting_max: usize,
-    /// Idle time after which the session sleeps: it holds its id and policy and nothing else, no lock either,
-    /// and the next message opens it again. A session with background work does not sleep. `None`: it never does.
+    /// Idle time after which the session sleeps: it then holds only its id and policy, and no lock, and the next
+    /// message opens it again. A session with background work does not sleep. `None`: it never sleeps.
     pub sleep_after: Option<Duration>,
-    /// When old messages are replaced by a summary; `None`: only when asked.
+    /// Limits for automatic compaction; `None`: the session compacts only on request.
     pub compaction: Option<Compaction>,
-    /// Time that the hooks of the session itself have together: they must not hold up the next message.
+    /// Time limit for the hooks of the session itself, all together: they must not delay the next message.
     pub hooks_max: Duration,
-    /// The answer to permission questions while nobody subscribes to the session.
+    /// Answer to permission questions while the session has no subscriber.
     pub unwatched: Answer,
-    /// Time that a question stays open when the last subscriber has left: long enough to come back after a lost
-    /// connection, and short enough that nobody finds a turn the next day that did nothing. Then it is denied as
+    /// Time that a question stays open after the last subscriber has left: long enough to return after a lost
+    /// connection, and short enough that a turn does not wait overnight without result. Then the question is denied as
     /// [`Answer::Unanswered`]. `None`: it stays open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,
-    /// Wall-clock time for records.
+    /// Wall clock for the times in records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Makes message ids.
+    /// Creates message ids.
     pub new_message_id: Arc<dyn Fn() -> MessageId + Send + Sync>,
 }
 

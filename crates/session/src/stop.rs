@@ -1,4 +1,4 @@
-//! Stopping parts of a session, from any handle: accepted at once, whatever the owner is doing.
+//! Stops of parts of a session, from any handle: accepted at once, in every state of the owner.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::slot::Slot;
 use crate::stopping::{StopTarget, Stopping};
 
 impl Shared {
-    /// Stops what the target names. When this returns, nothing of it starts any more.
+    /// Stops a target. On return no further work of the target starts.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> Stopping {
         let mut inner = self.inner.lock();
         let ends_session = matches!(target, StopTarget::Session | StopTarget::Process);
         if ends_session && inner.awake.is_some() {
-            // In one step with the look at who is there: the owner that is there now is the one that ends it.
+            // In the same critical section that reads `awake`: the owner that exists now will end the session.
             inner.desk.close();
         }
         let (running, last) = (inner.desk.running().cloned(), inner.last.clone());
@@ -51,7 +51,7 @@ impl Shared {
                 StopTarget::Session if self.ended.get().is_none() => {
                     return match self.close_asleep(&cause) {
                         Some(closed) => closed,
-                        // Somebody has woken it meanwhile.
+                        // The session has woken up meanwhile.
                         None => self.stop(target, cause),
                     };
                 }
@@ -77,7 +77,8 @@ impl Shared {
             StopTarget::Message(id) => match named {
                 Some((own, taken_by)) => {
                     let slot = match &taken_by {
-                        // It is a part of that turn, unless that gives it back: then it has been stopped too.
+                        // The message is a part of that turn unless the turn puts it back: then the message is stopped
+                        // as well.
                         Some(turn) if !turn.controls.withdraw(id) => {
                             drop(own.stop(cause.clone(), None));
                             turn
@@ -89,11 +90,11 @@ impl Shared {
                 None => nothing(StopOutcome::NotFound),
             },
             StopTarget::TurnAndBackground => {
-                // The turn first: what one of its calls starts now in the background is refused, or is found below.
+                // The turn first: background work that its calls start now is refused, or is found below.
                 let turn = next.map(|slot| stop_turn(&slot, None));
                 let background = self.stop_background(&cause, turn.is_some());
                 let mut parts: Vec<_> = turn.into_iter().chain(background).collect();
-                // Those that are told of the last turn.
+                // Hooks that run after the last turn.
                 let hooks = awake.hooks.filter(|hooks| !hooks.is_stopped());
                 let stop =
                     |hooks: Scope| hooks.stop(StopOrder::new(target.extent(), cause.clone()));
@@ -121,8 +122,8 @@ impl Shared {
         }
     }
 
-    /// The stop of a turn, and of the session's hooks that it waits for before it can begin: else its ending would wait for
-    /// them, too.
+    /// Combines the stop of a turn with a stop of the session's hooks that the turn waits for before it begins;
+    /// otherwise the ending of the turn would wait for the hooks.
     fn with_hooks(
         &self,
         slot: &Slot,
@@ -141,8 +142,9 @@ impl Shared {
         }
     }
 
-    /// Stops all background work, and makes room for that of later turns. What an earlier stop is still ending is joined.
-    /// Nothing if there is none; beside the stop of a turn it is stopped in any case, so that nothing slips in between.
+    /// Stops all background work and opens a new scope for work of later turns. Joins earlier stops that have not
+    /// ended. Returns nothing if there is no background work; with the stop of a turn the scope is stopped in any case,
+    /// so that no work can start in between.
     fn stop_background(&self, cause: &Cause, beside_turn: bool) -> Vec<Stopping> {
         let mut inner = self.inner.lock();
         let Some(awake) = inner.awake.as_mut() else {
@@ -153,8 +155,8 @@ impl Shared {
         let old = awake.background_scope.clone();
         if !old.is_quiet() || beside_turn {
             scopes.push(old.clone());
-            // In one step: of two stops at once each has a scope of its own to stop. The session itself may be being
-            // stopped: then there are no later turns.
+            // In one critical section: two concurrent stops each have a scope to stop. If the session itself is being
+            // stopped, there are no later turns.
             if let Ok(fresh) = self.background_scope(&awake.scope) {
                 if let Some(background) = &awake.background {
                     background.reopen(fresh.clone());
@@ -169,7 +171,7 @@ impl Shared {
         scopes.into_iter().map(stop).collect()
     }
 
-    /// Closes a session that sleeps: nothing of it runs. `None` if it is awake.
+    /// Closes a sleeping session, which has no work. `None` if the session is awake.
     fn close_asleep(&self, cause: &Cause) -> Option<Stopping> {
         let mut inner = self.inner.lock();
         if inner.awake.is_some() {
@@ -213,7 +215,7 @@ impl Shared {
         outcome: StopOutcome,
     ) -> Stopping {
         let mut request = self.request(target, cause);
-        // The session itself is there: what has ended is its last turn.
+        // The session itself exists: its last turn has ended.
         let last = self.inner.lock().known.last_turn;
         if let (StopTarget::Turn | StopTarget::TurnAndBackground, 1..) = (target, last.0) {
             request.target = format!("{}/turn/{last}", self.label()).into();
@@ -222,7 +224,7 @@ impl Shared {
     }
 
     pub(crate) fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {
-        // The host's scope has the clock and makes the ids.
+        // The host's scope provides the clock and the ids.
         let preview = self.host.scope.preview(target.extent(), cause);
         let label = self.label();
         StopRequest {
@@ -244,19 +246,19 @@ fn work(awake: &Awake, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
     works.into_iter().find(|work| work.id == *id)
 }
 
-/// Where background work is: that which runs, and that which an earlier stop is still ending.
+/// Scopes of background work: the current one, and those whose stop has not ended.
 fn background_scopes(awake: &Awake) -> impl Iterator<Item = &Scope> {
     awake.being_stopped.iter().chain([&awake.background_scope])
 }
 
-/// A call of a sub-agent in the background, by its path.
+/// Scope of a call of a background sub-agent, by its path.
 fn behind(awake: &Awake, id: &CallId) -> Option<Scope> {
     let path = id.as_str().contains('/').then(|| id.as_str())?;
     background_scopes(awake).find_map(|scope| scope.find_unit(path))
 }
 
-/// A call of these turns, or one that has gone on in the background. The turns first: what moves is there before it is
-/// gone here, and may still be known here, as ended.
+/// Scope of a call of these turns, or of a call that has moved to the background. The turns first: a moving call
+/// appears in the background before it leaves the turn, where it may remain listed as ended.
 fn call_scope<'a>(
     awake: &Awake,
     mut turns: impl Iterator<Item = &'a Arc<Slot>>,
@@ -270,8 +272,8 @@ fn call_scope<'a>(
 }
 
 impl Inner {
-    /// The slot of a message that has no ending yet, or of the last one that has; and that of the running turn, if the
-    /// message was handed to it.
+    /// Slot of a message that has not ended, or of the last message that has; and the slot of the running turn, if the
+    /// message was handed to that turn.
     fn slot_of(&self, id: &MessageId) -> Option<(Arc<Slot>, Option<Arc<Slot>>)> {
         let is_it = |slot: &Arc<Slot>| slot.message() == Some(id);
         let own = self.desk.all().chain(&self.last).find(|slot| is_it(slot))?;

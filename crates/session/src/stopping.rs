@@ -1,4 +1,4 @@
-//! Targets of a stop, and the stop under way.
+//! Targets of a stop, and running stops.
 
 use std::sync::Arc;
 
@@ -10,34 +10,34 @@ use tokio::time::{Duration, timeout};
 
 use crate::message::MessageState;
 
-/// Longest wait for the ending of a turn when its stop is over: the time that the turn has to write it.
+/// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// Target of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopTarget {
-    /// One call of the running turn; the turn goes on, and the model is told. A call of a sub-agent is named as in
-    /// receipts, by the calls that it lies in: `call_1/call_2`.
+    /// One call of the running turn. The turn continues, and the model gets a result. A call of a sub-agent is named as
+    /// in receipts, by the path of calls that contain it: `call_1/call_2`.
     Call(CallId),
-    /// The running turn. Background work and messages that wait go on.
+    /// The running turn. Background work and waiting messages continue.
     Turn,
-    /// The running turn and all background work. Messages that wait go on.
+    /// The running turn and all background work. Waiting messages continue.
     TurnAndBackground,
-    /// The whole session: it takes no message any more until it is opened again.
+    /// The whole session: it accepts no more messages until it is opened again.
     Session,
-    /// Everything that runs below the host's scope: this session, all others of the process, and what they share, such as
-    /// MCP servers.
+    /// Everything below the host's scope: this session, all other sessions of the process, and shared parts such as MCP
+    /// servers.
     Process,
-    /// One piece of background work: a shell, or a sub-agent and all that it started.
+    /// One piece of background work: a shell, or a sub-agent with all its work.
     Background(BackgroundId),
-    /// The turn of one message, whether it runs or waits. A message that was handed to the running turn is taken back if
-    /// that has not taken it yet, and ends alone; once taken it is a part of that turn, which is stopped, and whose
-    /// number the receipt has.
+    /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
+    /// alone if that turn has not taken it yet; otherwise it is a part of that turn, which is stopped and named in the
+    /// receipt.
     Message(MessageId),
 }
 
 impl StopTarget {
-    /// The extent that receipts name.
+    /// Extent in receipts.
     pub fn extent(&self) -> Extent {
         match self {
             Self::Call(_) => Extent::Call,
@@ -50,7 +50,7 @@ impl StopTarget {
     }
 }
 
-/// A stop that was accepted, or the answer that there was nothing to stop. Dropping it changes nothing.
+/// An accepted stop, or the result that there was nothing to stop. Dropping it changes nothing.
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct Stopping {
@@ -61,9 +61,9 @@ pub struct Stopping {
 #[derive(Debug, Clone)]
 enum What {
     Answered(Arc<Receipt>),
-    /// With the message whose turn it ends: what became of the conversation is known with that.
+    /// A stop, and the message whose turn it ends: the message's state has the effect on the conversation.
     One(Stop, Option<Arc<MessageState>>),
-    /// Parts with a ladder of their own, side by side.
+    /// Parts that are stopped independently, in parallel.
     Parts(Vec<Stopping>),
 }
 
@@ -94,14 +94,14 @@ impl Stopping {
         &self.request
     }
 
-    /// Whether a receipt with this id is of this stop, or of a part of it.
+    /// True if the receipt with this id belongs to this stop or to a part of it.
     pub fn covers(&self, stop: &StopId) -> bool {
         let is_of_part = |parts: &[Self]| parts.iter().any(|part| part.covers(stop));
         self.request.stop_id == *stop
             || matches!(&self.what, What::Parts(parts) if is_of_part(parts))
     }
 
-    /// Forces now what is being asked.
+    /// Ends the grace of the stop and forces the remaining work now.
     pub fn force(&self) {
         match &self.what {
             What::Answered(_) => {}
@@ -110,10 +110,10 @@ impl Stopping {
         }
     }
 
-    /// The receipt, within grace, force and the second that the ending of a turn may take to be written.
+    /// Waits for the receipt: at most grace, force and one second for writing the ending of a turn.
     ///
     /// # Cancel safety
-    /// Cancel safe: the stop goes on, whoever waits.
+    /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
         match &self.what {
             What::Answered(receipt) => Arc::clone(receipt),
@@ -121,11 +121,11 @@ impl Stopping {
                 let receipt = stop.receipt().await;
                 match turn {
                     Some(turn) if receipt.outcome().is_none() => {
-                        // Over or not: the receipt says what is known by then.
+                        // Ended or not: the receipt contains the facts known by then.
                         let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;
                         Arc::new(turn.complete_now(&receipt))
                     }
-                    // Its commit is being written: nothing is to be stopped, and the ending is not confirmed yet.
+                    // The commit is being written: there is nothing to stop, and the ending is not confirmed yet.
                     Some(turn) if !turn.is_settled() => Arc::new(turn.complete_now(&receipt)),
                     _ => receipt,
                 }
@@ -133,7 +133,7 @@ impl Stopping {
             What::Parts(parts) => {
                 let mut receipts = Vec::with_capacity(parts.len());
                 for part in parts {
-                    // Boxed: a stop of parts has parts of one kind only, which the compiler cannot know.
+                    // Boxed: an async recursion.
                     receipts.push(Box::pin(part.receipt()).await);
                 }
                 Arc::new(Receipt::of_parts(self.request.clone(), &receipts))
@@ -141,7 +141,7 @@ impl Stopping {
         }
     }
 
-    /// The account of this moment, for whoever cannot wait.
+    /// Current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
         match &self.what {
             What::Answered(receipt) => Arc::clone(receipt),

@@ -1,4 +1,4 @@
-//! Waiting until a message is answered and its session is idle.
+//! Waits until a message has its outcome and its session is idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use crate::events::{BackgroundItem, OpenQuestion};
 use crate::message::{MessageOutcome, Sent};
 use crate::shared::Shared;
 
-/// Result of waiting for a message.
+/// Result of a wait for a message.
 #[derive(Debug, Clone)]
 #[must_use = "the wait may have ended before the work"]
 pub struct Waited {
     /// The message.
     pub sent: Sent,
-    /// The outcome; `None` if its turn still runs or waits.
+    /// The outcome; `None` if the turn still runs or waits.
     pub outcome: Option<Arc<MessageOutcome>>,
-    /// Whether the limit of the wait itself fired. It stopped nothing.
+    /// True if the limit of the wait passed. Nothing was stopped.
     pub timed_out: bool,
-    /// Background work that still runs: attached work only if the limit fired, else work that was detached.
+    /// Background work that still runs: attached work only if the limit passed, otherwise detached work.
     pub running: Vec<BackgroundItem>,
-    /// The permission questions that the turn waits for.
+    /// Permission questions that the turn waits for.
     pub questions: Vec<OpenQuestion>,
 }
 
 impl Shared {
-    /// The background work that runs.
+    /// Running background work that this process watches.
     pub(crate) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.background();
         background.map_or_else(Vec::new, |background| background.running())
     }
 
-    /// The background work that runs: what the session watches, and what was let go on purpose.
+    /// Running background work: the work that this process watches, and detached work.
     pub(crate) fn background_items(&self) -> Vec<BackgroundItem> {
         let (watched, left) = (self.running_background(), self.left());
         let watched = watched.iter().map(|work| BackgroundItem::of(work));
@@ -62,9 +62,9 @@ impl Shared {
         }
     }
 
-    /// Waits until no attached background work runs, that of earlier turns included.
+    /// Waits until no attached background work runs, including work of earlier turns.
     pub(crate) async fn background_idle(&self) {
-        // A session that sleeps, or is closed, has none.
+        // A sleeping or closed session has no background work.
         let Some(background) = self.background() else {
             return;
         };
@@ -79,7 +79,7 @@ impl Shared {
     }
 }
 
-/// Whether idle waits for it.
+/// True if the work delays the idle event.
 pub(crate) fn is_attached(work: &Arc<BackgroundWork>) -> bool {
     work.attachment() == Attachment::Attached
 }

@@ -15,19 +15,19 @@ use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
 use crate::slot::Slot;
 
-/// Longest wait for a store to open a session for something that is no message.
+/// Maximum wait for a store to open a session for a command.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 
 impl SessionDriver {
     pub(super) async fn carry_out(&mut self, command: Command) {
         let scope = self.scope.clone();
-        // A store that hangs must not hold up the messages that wait, which stops can end.
+        // A store that hangs must not delay waiting messages, which a stop can end.
         let not_open = match timeout(OPEN_MAX, self.open(&scope)).await {
             Ok(opened) => opened.err(),
             Err(_) => Some(bug("the store has not answered")),
         };
         let not_open = not_open.map(|error| error.message);
-        // Whoever asked may be gone by now: what was asked is done all the same.
+        // The command is carried out even if the caller is gone.
         match command {
             Command::Undo(reply) => drop(reply.send(match not_open {
                 None => self.undo().await,
@@ -45,13 +45,13 @@ impl SessionDriver {
         self.publish();
     }
 
-    /// Compacts in a place of its own on the desk, as if it were a turn: stops of the turn cover it, and messages that
-    /// come meanwhile do what their policy says.
+    /// Compacts in a separate slot, like a turn: stops of the turn cover it, and messages that arrive meanwhile follow
+    /// their policy.
     async fn compact_as_turn(&mut self) -> Result<Compacted, CompactError> {
         let label = format!("{}/compaction", self.shared.label());
         let slot = Slot::open(&self.scope, label, Prompt::default(), None);
         let slot = slot.map_err(|_| CompactError::Closed(NotAdmitted::Closed))?;
-        // Nothing is handed to it: whoever wants to steer waits.
+        // Accepts no steered messages: they wait.
         drop(slot.controls.undelivered());
         self.shared.inner.lock().desk.run(Arc::clone(&slot));
         let compaction = self.shared.host.options.compaction.unwrap_or_default();

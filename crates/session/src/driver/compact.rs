@@ -1,4 +1,4 @@
-//! Compaction: the model is asked for a summary, in a scope that stops cover; then one record replaces the messages.
+//! Compaction: the model writes a summary, in a scope that stops cover; then one record replaces the messages.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::compaction::{ASK_SUMMARY, CompactError, Compacted, cut, tokens};
 use crate::slot::Slot;
 
 impl SessionDriver {
-    /// Compacts before a turn, if the conversation has become too long. The turn runs whatever comes of it: a provider
-    /// refuses what is really too long, and says so.
+    /// Compacts before a turn if the conversation is too long. The turn runs even if that fails: if the conversation is
+    /// really too long, the provider refuses it with an error.
     pub(super) async fn compact_if_long(&mut self, slot: &Slot) {
         let Some(compaction) = self.shared.host.options.compaction else {
             return;
@@ -29,7 +29,7 @@ impl SessionDriver {
         self.publish();
     }
 
-    /// Replaces all but the newest turns by a summary.
+    /// Replaces all turns but the newest by a summary.
     pub(super) async fn compact(
         &mut self,
         scope: &Scope,
@@ -57,7 +57,7 @@ impl SessionDriver {
                 summary: Some(Arc::clone(summary)),
                 usage,
             },
-            // What it used is used.
+            // The usage counts even without a summary.
             Err(_) => SessionRecord::Metered { at, usage },
         };
         if summary.is_ok() || usage != Usage::default() {

@@ -1,4 +1,4 @@
-//! Detaching background work: from then on it outlives the session and this process.
+//! Detach of background work: from then on it outlives the session and this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +13,12 @@ use super::SessionDriver;
 use crate::command::{Detach, DetachError, Detached};
 use crate::found::FoundWork;
 
-/// Longest wait for a keeper to detach its processes: it answers within a millisecond.
+/// Maximum wait for a keeper to detach its processes: it answers within a millisecond.
 const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl SessionDriver {
-    /// The log says first that the work is detached, and then it is: so whatever runs on after `kill -9`, at whatever
-    /// moment, is in the log, and the next start finds it. All of it in one append, so that a slow disk is waited for
-    /// once.
+    /// Records the detach before the work is detached, so that after `kill -9` at any point all surviving work is in
+    /// the log and the next start finds it. Uses one append for all work, to wait for a slow disk only once.
     pub(super) async fn detach(&mut self, what: &Detach) -> Result<Vec<Detached>, DetachError> {
         self.record_background().await;
         let mut running = self.shared.running_background();
@@ -56,7 +55,7 @@ impl SessionDriver {
     }
 }
 
-/// The file that the output goes to once the work is detached.
+/// File for the output of the detached work.
 fn output_file(work: &BackgroundWork) -> Result<PathBuf, DetachError> {
     let impossible = |why: &str| DetachError::NotPossible(why.to_owned());
     let process = work
@@ -69,12 +68,12 @@ fn output_file(work: &BackgroundWork) -> Result<PathBuf, DetachError> {
     output.ok_or_else(|| impossible("its output has no file to go to"))
 }
 
-/// `None`: it ended by itself meanwhile, and its end is recorded as any other.
+/// Detaches one piece of work. `None` if the work ended by itself meanwhile; its end is recorded as usual.
 async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<Detached> {
     let process = work.process()?;
     let refused = match timeout(KEEPER_ANSWER_MAX, process.detach(&output)).await {
         Ok(Ok(())) => {
-            // Until nothing of ours reads its output any more: a stop that comes next has nothing of it to account for.
+            // Waits until this process no longer reads the output: a later stop must not account for the work.
             let _it_runs_on = work.ended().await;
             None
         }

@@ -1,5 +1,5 @@
-//! The hooks of the session itself: its start and end, and how its turns ended badly. They run beside the stopped
-//! scopes, for a bounded time.
+//! Hooks of the session itself: its start, its end, and failed or stopped turns. They run outside the stopped scopes,
+//! for a bounded time.
 
 use allstop_agent::{HookCx, HookEvent, TurnOutcome};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
@@ -10,7 +10,7 @@ use super::SessionDriver;
 use crate::shared::Shared;
 
 impl SessionDriver {
-    /// Tells of a turn that failed, or that was stopped.
+    /// Calls the hooks after a turn that failed or was stopped.
     pub(super) async fn tell_ending(&self, turn: &TurnOutcome) {
         let event = match (turn.stop_reason, &turn.error) {
             (StopReason::Completed, _) => return,
@@ -27,7 +27,7 @@ impl SessionDriver {
         self.tell(&event, &self.scope).await;
     }
 
-    /// Tells the hooks of the session, in a scope below `above`.
+    /// Calls the hooks of the session, in a scope below `above`.
     pub(super) async fn tell(&self, event: &HookEvent, above: &Scope) {
         let Some(open) = &self.open else { return };
         let agent = &open.session.agent;
@@ -35,7 +35,7 @@ impl SessionDriver {
             return;
         }
         let label = format!("{}/hooks", self.shared.label());
-        // Stopped meanwhile: then nobody is told.
+        // `above` was stopped meanwhile: no hook is called.
         let Ok(scope) = above.child(label, ScopeOptions::default()) else {
             return;
         };

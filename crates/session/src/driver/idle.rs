@@ -1,4 +1,4 @@
-//! Between two turns: background work that ends, `session_idle`, sleep, and the end.
+//! Time between two turns: background work that ends, `session_idle`, sleep, and the end of the session.
 
 use allstop_agent::HookEvent;
 use allstop_core::TurnNumber;
@@ -11,13 +11,13 @@ use crate::events::SessionEventKind;
 use crate::shared::Shared;
 use crate::wait::is_attached;
 
-/// Longest wait for the last records to be written: what is missing the next start finds out by itself.
+/// Maximum wait for the last records to be written: the next start determines missing records.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
-/// Longest wait for a look for the work of earlier processes: reading all of `/proc` takes milliseconds.
+/// Maximum wait for a check of earlier processes' work: reading all of `/proc` takes milliseconds.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Says what runs in the background now.
+    /// Sends the event with the running background work.
     pub(crate) fn tell_background(&self) {
         let running = self.background_items();
         self.hub
@@ -26,7 +26,7 @@ impl Shared {
 }
 
 impl SessionDriver {
-    /// Waits until something happens. Without a reason to stay awake the session becomes sleepy.
+    /// Waits for a change. Becomes sleepy if there is no reason to stay awake.
     pub(super) async fn idle(&mut self) {
         let running = self.shared.running_background();
         if !self.told_idle && !running.iter().any(is_attached) {
@@ -38,15 +38,15 @@ impl SessionDriver {
                 .send(|| SessionEventKind::SessionIdle { stopped, detached });
         }
         if self.record_background().await {
-            // The model may have to be told.
+            // The next job may be a turn that tells the model.
             return;
         }
-        // What the store has not answered may be written yet, and would take whoever opens the session for another.
+        // An unconfirmed append may still be written, and would then conflict with the next owner's records.
         let is_settled = self.stream().is_none_or(|stream| stream.is_settled());
         let may_sleep = running.is_empty() && self.opening.is_none() && is_settled;
         let sleep_after = self.shared.host.options.sleep_after;
         let sleepy = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
-        // What a stop did not wait for: it has the lock, which nobody may miss while the session sleeps.
+        // The pending open holds the session lock; do not sleep before it finishes.
         let opened = some(self.opening.as_mut());
         let background = some(self.open.as_mut().map(|open| open.changes.changed()));
         let has_changed = tokio::select! {
@@ -69,7 +69,7 @@ impl SessionDriver {
         }
     }
 
-    /// Appends records between two turns. While nothing is stopped the store may take its time.
+    /// Appends records between two turns. Without a stop there is no time limit.
     pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         let scope = self.scope.clone();
         let stream = self.stream().ok_or(SessionError::Indeterminate)?;
@@ -84,8 +84,8 @@ impl SessionDriver {
         }
     }
 
-    /// Writes what has become of background work since the last call, that of earlier processes included. Returns whether
-    /// any of it was written.
+    /// Records changes of background work since the last call, including work of earlier processes. Returns true if
+    /// records were written.
     pub(super) async fn record_background(&mut self) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -101,7 +101,7 @@ impl SessionDriver {
         if records.is_empty() {
             return false;
         }
-        // A store that hangs must not hold up the next message, nor the end.
+        // A store that hangs must delay neither the next message nor the end of the session.
         let is_recorded = match timeout(RECORD_WRITE_MAX, stream.append(records)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
@@ -121,18 +121,19 @@ impl SessionDriver {
         is_recorded
     }
 
-    /// Looks for work that runs without this process, so that what is said of it next is true. A `/proc` that hangs must
-    /// not hold up the next message.
+    /// Checks the work that runs without this process, so that the next event about it is true. A `/proc` that hangs
+    /// must not delay the next message.
     pub(super) async fn look_for_left(&self) {
         let looking = self.shared.look_for_left(&self.scope);
         let _as_it_was_known_before = timeout(LOOK_MAX, looking).await;
     }
 
-    /// The owner of a session that was closed leaves. Everything has been stopped; what became of it is written.
+    /// Ends the owner of a closed session: waits for the stop of all work, and records the results.
     pub(super) async fn leave(mut self) {
-        // Whoever closed the session stops it in the next step, and what runs is to have its end before the lock is free.
+        // The caller that closes the session stops it in its next step; running work must end before the lock is
+        // released.
         self.scope.stopped().await;
-        // The ladder first: what is written after it is the end of all.
+        // The stop first: records written after it are final.
         if let Some(account) = self
             .scope
             .account(allstop_core::Extent::Session, Vec::new())
@@ -148,12 +149,12 @@ impl SessionDriver {
         inner.commands.clear();
         drop(inner);
         self.shared.hub.close();
-        // Said before if two closed it.
+        // Already set if the session was closed twice.
         drop(self.shared.ended.set(()));
     }
 }
 
-/// Waits for it; for ever where there is none.
+/// Waits for the future; forever without one.
 async fn some<F: IntoFuture>(wait: Option<F>) -> F::Output {
     match wait {
         Some(wait) => wait.await,

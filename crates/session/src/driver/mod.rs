@@ -1,7 +1,7 @@
-//! The owner of a session: it alone has the log open, and runs one thing after another.
+//! Owner of a session: it alone has the log open, and runs one job at a time.
 //!
-//! It is there while something runs or waits, and a while longer; then the session sleeps. Whatever it waits for, stops
-//! do not wait for it: they go to the scopes.
+//! The owner exists while work runs or waits, and for a while after; then the session sleeps. Stops never wait for the
+//! owner: they act on the scopes.
 
 mod commands;
 mod compact;
@@ -24,36 +24,36 @@ use crate::slot::Slot;
 use crate::source::OnBackgroundEnd;
 use open::{Open, Opening};
 
-/// Turns in a row that background work may cause: a model that answers each end with new work must not go on for
-/// ever. What ends then is told with the next message.
+/// Maximum number of consecutive turns that ended background work may cause: a model that answers each end with new
+/// work must not run forever. The model learns of later ends with the next message.
 const WAKES_MAX: u32 = 8;
 
 /// Next job of the owner.
 enum Job {
     Turn(Arc<Slot>),
     Command(Command),
-    /// Something has to happen first.
+    /// The owner waits for a change.
     Wait,
-    /// Nothing will: the log is closed already, and another owner may be there.
+    /// The session sleeps: the log is already closed, and another owner may exist.
     Sleep,
     /// The session has ended.
     Leave,
 }
 
-/// The owner.
+/// Owner of a session.
 pub(crate) struct SessionDriver {
     shared: Arc<Shared>,
     scope: Scope,
     open: Option<Open>,
-    /// The log, while the store is asked for it.
+    /// The log, while it is being opened.
     opening: Option<Opening>,
     /// Turns that background work caused since the last message.
     wakes: u32,
-    /// Whether the last turn was stopped.
+    /// True if the last turn was stopped.
     stopped: bool,
-    /// Whether `session_idle` was told since something last ran.
+    /// True if `session_idle` was sent since the last activity.
     told_idle: bool,
-    /// Set when nothing has happened for long.
+    /// Set after the idle time has passed.
     sleepy: bool,
 }
 
@@ -93,7 +93,7 @@ impl SessionDriver {
     fn next_job(&mut self) -> Job {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.inner.lock();
-        // Asked for before what waits began, so it is done before that.
+        // Requested before the waiting turn begins, so carried out first.
         if let Some(command) = inner.commands.pop_front() {
             self.sleepy = false;
             return Job::Command(command);
@@ -113,7 +113,7 @@ impl SessionDriver {
             return Job::Turn(slot);
         }
         if self.sleepy {
-            // The log first: from then on a message starts another owner, which opens it.
+            // The log first: from then on a message starts another owner, which opens the log.
             self.open = None;
             inner.awake = None;
             inner.last = None;
@@ -123,7 +123,7 @@ impl SessionDriver {
         Job::Wait
     }
 
-    /// A turn for background work that has ended, where the model is to be told at once.
+    /// Slot of a turn for ended background work, if the policy is to wake the model.
     fn wake_up(&mut self) -> Option<Arc<Slot>> {
         let options = &self.shared.host.options;
         if options.on_background_end != OnBackgroundEnd::Wake || self.wakes >= WAKES_MAX {
@@ -141,7 +141,7 @@ impl SessionDriver {
     }
 }
 
-/// Says that an owner is gone that did not leave: a bug of ours. Nobody is to wait for it for ever.
+/// Guard for an owner that is gone without leaving, which is a bug of Allstop: nothing may wait for that owner forever.
 struct Whole {
     shared: Arc<Shared>,
     left: bool,
@@ -164,7 +164,7 @@ impl Drop for Whole {
             let message = slot.message().cloned();
             slot.state.resolve(MessageOutcome::failed(message, error));
         }
-        // Said before if the session was closed while it slept.
+        // Already set if the session was closed while it slept.
         drop(self.shared.ended.set(()));
     }
 }

@@ -1,4 +1,4 @@
-//! A session's log and agent, while its owner has them.
+//! Log and agent of a session while its owner has them open.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::found;
 use crate::shared::{Known, Shared};
 use crate::source::{AgentRequest, SessionAgent};
 
-/// The log of a session, being opened.
+/// The log of a session while it is being opened.
 pub(super) type Opening = WorkHandle<Result<Box<SessionStream>, SessionError>>;
 
-/// A session's log and agent.
+/// Log and agent of an open session.
 pub(super) struct Open {
     pub(super) session: SessionAgent,
     pub(super) background: Arc<Background>,
     pub(super) changes: watch::Receiver<u64>,
-    /// Elsewhere while a turn runs.
+    /// `None` while a turn runs, which then has the log.
     pub(super) stream: Option<Box<SessionStream>>,
 }
 
@@ -38,8 +38,8 @@ impl Open {
 }
 
 impl SessionDriver {
-    /// The session's log and agent; opens them if they are not. A stop does not wait for a store that hangs: what it has
-    /// been asked for goes on, and is there for the next one to ask.
+    /// Opens the session's log and agent, unless they are open. A stop does not wait for a store that hangs: the
+    /// pending open continues, and the next call of this function waits for it.
     pub(super) async fn open(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         if self.open.as_ref().is_some_and(|open| open.stream.is_some()) {
             return Ok(());
@@ -59,7 +59,7 @@ impl SessionDriver {
             opened.map_err(|lost| bug(&format!("opening the log failed: {lost}")))??;
         stream.observe(observer(&self.shared));
         match &mut self.open {
-            // The engine was lost, and the log with it. What runs in the background is still ours.
+            // The engine was lost, and the log with it. The background work is still owned by this session.
             Some(open) => open.stream = Some(stream),
             None => self.open_agent(stream).await?,
         }
@@ -67,8 +67,8 @@ impl SessionDriver {
         Ok(())
     }
 
-    /// Asks the store, in a task of its own: a dropped question is answered all the same, and would leave the lock with
-    /// nobody.
+    /// Opens the log in a separate task: if a request to the store were dropped, the store could still grant the lock,
+    /// and the lock would have no owner.
     fn begin_opening(&self) -> Opening {
         let opened = self.shared.inner.lock().opened.take();
         let (shared, scope) = (Arc::clone(&self.shared), self.scope.clone());
@@ -92,7 +92,8 @@ impl SessionDriver {
     async fn open_agent(&mut self, stream: Box<SessionStream>) -> Result<(), TurnError> {
         let first = found::next_number(stream.state());
         let background = {
-            // In one step, so that a stop of all background work finds what the tools will start theirs in.
+            // In one critical section, so that a stop of all background work finds the scope in which the tools start
+            // theirs.
             let mut inner = self.shared.inner.lock();
             let awake = inner.awake.as_mut();
             let awake = awake.ok_or_else(|| not_open("it is being closed"))?;
@@ -108,8 +109,8 @@ impl SessionDriver {
             on_late_answer: late_answers(&self.shared),
         };
         let source = Arc::clone(&self.shared.host.source);
-        // Somebody else's code: a panic there is the end of this message and not of the session, and where it hangs a stop
-        // does not wait for it.
+        // Code of the embedding program: a panic fails the message and not the session, and a stop does not wait if the
+        // code hangs.
         let making = AssertUnwindSafe(async move { source.agent(request).await }).catch_unwind();
         let session = tokio::select! {
             biased;
@@ -128,8 +129,8 @@ impl SessionDriver {
         Ok(())
     }
 
-    /// Opens the agent of a session whose log is open already, so that what an earlier process left is accounted for
-    /// whether or not a message follows. If that fails, the next message says why.
+    /// Opens the agent of a session whose log is already open, so that work of earlier processes is accounted for even
+    /// without a message. If that fails, the next message reports the failure.
     pub(super) async fn open_resumed(&mut self) {
         if self.shared.inner.lock().opened.is_none() {
             return;
@@ -140,7 +141,7 @@ impl SessionDriver {
         }
     }
 
-    /// Shows handles what the log says now.
+    /// Publishes the current state of the log to the handles.
     pub(super) fn publish(&self) {
         let Some(open) = &self.open else { return };
         let Some(stream) = &open.stream else { return };
@@ -156,9 +157,9 @@ impl SessionDriver {
     }
 }
 
-/// Hears of every record: subscribers get it, and its number is known to whoever subscribes next.
+/// Observer of every record: publishes it to subscribers, and its number to later subscribers.
 fn observer(shared: &Arc<Shared>) -> RecordObserver {
-    // The owner holds the log, and with it this: no circle that outlives it.
+    // The owner holds the log, and the log holds this observer: the cycle does not outlive the owner.
     let shared = Arc::clone(shared);
     Arc::new(move |version, record| {
         shared.inner.lock().known.version = version;

@@ -23,7 +23,7 @@ impl SessionDriver {
             Ok(turn) => {
                 let outcome = MessageOutcome::of_turn(slot.message().cloned(), &turn);
                 if !slot.is_sent() && !outcome.is_completed() {
-                    // The notes are untold still: it would be woken for them again at once, to fail again.
+                    // The notes are still undelivered: the session would be woken at once, only to fail again.
                     self.wakes = WAKES_MAX;
                 }
                 self.end_turn(&slot, &outcome);
@@ -42,8 +42,8 @@ impl SessionDriver {
             .send(|| SessionEventKind::AssistantIdle { stopped, running });
     }
 
-    /// Finishes what the store has not answered yet, before the turn gets its number: a turn whose ending was never
-    /// written is ended as after a crash.
+    /// Settles an append that the store has not confirmed, before the turn gets its number. A turn without a written
+    /// ending is ended as after a crash.
     async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         let at = (self.shared.host.options.now)();
         let Some(stream) = self.stream() else {
@@ -100,14 +100,15 @@ impl SessionDriver {
                 turns.pop().ok_or_else(|| bug("a run had no turn"))
             }
             Err(lost) => {
-                // The log went with it. The next message opens it again, which ends the turn. The background work stays.
+                // The log was lost with the engine. The next message opens it again, which ends the turn. Background
+                // work stays.
                 Err(bug(&format!("the engine was lost: {lost}")))
             }
         }
     }
 
-    /// Gives the message its outcome, and those that were handed to its turn. First the desk: whoever has the outcome
-    /// and sends the next message finds it free.
+    /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first: a caller that
+    /// has the outcome and sends the next message must find the queue free.
     fn end_turn(&mut self, slot: &Arc<Slot>, outcome: &MessageOutcome) {
         let undelivered = slot.controls.undelivered();
         slot.scope.close();
@@ -132,7 +133,7 @@ impl SessionDriver {
     }
 }
 
-/// The outcome of a message for which the session could not be opened: a stop was first, or it failed.
+/// Outcome of a message for which the session could not be opened, because of a stop or a failure.
 async fn no_turn(slot: &Slot, error: TurnError) -> MessageOutcome {
     let message = slot.message().cloned();
     let Some(account) = slot.scope.account(Extent::Turn, Vec::new()) else {

@@ -14,9 +14,9 @@ use crate::found::FoundWork;
 /// One event of a session.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
-    /// The turn that it belongs to.
+    /// Turn of the event.
     pub turn: Option<TurnNumber>,
-    /// The message that caused it.
+    /// Message that caused the event.
     pub message: Option<MessageId>,
     /// Kind of event.
     pub kind: SessionEventKind,
@@ -35,67 +35,67 @@ impl SessionEvent {
 /// Kind of event.
 #[derive(Debug, Clone)]
 pub enum SessionEventKind {
-    /// A record is durable: turns and calls that start and end, receipts, background work.
+    /// A record is durable: start or end of a turn or call, a receipt, background work.
     Recorded {
-        /// Its number in the session's log.
+        /// Number of the record in the session's log.
         version: Version,
         /// The record.
         record: Arc<SessionRecord>,
     },
-    /// For eyes: deltas, tools asked for and their output.
+    /// A live event for display: deltas, requested tools and their output.
     Live(AgentEvent),
-    /// Somebody is asked whether a call may run. Whoever answers first decides.
+    /// Permission for a call is requested. The first answer decides.
     PermissionAsked(OpenQuestion),
-    /// The question is no more: it was answered, a stop took it away, or nobody was left who could answer.
+    /// The question is closed: it was answered, a stop removed it, or no subscriber was left to answer it.
     PermissionAnswered {
-        /// Which.
+        /// Id of the question.
         id: QuestionId,
-        /// Whether the call may run.
+        /// True if the call may run.
         allowed: bool,
     },
-    /// A tool answered a call that had ended before. Nothing of the answer is used.
+    /// A tool answered a call that had already ended. The answer is discarded.
     LateAnswer {
         /// The call.
         call_id: CallId,
         /// The tool.
         name: Arc<str>,
     },
-    /// Background work has started, ended or been let go.
+    /// Background work has started, ended or been detached.
     BackgroundChanged {
-        /// The work that runs now.
+        /// Work that runs now.
         running: Vec<BackgroundItem>,
     },
-    /// The turn has its ending.
+    /// The turn has ended.
     AssistantIdle {
-        /// Whether it was stopped.
+        /// True if the turn was stopped.
         stopped: bool,
         /// Background work that still runs.
         running: Vec<BackgroundItem>,
     },
-    /// No turn runs or waits, and nothing attached runs in the background.
+    /// No turn runs or waits, and no attached background work runs.
     SessionIdle {
-        /// Whether the last turn was stopped.
+        /// True if the last turn was stopped.
         stopped: bool,
         /// Detached work that still runs.
         detached: Vec<BackgroundItem>,
     },
-    /// The subscriber was too slow: so many events before this one are lost to it. Durable ones follow all the same.
+    /// The subscriber was too slow and has missed events before this one. Missed durable events still follow.
     Missed {
-        /// Number of events.
+        /// Number of missed events.
         count: u64,
     },
 }
 
-/// Background work that runs, in one line.
+/// A piece of running background work, for one line of display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackgroundItem {
-    /// Its id.
+    /// Id of the work.
     pub id: BackgroundId,
-    /// The command, or what a sub-agent was asked.
+    /// The command, or the prompt of a sub-agent.
     pub name: Arc<str>,
-    /// Its kind.
+    /// Kind of the work.
     pub kind: BackgroundKind,
-    /// Whether idle waits for it.
+    /// Attached work delays the idle event.
     pub attachment: Attachment,
 }
 
@@ -119,12 +119,12 @@ impl BackgroundItem {
     }
 }
 
-/// A question that waits for its answer. While it does, its turn waits, and a new subscriber is asked first of all.
+/// A question that waits for its answer. Its turn waits as well, and a new subscriber gets the question first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenQuestion {
-    /// Its id.
+    /// Id of the question.
     pub id: QuestionId,
-    /// The calls of `agent` on the way to the sub-agent that asks; empty: the session's own agent does.
+    /// Path of `agent` calls to the sub-agent that asks; empty for the session's own agent.
     pub agents: Vec<CallId>,
     /// The question.
     pub question: Question,

@@ -1,4 +1,4 @@
-//! Where events go.
+//! Distribution of events to subscribers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::sync::broadcast;
 use super::event::{SessionEvent, SessionEventKind};
 use crate::slot::Slot;
 
-/// Events that a subscriber may be behind before it misses the oldest: a long answer's worth of deltas.
+/// Events that a subscriber may lag behind before it misses the oldest: about the deltas of a long answer.
 const EVENTS_KEPT_MAX: usize = 1_024;
 
-/// Where events go. A session that nobody watches pays for none.
+/// Distribution of events. A session without subscribers builds no events.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<HubState>,
@@ -28,7 +28,7 @@ struct HubState {
     turn: Option<TurnNumber>,
     message: Option<MessageId>,
     closed: bool,
-    /// Number of subscribers that have ever come.
+    /// Number of subscriptions so far.
     subscribers: u64,
 }
 
@@ -51,27 +51,27 @@ impl Hub {
         let rx = tx.subscribe();
         state.subscribers += 1;
         if state.closed {
-            // What is in the log is all that follows.
+            // The rest follows from the log.
             state.tx = None;
         }
         rx
     }
 
-    /// Nothing follows any more: subscribers come to an end.
+    /// Ends all subscriptions.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         (state.closed, state.tx) = (true, None);
     }
 
-    /// Whether somebody watches.
+    /// True if the session has a subscriber.
     pub(crate) fn is_watched(&self) -> bool {
         let mut state = self.state.lock();
-        // The room of the last one who left is given back.
+        // Drops the channel after its last subscriber.
         state.tx = state.tx.take().filter(|tx| tx.receiver_count() > 0);
         state.tx.is_some()
     }
 
-    /// Waits until nobody has watched for so long without a break.
+    /// Waits until the session has had no subscriber for this long without a break.
     ///
     /// Cancel safe.
     pub(crate) async fn deserted(&self, for_long: Duration) {
@@ -91,13 +91,13 @@ impl Hub {
         }
     }
 
-    /// Events from now on belong to the turn of this message.
+    /// Assigns later events to the turn of this message.
     pub(crate) fn begin(&self, message: Option<MessageId>) {
         let mut state = self.state.lock();
         (state.turn, state.message) = (None, message);
     }
 
-    /// Events from earlier in the turn that runs.
+    /// Builds events for a subscriber that arrives during the running turn.
     pub(crate) fn events(
         &self,
         kinds: impl Iterator<Item = SessionEventKind>,
@@ -110,7 +110,7 @@ impl Hub {
         let state = self.state.lock();
         let Some(tx) = &state.tx else { return };
         let event = state.event(kind());
-        // No subscriber is no error: they come and go.
+        // A channel without subscribers is not an error: they attach and detach.
         drop(tx.send(event));
     }
 
@@ -125,10 +125,10 @@ impl Hub {
         });
     }
 
-    /// Where the events of a turn go. Nothing of the answer of a turn that was stopped is delivered any more.
+    /// Sink for the events of a turn. The answer of a stopped turn is no longer delivered.
     pub(crate) fn sink(self: &Arc<Self>, slot: &Arc<Slot>) -> EventSink {
-        // Also where nobody watches yet: somebody may come in the middle of the turn. Not the slot: it knows the turn's
-        // calls, which hold this.
+        // Also without subscribers, since a subscriber may arrive during the turn. Does not hold the slot: the slot
+        // holds the turn's calls, which hold the sink.
         let (hub, scope) = (Arc::clone(self), slot.scope.clone());
         EventSink::observer(move |event| {
             if let AgentEvent::TurnStarted { turn, .. } = event {

@@ -1,12 +1,12 @@
-//! Live events alone, for whoever shows them and keeps nothing.
+//! Live events without the log, for display.
 
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::event::SessionEvent;
 
-/// Events of a session as they come, durable ones included, from now on. Whoever lags too far is told how many were
-/// missed, and never waits for the log.
+/// Events of a session from now on, including durable events. A subscriber that lags too far gets the number of missed
+/// events, and never waits for the log.
 #[derive(Debug)]
 pub struct LiveEvents(Receiver<SessionEvent>);
 
@@ -27,7 +27,7 @@ impl LiveEvents {
         }
     }
 
-    /// The next event, if it is there already.
+    /// Returns the next event, if it has already arrived.
     pub fn try_next(&mut self) -> Option<SessionEvent> {
         match self.0.try_recv() {
             Ok(event) => Some(event),

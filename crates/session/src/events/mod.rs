@@ -1,7 +1,8 @@
-//! Events of a session, for whoever watches it.
+//! Events of a session for its subscribers.
 //!
-//! Durable events are the records of its log, each with its number: a subscriber misses none, however late or slow it
-//! is. The others are for eyes: bounded, never waited for, lost when a subscriber lags too far, which it is then told.
+//! Durable events are the records of the session's log, each with its number: a subscriber misses none of them, even if
+//! it is late or slow. Live events are for display: bounded, sent without waiting, and dropped if a subscriber lags too
+//! far, which then gets the number of missed events.
 
 mod event;
 mod hub;

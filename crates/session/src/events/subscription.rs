@@ -1,4 +1,4 @@
-//! One subscriber's place in a session: a cursor on its log, and the live events beside it.
+//! Subscription to a session: a cursor on its log, and the live events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::event::{SessionEvent, SessionEventKind};
 
-/// Records that are read at a time to catch up.
+/// Records per read of the log.
 const READ_LEN: usize = 256;
 
-/// One subscriber's place in a session. It costs the session nothing when it is slow, and misses nothing durable.
+/// Subscription to a session. A slow subscriber costs the session nothing and misses no durable event.
 #[derive(Debug)]
 pub struct Subscription {
     id: SessionId,
     log: Arc<dyn Log>,
     live: broadcast::Receiver<SessionEvent>,
-    /// The last durable record that was given out.
+    /// Last durable record that was delivered.
     last: Version,
-    /// Up to where the log is to be read before anything live is given out.
+    /// Version up to which the log must be read before live events are delivered.
     catch_up: Option<Version>,
     ready: VecDeque<SessionEvent>,
-    /// Questions that were open when this began: they were given out first.
+    /// Questions that were open at the start: they were delivered first.
     asked: Vec<QuestionId>,
-    /// The message of the turn that replayed records belong to.
+    /// Message of the turn of the replayed records.
     replayed: Option<MessageId>,
 }
 
 impl Subscription {
-    /// `after`: the last record that is not wanted. `until`: where the log was when `live` began. `open`: what was asked
-    /// before that and has no answer.
+    /// Creates a subscription. `after`: last record to skip. `until`: version of the log when `live` began. `open`:
+    /// questions that were open then.
     pub(crate) fn new(
         id: SessionId,
         log: Arc<dyn Log>,
@@ -57,10 +57,11 @@ impl Subscription {
         }
     }
 
-    /// The next event: durable ones each once and in order. `None` when the session is closed and all was given out.
+    /// Returns the next event; durable events come exactly once and in order. `None` when the session is closed and all
+    /// events were delivered.
     ///
     /// # Errors
-    /// If the log cannot be read. Asked again, it tries again.
+    /// If the log cannot be read. The next call tries again.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.
@@ -74,7 +75,7 @@ impl Subscription {
                 continue;
             }
             match self.live.recv().await {
-                // Asked while this began: it was given out.
+                // Asked before the start, and already delivered.
                 Ok(event) if question_of(&event).is_some_and(|id| self.asked.contains(id)) => {}
                 Ok(event) => {
                     let version = match &event.kind {
@@ -85,12 +86,12 @@ impl Subscription {
                         self.last = version;
                         return Ok(Some(event));
                     }
-                    // One that was replayed is not given out again; one beyond a gap is read with what lies before.
+                    // A record that was replayed is skipped; a record beyond a gap is read with the records before it.
                     self.catch_up = (version > self.last).then_some(version);
                 }
                 Err(RecvError::Lagged(count)) => {
                     self.ready.push_back(SessionEvent::missed(count));
-                    // Whatever is in the log by now: a record may be among what was missed.
+                    // Up to the current end of the log: the missed events may include records.
                     self.catch_up = Some(Version(u64::MAX));
                 }
                 Err(RecvError::Closed) => return Ok(None),
@@ -106,7 +107,7 @@ impl Subscription {
         }
         for (version, bytes) in records {
             self.last = version;
-            // One that this version cannot read is somebody else's to understand; the numbers show the gap.
+            // A record that this version cannot read is skipped; the numbers show the gap.
             let Ok(Some(record)) = decode(&bytes) else {
                 continue;
             };
