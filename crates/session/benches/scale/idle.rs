@@ -1,4 +1,4 @@
-//! Idle sessions of ten short messages: they sleep, so what stays in memory is their handle. Each still answers.
+//! Idle sessions with ten short messages: they sleep, so only their handles stay in memory. Each still answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use tokio::runtime::Builder;
 use crate::measure::{milliseconds, percentiles, resident_bytes};
 use crate::models::Short;
 
-/// Turns of a session: ten messages.
+/// Turns per session: one per message.
 const TURNS: usize = 5;
-/// Sessions that are worked on at once. Each that is open has a locked file, and a process may have 1,024.
+/// Sessions in progress at once. Each open session has a locked file, and a process may open 1,024 files.
 const AT_ONCE: usize = 64;
-/// Number of sessions that are woken one at a time, to see what a single one costs.
+/// Number of sessions that are woken one at a time, to measure a single wake-up.
 const WOKEN_ALONE: usize = 1_000;
 
 pub(crate) fn run(sessions: usize) {
@@ -26,7 +26,7 @@ pub(crate) fn run(sessions: usize) {
         .enable_all()
         .build()
         .expect("threads");
-    // Held until the end: what is given back would be used again, and not be seen.
+    // Held until the end: freed memory would be reused, and not be measured.
     let (bare, _held) = bare(sessions);
     runtime.block_on(async {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -41,7 +41,7 @@ pub(crate) fn run(sessions: usize) {
             ..SessionOptions::default()
         };
         let all = Sessions::new(log, scope.clone(), Arc::new(agent), options);
-        // What the store and the runtime take for themselves is there before the first one counts.
+        // Warm-up: these sessions pay for the memory of the store and the runtime, and are not measured.
         let warm: Vec<Session> = talked(&all, AT_ONCE).await;
         let before = resident_bytes();
         let began = Instant::now();
@@ -105,10 +105,13 @@ async fn answers(session: &Session) {
     let sent = session
         .send("A short question, as people ask them.")
         .expect("it is free");
-    assert!(sent.outcome().await.is_completed(), "each still answers");
+    assert!(
+        sent.outcome().await.is_completed(),
+        "each session still answers"
+    );
 }
 
-/// Bytes of resident memory that the same messages take as strings in a vector.
+/// Bytes of resident memory of the same messages as strings in a vector.
 fn bare(sessions: usize) -> (u64, Vec<Vec<(u8, String)>>) {
     let before = resident_bytes();
     let all: Vec<Vec<(u8, String)>> = (0..sessions)

@@ -1,7 +1,7 @@
-//! Many sessions at once: what idle ones hold, how quickly they wake, and how quickly thousands of turns are stopped.
-//! Each figure stands beside that of a bare loop of tokio tasks in the same run.
+//! Many sessions at once: memory of idle sessions, time to wake one, and time to stop thousands of turns. Each figure
+//! stands beside the figure of a bare loop of Tokio tasks in the same run.
 //!
-//! `cargo bench -p allstop-session --bench scale`; `SESSIONS` and `TURNS` make it smaller.
+//! `cargo bench -p allstop-session --bench scale`; `SESSIONS` and `TURNS` reduce the numbers.
 
 #![expect(clippy::print_stdout, reason = "its figures are its output")]
 
@@ -11,7 +11,7 @@ mod models;
 mod stopping;
 
 fn main() {
-    // `cargo bench` passes its own arguments on: there is nothing to choose here.
+    // `cargo bench` passes arguments, which this benchmark ignores.
     idle::run(number("SESSIONS", 100_000));
     stopping::run(number("TURNS", 5_000));
 }

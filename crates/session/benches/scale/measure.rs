@@ -1,4 +1,4 @@
-//! Resident memory, and the parts of a distribution that people quote.
+//! Resident memory, and percentiles.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) fn resident_bytes() -> u64 {
     kib * 1024
 }
 
-/// The middle one, the 99th of a hundred, and the largest.
+/// Median, 99th percentile and maximum.
 pub(crate) fn percentiles(mut times: Vec<Duration>) -> (Duration, Duration, Duration) {
     times.sort_unstable();
     let at = |hundredths: usize| times[(times.len() - 1) * hundredths / 100];

@@ -1,4 +1,4 @@
-//! Models that cost nothing themselves.
+//! Models without cost of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use allstop_model::{FinishReason, Model, ModelError, ModelEvent, ModelRequest, M
 use futures::future::BoxFuture;
 use futures::stream;
 
-/// Time that a model thinks where thinking is measured.
+/// Delay of the model in measurements that include one.
 pub(crate) const THINKS: Duration = Duration::from_millis(20);
 
-/// Answers a short message shortly.
+/// Returns a short answer to each message.
 #[derive(Debug)]
 pub(crate) struct Short;
 
@@ -31,7 +31,7 @@ impl Model for Short {
     }
 }
 
-/// Says a word each 20 ms, for ever.
+/// Sends a word every 20 ms, forever.
 #[derive(Debug)]
 pub(crate) struct Endless;
 

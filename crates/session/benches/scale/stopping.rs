@@ -1,4 +1,4 @@
-//! Thousands of turns in flight, all of them stopped at once: from each stop to the receipt that says that it is quiet.
+//! Thousands of turns in flight, all stopped at once: time from each stop to its quiet receipt.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::measure::{milliseconds, percentiles};
 use crate::models::{Endless, THINKS};
 
-/// Rounds, of which the middle one is told.
+/// Rounds; the median is reported.
 const ROUNDS: usize = 5;
 
 pub(crate) fn run(turns: usize) {
@@ -68,7 +68,7 @@ fn round(runtime: &Runtime, turns: usize) -> Times {
             let sent = session.send("go on").expect("it is free");
             talks.push((session, sent));
         }
-        // Until each has said something: then all of them are in their model.
+        // Time for each turn to send a word, so that all are in their model call.
         tokio::time::sleep(THINKS * 5).await;
         let began = Instant::now();
         let stops: Vec<_> = talks
@@ -84,12 +84,12 @@ fn round(runtime: &Runtime, turns: usize) -> Times {
         for (_, sent) in &talks {
             assert_eq!(sent.outcome().await.stop_reason, StopReason::Cancelled);
         }
-        assert!(scope.is_quiet(), "nothing is left");
+        assert!(scope.is_quiet(), "no work is left");
         percentiles(times)
     })
 }
 
-/// The same without Allstop: a task for each, a token for all, and a tracker that knows when they have ended.
+/// The same without Allstop: one task per turn, one token for all, and a tracker that waits for their end.
 fn bare_round(runtime: &Runtime, turns: usize) -> Times {
     runtime.block_on(async {
         let (token, tracker) = (CancellationToken::new(), TaskTracker::new());

@@ -1,4 +1,5 @@
-//! Background work that ends: told with the next message, or at once. Tasks stand for sub-agents and shells alike.
+//! Background work that ends: the model learns of it with the next message, or at once. Tasks stand for sub-agents and
+//! shells.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ impl AgentSource for Builds {
     }
 }
 
-/// How long the tool `build_later` thinks, without a look at its scope.
+/// Delay of the tool `build_later`, during which it ignores its scope.
 const LATER: Duration = Duration::from_millis(20);
 
 /// A tool that starts a build after this delay.
@@ -96,7 +97,7 @@ fn asks_for_a_build() -> Vec<Reply> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_end_is_told_with_the_next_message_and_only_once() {
+async fn background_end_is_noted_once_with_the_next_message() {
     let mut replies = asks_for_a_build();
     replies.extend([Reply::text("I see"), Reply::text("fine")]);
     let (source, gate) = builds(replies);
@@ -124,13 +125,13 @@ async fn its_end_is_told_with_the_next_message_and_only_once() {
     let ends = records
         .iter()
         .filter(|record| matches!(record, SessionRecord::BackgroundEnded { .. }));
-    assert_eq!(ends.count(), 1, "its terminal state is written once");
+    assert_eq!(ends.count(), 1, "the terminal state is recorded once");
     fixture.close().await;
 }
 
-/// A turn that is rolled back has told nobody: the note comes again.
+/// A turn that is rolled back has not told the model: the note is sent again.
 #[tokio::test(start_paused = true)]
-async fn a_note_of_a_stopped_turn_comes_again() {
+async fn note_of_a_stopped_turn_is_sent_again() {
     let mut replies = asks_for_a_build();
     replies.push(Reply::text("half").pause(allstop_model::Pause::Forever));
     replies.push(Reply::text("whole"));
@@ -171,7 +172,7 @@ async fn a_note_of_a_stopped_turn_comes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_end_wakes_the_model_where_the_session_says_so() {
+async fn background_end_wakes_the_model_under_that_policy() {
     let mut replies = asks_for_a_build();
     replies.push(Reply::text("it is built"));
     let (source, gate) = builds(replies);
@@ -209,14 +210,14 @@ async fn its_end_wakes_the_model_where_the_session_says_so() {
     assert_eq!(
         woken,
         Some(None),
-        "a turn of its own, which no message caused"
+        "a separate turn, which no message caused"
     );
     fixture.close().await;
 }
 
-/// A call that ignores the stop and starts background work behind it: nothing starts behind the barrier.
+/// A call that ignores the stop and then starts background work: nothing starts after the stop.
 #[tokio::test(start_paused = true)]
-async fn what_a_deaf_call_starts_behind_a_stop_is_refused() {
+async fn background_work_of_a_deaf_call_is_refused_after_a_stop() {
     let (source, _gate) = builds(vec![Reply::text("").call("build_later", json!({}))]);
     let fixture = fixture(source, SessionOptions::default()).await;
     let sent = fixture.session.send("build it").unwrap();
@@ -232,7 +233,7 @@ async fn what_a_deaf_call_starts_behind_a_stop_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_extent_covers_what_it_says_and_nothing_else() {
+async fn each_stop_extent_covers_exactly_its_work() {
     let mut replies = asks_for_a_build();
     replies.extend(asks_for_a_build());
     replies.extend(asks_for_a_build());
@@ -274,14 +275,14 @@ async fn each_extent_covers_what_it_says_and_nothing_else() {
     );
     assert!(running().is_empty());
 
-    // The session goes on, and can start background work again.
+    // The session continues, and can start background work again.
     fixture.session.send("build it").unwrap().outcome().await;
     assert_eq!(running(), ["bg_3"]);
     fixture.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_task_resolves_when_it_ends() {
+async fn wait_resolves_when_the_background_task_ends() {
     let (source, gate) = builds(asks_for_a_build());
     let fixture = fixture(source, SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
@@ -299,9 +300,9 @@ async fn a_wait_for_a_task_resolves_when_it_ends() {
     fixture.close().await;
 }
 
-/// The end of one piece of work is a change, and not yet the end of all.
+/// The end of one piece of work is a change, but not the end of all work.
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_until_the_last_task_has_ended() {
+async fn wait_lasts_until_the_last_background_task_ends() {
     let mut replies = asks_for_a_build();
     replies.extend(asks_for_a_build());
     let (source, gate) = builds(replies);
@@ -327,7 +328,7 @@ async fn a_wait_goes_on_until_the_last_task_has_ended() {
     };
     let left = tokio::select! {
         biased;
-        waited = &mut wait => panic!("one still runs: {waited:?}"),
+        waited = &mut wait => panic!("one task still runs: {waited:?}"),
         left = first_ends => left,
     };
     let works = fixture.session.background();
@@ -343,9 +344,9 @@ async fn a_wait_goes_on_until_the_last_task_has_ended() {
     fixture.close().await;
 }
 
-/// A session can stop all that runs beside it, too: in one receipt, which has what its own turn came to.
+/// A session can stop all work of the process: in one receipt, which includes its own turn.
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_the_process_covers_every_session_in_one_receipt() {
+async fn process_stop_covers_every_session_in_one_receipt() {
     let mut replies = asks_for_a_build();
     replies.push(Reply::text("half").pause(Pause::Forever));
     replies.push(Reply::text("other").pause(Pause::Forever));
@@ -386,7 +387,10 @@ async fn a_stop_of_the_process_covers_every_session_in_one_receipt() {
     let beside = beside.outcome().await;
     assert_eq!(beside.stop_reason, StopReason::Cancelled);
     for session in [&fixture.session, &other] {
-        assert!(session.send("more").is_err(), "nothing starts any more");
+        assert!(
+            session.send("more").is_err(),
+            "no message is accepted any more"
+        );
         session.close().await;
     }
     fixture.state().await;

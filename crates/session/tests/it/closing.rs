@@ -1,4 +1,4 @@
-//! The end of a session, and what comes after it.
+//! The end of a session, and later requests.
 
 use futures::future::BoxFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,9 +14,9 @@ use allstop_session::{
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 
-/// A stop of the session ends the running turn, and every message that waits at its entry: each has its one ending.
+/// A stop of the session ends the running turn, and all waiting messages at their start: each has exactly one ending.
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_the_session_ends_what_runs_and_what_waits() {
+async fn session_stop_ends_running_and_waiting_messages() {
     let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
     let options = SessionOptions {
         follow_up: FollowUp::Enqueue,
@@ -55,7 +55,7 @@ async fn a_stop_of_the_session_ends_what_runs_and_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_sent_as_stopped_ends_at_its_entry() {
+async fn message_sent_as_stopped_ends_at_its_start() {
     let model = in_order(vec![Reply::text("never asked for")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     let message = NewMessage::from("one").stopped(Some(user()));
@@ -65,14 +65,14 @@ async fn a_message_that_is_sent_as_stopped_ends_at_its_entry() {
     assert_eq!(outcome.steps, 0);
     let receipt = outcome.receipt.as_ref().expect("it was stopped");
     assert!(receipt.quiet(), "{receipt:?}");
-    // The next one begins.
+    // The next message begins.
     let next = fixture.session.send("two").unwrap().outcome().await;
     assert_eq!(&*next.output, "never asked for");
     fixture.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_was_and_what_has_ended_are_answers() {
+async fn stops_of_unknown_and_ended_targets_are_answered() {
     let model = in_order(vec![Reply::text("one")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     let stop = async |target: StopTarget| {
@@ -100,7 +100,7 @@ async fn what_never_was_and_what_has_ended_are_answers() {
         stop(StopTarget::Message(sent.id)).await,
         StopOutcome::AlreadyEnded
     );
-    // A late stop of a turn changes nothing of what comes after.
+    // A late stop of a turn does not affect later turns.
     assert!(
         fixture
             .session
@@ -114,9 +114,9 @@ async fn what_never_was_and_what_has_ended_are_answers() {
     fixture.close().await;
 }
 
-/// A stop of everything above covers sessions too, and nothing new begins.
+/// A stop of the parent scope covers sessions too, and no new work begins.
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_the_process_ends_the_session() {
+async fn process_stop_ends_the_session() {
     let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
@@ -133,9 +133,9 @@ async fn a_stop_of_the_process_ends_the_session() {
     fixture.state().await;
 }
 
-/// Subscribers come to an end when nothing can follow, whoever still has a handle.
+/// Subscriptions end when no event can follow, even if handles remain.
 #[tokio::test(start_paused = true)]
-async fn a_closed_session_ends_its_subscriptions() {
+async fn closed_session_ends_its_subscriptions() {
     let model = in_order(vec![Reply::text("one")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
@@ -147,7 +147,7 @@ async fn a_closed_session_ends_its_subscriptions() {
     assert!(late.next().await.unwrap().is_none());
 }
 
-/// An agent that cannot be made, and one whose making panics.
+/// A source that panics twice, and then works.
 #[derive(Debug)]
 struct Troubled {
     agent: Agent,
@@ -166,7 +166,7 @@ impl AgentSource for Troubled {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_whose_making_panics_costs_its_message_and_not_the_session() {
+async fn panic_in_the_agent_source_fails_only_the_message() {
     let model = in_order(vec![Reply::text("fine")]);
     let source = Troubled {
         agent: agent(&model).build(),

@@ -1,4 +1,4 @@
-//! Subscribers: every record once and in order, whenever they came and however slow they are.
+//! Subscribers: every record exactly once and in order, for early, late and slow subscribers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use allstop_session::{SessionEventKind, SessionOptions, Subscription};
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta};
 
-/// The records that a subscriber gets up to a version, each with the message that caused it.
+/// Records that a subscriber gets up to a version, each with the message that caused it.
 async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Option<MessageId>)> {
     let mut got = Vec::new();
     while got.last().is_none_or(|(version, _)| *version < until) {
@@ -23,8 +23,8 @@ async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Opt
 }
 
 #[tokio::test(start_paused = true)]
-async fn early_late_and_slow_subscribers_see_the_same_records() {
-    // More pieces than are kept for a subscriber who does not look.
+async fn early_late_and_slow_subscribers_see_equal_records() {
+    // More pieces than are kept for a subscriber that does not read.
     let chatty = (0..3_000).fold(Reply::text("w"), |reply, _| reply.and_text("w"));
     let model = in_order(vec![chatty, Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
@@ -66,7 +66,7 @@ async fn early_late_and_slow_subscribers_see_the_same_records() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_for_the_end_gets_what_comes() {
+async fn subscription_from_the_end_gets_later_records() {
     let model = in_order(vec![Reply::text("one"), Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     fixture.session.send("one").unwrap().outcome().await;
@@ -84,9 +84,9 @@ async fn whoever_asks_for_the_end_gets_what_comes() {
     fixture.close().await;
 }
 
-/// `session_idle` comes once, after `assistant_idle`, and both say whether the turn was stopped.
+/// `session_idle` comes once, after `assistant_idle`; both report if the turn was stopped.
 #[tokio::test(start_paused = true)]
-async fn idle_is_told_in_order() {
+async fn idle_events_come_in_order() {
     let model = in_order(vec![Reply::text("one")]);
     let options = SessionOptions {
         sleep_after: Some(Duration::from_secs(5)),
@@ -108,9 +108,9 @@ async fn idle_is_told_in_order() {
     fixture.close().await;
 }
 
-/// Whoever comes in the middle of a turn sees the rest of it.
+/// A subscriber that arrives in the middle of a turn sees the rest of it.
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_who_comes_in_the_middle_sees_what_follows() {
+async fn subscriber_in_mid_turn_sees_the_rest_of_the_turn() {
     let reply = Reply::text("one").pause(Pause::For(LONG)).and_text("two");
     let model = in_order(vec![reply]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;

@@ -1,4 +1,4 @@
-//! Tools whose handler lives elsewhere: what a stop tells it, what a late answer becomes, what it learns of traces.
+//! Tools with an external handler: the cancellation after a stop, a late answer, and the trace context.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ fn answer(text: &str) -> ToolOutput {
     }
 }
 
-/// The scope is cancelled by a stop, the trace is not; a handler that says nothing may still work, and is told so.
+/// A stop cancels the scope but not the trace. A handler that does not answer may still work, and the receipt says so.
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_answers_late_is_fenced_off() {
+async fn late_answer_of_an_external_handler_is_discarded() {
     let (external, mut requests) = external_tools(vec![spec()], ExternalOptions::default());
     let mut registry = ToolRegistry::new();
     for tool in external {
@@ -68,7 +68,7 @@ async fn a_handler_that_answers_late_is_fenced_off() {
     let receipt = stopping.receipt().await;
     assert!(
         !receipt.quiet() && !receipt.cancel_observed(),
-        "nobody knows: {receipt:?}"
+        "unknown: {receipt:?}"
     );
     let unreachable = |state: &ItemState| matches!(state, ItemState::Unreachable { .. });
     assert!(receipt.items().iter().any(|item| unreachable(&item.state)));
@@ -95,7 +95,7 @@ async fn a_handler_that_answers_late_is_fenced_off() {
         "one completion record, which claims nothing"
     );
 
-    // The next turn's call is answered by its own answer.
+    // The call of the next turn is answered by its own answer.
     let next = fixture.session.send("again").unwrap();
     let Some(ExternalEvent::Call(request)) = requests.next().await else {
         panic!("a request");

@@ -21,10 +21,10 @@ fn stalling(text: &str) -> Reply {
         .and_text("never shown")
 }
 
-/// The recipe "a new message cancels the old run" in which the old run's clean-up removes the new run's handle, so that
-/// a third message cannot cancel the second: exactly the third is answered here, again and again.
+/// Known bug of the recipe "a new message cancels the old run": the clean-up of the old run removes the handle of the
+/// new run, so that a third message cannot cancel the second. Here only the third is answered, in every round.
 #[tokio::test(start_paused = true)]
-async fn three_messages_in_quick_succession_answer_exactly_the_third() {
+async fn of_three_quick_messages_only_the_third_is_answered() {
     for (policy, kept) in [(FollowUp::Interrupt, true), (FollowUp::Replace, false)] {
         let model = in_order(vec![stalling("one"), Reply::text("three")]);
         let fixture = fixture(agent(&model).build(), options(policy)).await;
@@ -64,10 +64,10 @@ async fn three_messages_in_quick_succession_answer_exactly_the_third() {
     }
 }
 
-/// The ABA bug needs the end of an old run to come between two new ones: a hundred generations, each superseding the
-/// last one in the middle of its answer.
+/// The ABA bug needs the end of an old run between two new runs: a hundred generations, each of which supersedes the
+/// one before in the middle of its answer.
 #[tokio::test(start_paused = true)]
-async fn every_generation_supersedes_the_one_before() {
+async fn each_message_supersedes_the_one_before() {
     let mut replies: Vec<Reply> = (0..100).map(|n| stalling(&format!("part {n}"))).collect();
     replies.push(Reply::text("the last"));
     let model = in_order(replies);
@@ -88,7 +88,7 @@ async fn every_generation_supersedes_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reject_refuses_and_says_so() {
+async fn reject_policy_refuses_with_busy() {
     let model = in_order(vec![stalling("one"), Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
     let mut events = fixture.session.subscribe(None);
@@ -129,7 +129,7 @@ async fn enqueue_waits_and_keeps_the_order() {
     fixture.close().await;
 }
 
-/// A message handed to the running turn is in its next request, and its outcome is that of the turn.
+/// A message handed to the running turn is in its next request, and shares the outcome of the turn.
 #[tokio::test(start_paused = true)]
 async fn steer_reaches_the_running_turn_at_its_next_step() {
     let model = in_order(vec![
@@ -159,9 +159,9 @@ async fn steer_reaches_the_running_turn_at_its_next_step() {
     fixture.close().await;
 }
 
-/// One that the turn did not take before it was stopped is not lost: it is the next message.
+/// A message that the turn did not take before a stop is not lost: it is the next message.
 #[tokio::test(start_paused = true)]
-async fn what_a_stopped_turn_did_not_take_is_the_next_message() {
+async fn message_not_taken_by_a_stopped_turn_comes_next() {
     let model = in_order(vec![stalling("one"), Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), options(FollowUp::Steer)).await;
     let mut events = fixture.session.subscribe(None);
@@ -180,9 +180,9 @@ async fn what_a_stopped_turn_did_not_take_is_the_next_message() {
     fixture.close().await;
 }
 
-/// A stop that comes before the owner has begun the turn is not lost.
+/// A stop before the owner has begun the turn is not lost.
 #[tokio::test(start_paused = true)]
-async fn a_stop_right_behind_the_sending_is_heard() {
+async fn stop_right_after_sending_is_not_lost() {
     let model = in_order(vec![Reply::text("one"), Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
     for _ in 0..3 {
@@ -202,7 +202,7 @@ async fn a_stop_right_behind_the_sending_is_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_has_a_policy_of_its_own() {
+async fn message_policy_overrides_the_session_policy() {
     let model = in_order(vec![stalling("one"), Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
     let mut events = fixture.session.subscribe(None);

@@ -1,4 +1,4 @@
-//! Long lives: compaction, undo, sleep, and resuming after a crash.
+//! Long-lived sessions: compaction, undo, sleep, and resuming after a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use allstop_session::{CompactError, Compaction, SessionOptions, Sessions, StopTa
 use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 
 #[tokio::test(start_paused = true)]
-async fn compaction_says_what_it_dropped_and_turns_still_count() {
+async fn compaction_reports_dropped_turns_and_turns_still_count() {
     let mut replies: Vec<Reply> = (1..=6)
         .map(|n| Reply::text(format!("answer {n}")))
         .collect();
@@ -57,14 +57,14 @@ async fn compaction_says_what_it_dropped_and_turns_still_count() {
         metered.input_tokens >= 10 && metered.output_tokens >= 5,
         "the summary is paid for"
     );
-    // "Compaction makes max_turns unreachable" elsewhere: here turns count, and not messages.
+    // Known bug elsewhere: "Compaction makes max_turns unreachable". Here the limit counts turns, not messages.
     let over = fixture.session.send("question 7").unwrap().outcome().await;
     assert_eq!(over.stop_reason, StopReason::MaxTurnsReached);
     fixture.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_conversation_is_compacted_before_the_next_turn_and_a_stop_covers_that() {
+async fn stop_covers_compaction_before_the_next_turn() {
     let long = "word ".repeat(200);
     let replies = vec![
         Reply::text(long.clone()),
@@ -86,7 +86,7 @@ async fn a_long_conversation_is_compacted_before_the_next_turn_and_a_stop_covers
     fixture.session.send("two").unwrap().outcome().await;
     let before = fixture.said().await;
     let stopped = fixture.session.send("three").unwrap();
-    // The summary is being written when the third request is out.
+    // The third request is the one for the summary.
     while model.requests().len() < 3 {
         tokio::task::yield_now().await;
     }
@@ -119,7 +119,7 @@ async fn a_long_conversation_is_compacted_before_the_next_turn_and_a_stop_covers
 }
 
 #[tokio::test(start_paused = true)]
-async fn undo_takes_the_last_turn_back() {
+async fn undo_removes_the_last_turn() {
     let model = in_order(vec![Reply::text("1"), Reply::text("2"), Reply::text("3")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     assert!(matches!(
@@ -143,9 +143,9 @@ async fn undo_takes_the_last_turn_back() {
     fixture.close().await;
 }
 
-/// A summary that stalls is stopped as a turn is, and messages that wait for it go on.
+/// A stalled summary can be stopped like a turn, and waiting messages continue.
 #[tokio::test(start_paused = true)]
-async fn a_compaction_that_stalls_is_stopped_like_a_turn() {
+async fn stalled_compaction_stops_like_a_turn() {
     let mut replies: Vec<Reply> = (1..=6)
         .map(|n| Reply::text(format!("answer {n}")))
         .collect();
@@ -188,7 +188,7 @@ async fn a_compaction_that_stalls_is_stopped_like_a_turn() {
     fixture.close().await;
 }
 
-/// Which turn is the last is not known while one runs: it is refused, and takes nothing else back afterwards.
+/// While a turn runs the last turn is unknown: undo is refused, and removes nothing later.
 #[tokio::test(start_paused = true)]
 async fn undo_while_a_turn_runs_is_refused() {
     let replies = vec![Reply::text("1"), Reply::text("2").pause(Pause::Forever)];
@@ -210,9 +210,9 @@ async fn undo_while_a_turn_runs_is_refused() {
     fixture.close().await;
 }
 
-/// An idle session gives everything back but its id; the next message opens it again, and stops mean what they meant.
+/// An idle session keeps only its id; the next message opens it again, and stops work as before.
 #[tokio::test(start_paused = true)]
-async fn a_session_sleeps_and_answers_all_the_same() {
+async fn sleeping_session_answers_and_stops_as_before() {
     let model = in_order(vec![
         Reply::text("1"),
         Reply::text("2").pause(Pause::Forever),
@@ -225,7 +225,7 @@ async fn a_session_sleeps_and_answers_all_the_same() {
     let fixture = fixture(agent(&model).build(), options).await;
     fixture.session.send("a").unwrap().outcome().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // Its lock is free while it sleeps: somebody else may open it.
+    // The lock is free while the session sleeps: another process may open it.
     drop(
         allstop_log::SessionStream::resume(
             Arc::clone(&fixture.log),
@@ -257,7 +257,7 @@ async fn a_session_sleeps_and_answers_all_the_same() {
     fixture.close().await;
 }
 
-/// A message right behind the moment in which the owner leaves is not lost.
+/// A message that arrives while the owner leaves is not lost.
 #[tokio::test(start_paused = true)]
 async fn falling_asleep_and_waking_never_lose_a_message() {
     let replies = (0..200).map(|n| Reply::text(n.to_string())).collect();
@@ -278,7 +278,7 @@ async fn falling_asleep_and_waking_never_lose_a_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_crash_the_next_start_accounts_for_the_turn() {
+async fn next_start_accounts_for_the_turn_of_a_crash() {
     let model = in_order(vec![
         Reply::text("1"),
         Reply::text("2").pause(Pause::Forever),
@@ -289,7 +289,7 @@ async fn after_a_crash_the_next_start_accounts_for_the_turn() {
     let mut events = first.session.subscribe(None);
     first.session.send("b").unwrap();
     text_delta(&mut events).await;
-    // What was written is all that a crash leaves: a copy of the log of this moment.
+    // A crash leaves only what was written: a copy of the log at this moment.
     let copy: Arc<dyn allstop_log::Log> = Arc::new(allstop_log::MemoryLog::new());
     let stream = allstop_log::session::stream_of(first.session.id());
     let records = first

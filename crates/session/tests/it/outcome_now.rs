@@ -1,4 +1,4 @@
-//! What is known of a message whose turn has no ending yet, for a process that cannot wait for it.
+//! Account of a message whose turn has not ended, for a process that cannot wait.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 
 use crate::support::{agent, fixture, fixture_in, in_order, text_delta, tools, user};
 
-/// A turn whose decision fell for the commit is never called stopped, whatever the store does.
+/// A turn that has decided to commit is never reported as stopped, even if the store hangs.
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
+async fn hanging_commit_is_a_store_failure_and_not_a_stop() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     log.fail_at("turn_committed", LogFault::Hold);
     let agent = agent(&in_order(vec![Reply::text("done").usage(10, 5)])).build();
@@ -29,11 +29,11 @@ async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
     let stopping = fixture.session.stop(&StopTarget::Turn, user());
     let now = fixture.session.outcome_now(&sent, Some(&stopping));
     assert_eq!(now.stop_reason, StopReason::Error, "{now:?}");
-    assert_eq!(now.cause, None, "nobody stopped it");
+    assert_eq!(now.cause, None, "no stop was requested");
     let error = now.error.as_ref().expect("why");
     assert_eq!(error.kind, TurnErrorKind::Store);
     assert_eq!(now.turn, Some(TurnNumber(1)));
-    assert!(now.output.is_empty(), "what may not be written is not said");
+    assert!(now.output.is_empty(), "an unconfirmed answer is not shown");
     let receipt = now.receipt.as_ref().expect("the stop's");
     assert_eq!(receipt.conversation(), ConversationEffect::Unknown);
     let account = stopping.account_now();
@@ -48,16 +48,16 @@ async fn a_commit_that_hangs_is_a_failure_of_the_store_and_no_stop() {
     assert_eq!(outcome.stop_reason, StopReason::Completed, "{outcome:?}");
     assert_eq!(&*outcome.output, "done");
     let now = fixture.session.outcome_now(&sent, Some(&stopping));
-    assert!(Arc::ptr_eq(&now, &outcome), "the outcome, once it is there");
+    assert!(Arc::ptr_eq(&now, &outcome), "the outcome, once it is set");
     let receipt = stopping.receipt().await;
     assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
     assert_eq!(fixture.said().await, ["user: go", "model: done"]);
     fixture.close().await;
 }
 
-/// What has failed is said, though the turn's ending is not written yet.
+/// A failure is reported before the turn's ending is written.
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_has_failed_says_so_while_the_store_hangs() {
+async fn failed_turn_reports_its_error_while_the_store_hangs() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     log.fail_at("turn_stopped", LogFault::Hold);
     let error = ModelError::new(ModelErrorKind::Unauthorized, "no key");
@@ -78,7 +78,7 @@ async fn a_turn_that_has_failed_says_so_while_the_store_hangs() {
     fixture.close().await;
 }
 
-/// A hook of the end of a turn that hears no stop until it is let go: as a command that ignores SIGTERM.
+/// A hook at the end of a turn that ignores stops until it is released, as a command that ignores SIGTERM.
 #[derive(Debug)]
 struct Deaf {
     name: Arc<str>,
@@ -109,9 +109,9 @@ impl Hook for Deaf {
     }
 }
 
-/// A turn that is committed stays so while its hooks are told; a stop that comes then covers them alone.
+/// A committed turn stays committed while its hooks run; a stop then covers only the hooks.
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_completed_while_its_hook_is_being_stopped() {
+async fn turn_stays_completed_while_its_hook_is_stopped() {
     let (runs, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let hook = Deaf {
         name: "deaf".into(),
@@ -147,7 +147,7 @@ async fn a_turn_is_completed_while_its_hook_is_being_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_usage_of_ended_steps_is_known_before_the_turn_has_its_ending() {
+async fn usage_of_ended_steps_is_known_before_the_turn_ends() {
     let model = in_order(vec![
         Reply::text("first").call("look", json!({})).usage(10, 5),
         Reply::text("second").pause(Pause::Forever),

@@ -1,4 +1,4 @@
-//! Permission questions as events: answered once, by whoever is first; taken away by a stop.
+//! Permission questions as events: answered once, by the first answer; removed by a stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ async fn question(events: &mut Subscription) -> OpenQuestion {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_answer_counts() {
+async fn first_answer_to_a_question_counts() {
     let fixture = fixture(asks(), SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
@@ -81,7 +81,7 @@ async fn the_first_answer_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_takes_the_question_away_and_is_no_denial() {
+async fn stop_removes_the_question_without_a_denial() {
     let fixture = fixture(asks(), SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
@@ -104,7 +104,7 @@ async fn a_stop_takes_the_question_away_and_is_no_denial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_watches_the_call_is_denied_and_not_waited_for() {
+async fn call_is_denied_at_once_without_subscribers() {
     let fixture = fixture(asks(), SessionOptions::default()).await;
     let outcome = fixture.session.send("go").unwrap().outcome().await;
     assert_eq!(outcome.denials.len(), 1);
@@ -113,7 +113,7 @@ async fn where_nobody_watches_the_call_is_denied_and_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_the_last_subscriber_leaves_behind_is_denied_as_unanswered() {
+async fn question_is_denied_after_the_last_subscriber_left() {
     let options = SessionOptions {
         unanswered_after: Some(Duration::from_secs(40)),
         ..SessionOptions::default()
@@ -122,7 +122,7 @@ async fn a_question_that_the_last_subscriber_leaves_behind_is_denied_as_unanswer
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
     let asked = question(&mut events).await;
-    // Somebody is there: it waits.
+    // With a subscriber the question waits.
     sleep(LONG).await;
     assert_eq!(fixture.session.questions().len(), 1);
     let left_at = Instant::now();
@@ -138,13 +138,13 @@ async fn a_question_that_the_last_subscriber_leaves_behind_is_denied_as_unanswer
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_back_is_asked_first_of_all_and_once() {
+async fn returning_subscriber_gets_the_question_first_and_once() {
     let fixture = fixture(asks(), SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
     let asked = question(&mut events).await;
     drop(events);
-    // Each absence counts by itself.
+    // Each absence is timed separately.
     for _ in 0..3 {
         sleep(Duration::from_secs(40)).await;
         drop(fixture.session.subscribe(None));
@@ -170,7 +170,7 @@ async fn whoever_comes_back_is_asked_first_of_all_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_may_stay_open_is_named_by_whoever_waits() {
+async fn wait_result_lists_open_questions() {
     let options = SessionOptions {
         unanswered_after: None,
         ..SessionOptions::default()
@@ -191,7 +191,7 @@ async fn a_question_that_may_stay_open_is_named_by_whoever_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_names_the_sub_agent_that_asks() {
+async fn question_names_the_sub_agent_that_asks() {
     let task = json!({"prompt": "write to them"});
     let model = in_order(vec![
         Reply::text("").call("agent", task.clone()),

@@ -1,4 +1,4 @@
-//! A message that was handed to the running turn, stopped alone: it is taken back, or it is a part of that turn.
+//! Stop of a single message that was handed to the running turn: it is withdrawn, or it is a part of that turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ async fn session(replies: Vec<Reply>) -> Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_turn_has_not_taken_is_taken_back_and_ends_alone() {
+async fn message_not_yet_taken_is_withdrawn_and_ends_alone() {
     let fixture = session(vec![thinking(), Reply::text("not asked")]).await;
     let mut events = fixture.session.subscribe(None);
     let first = fixture.session.send("first").unwrap();
@@ -36,7 +36,10 @@ async fn what_the_turn_has_not_taken_is_taken_back_and_ends_alone() {
     assert!(receipt.quiet() && receipt.items().is_empty(), "{receipt:?}");
     assert!(receipt.request().target.contains(second.id.as_str()));
     let (first, second) = (first.outcome().await, second.outcome().await);
-    assert_eq!(&*first.output, "thinking", "its turn goes on without it");
+    assert_eq!(
+        &*first.output, "thinking",
+        "the turn continues without the message"
+    );
     assert_eq!(second.stop_reason, StopReason::Cancelled);
     assert_eq!(second.cause.as_ref().unwrap().kind, CauseKind::User);
     assert!(second.turn > first.turn);
@@ -45,7 +48,7 @@ async fn what_the_turn_has_not_taken_is_taken_back_and_ends_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_turn_has_taken_is_a_part_of_it_and_its_stop_is_the_turns() {
+async fn stop_of_a_taken_message_stops_its_turn() {
     let both = Reply::text("both")
         .pause(Pause::Forever)
         .and_text("never shown");
@@ -72,10 +75,10 @@ async fn what_the_turn_has_taken_is_a_part_of_it_and_its_stop_is_the_turns() {
     fixture.close().await;
 }
 
-/// The turn asks for the time between taking a message and putting it into its draft. Here a stop comes at that moment:
-/// the draft refuses the message, which is not lost by that.
+/// The turn reads the clock between taking a message and adding it to its draft. Here a stop comes at that point: the
+/// draft refuses the message, which is not lost.
 #[tokio::test(start_paused = true)]
-async fn what_a_stop_keeps_the_turn_from_taking_is_the_next_message() {
+async fn message_refused_by_a_stopped_draft_comes_next() {
     let session_to_stop = Arc::new(OnceLock::<Session>::new());
     let is_armed = Arc::new(AtomicBool::new(false));
     let (stops, armed) = (Arc::clone(&session_to_stop), Arc::clone(&is_armed));

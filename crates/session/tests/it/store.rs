@@ -1,4 +1,4 @@
-//! A store that fails: the receipt of a stop claims what the log has confirmed.
+//! A store that fails: the receipt of a stop claims only the facts that the log has confirmed.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ async fn stopped_with(fault: LogFault) -> ConversationEffect {
 }
 
 #[tokio::test(start_paused = true)]
-async fn receipt_of_a_stop_claims_what_the_store_confirmed() {
+async fn receipt_claims_only_confirmed_effects() {
     use ConversationEffect::{Unchanged, Unknown};
     assert_eq!(stopped_with(LogFault::Refuse).await, Unchanged);
     assert_eq!(stopped_with(LogFault::Hold).await, Unknown);

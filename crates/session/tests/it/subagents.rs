@@ -1,4 +1,4 @@
-//! Agents that a session's agent starts: they outlive its turn in the background, and each can be stopped alone.
+//! Sub-agents of a session's agent: they outlive its turn in the background, and each can be stopped alone.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::support::{fixture, tools, until, user};
 mod nested;
 mod promotion;
 
-/// Agents of one script, with a tool `wait` that says that it waits, and on.
+/// Source of scripted agents with a tool `wait`, which reports its start and waits for `go_on`.
 #[derive(Debug)]
 struct Starts {
     model: Arc<ScriptedModel>,
@@ -104,7 +104,7 @@ replies:
   - {COST, text: I see}
 ";
 
-/// What each call of the model costs.
+/// Cost of each model call.
 const COST: u64 = 11;
 
 fn stage() -> Stage {
@@ -126,7 +126,7 @@ fn stage() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_background_it_outlives_its_turn_and_its_answer_comes_with_the_next_message() {
+async fn background_agent_outlives_its_turn_and_answers_later() {
     let mut stage = stage();
     let fixture = fixture(stage.source, SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
@@ -157,13 +157,13 @@ async fn in_the_background_it_outlives_its_turn_and_its_answer_comes_with_the_ne
         note.contains("bg_1") && note.contains("it is 42"),
         "{said:?}"
     );
-    // Two calls of the turn that started it, two of each of the two agents, and the last turn's.
+    // Two calls of the turn that started it, two calls of each of the two agents, and the call of the last turn.
     assert_eq!(fixture.state().await.metered().total_tokens(), 7 * COST);
     fixture.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_answer_can_wake_the_model() {
+async fn answer_of_a_background_agent_can_wake_the_model() {
     let mut stage = stage();
     let options = SessionOptions {
         on_background_end: OnBackgroundEnd::Wake,
@@ -185,7 +185,7 @@ async fn its_answer_can_wake_the_model() {
         };
         *origin == TurnOrigin::Background
     });
-    assert_eq!(woken.count(), 1, "a turn of its own");
+    assert_eq!(woken.count(), 1, "a separate turn");
     let said = fixture.said().await;
     assert!(
         said.iter().any(|said| said.contains("it is 42")),
@@ -195,7 +195,7 @@ async fn its_answer_can_wake_the_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_the_background_work_stops_it_and_all_below_and_nothing_else() {
+async fn stop_of_a_background_agent_covers_it_and_its_sub_agents() {
     let mut stage = stage();
     let fixture = fixture(stage.source, SessionOptions::default()).await;
     for _ in 0..2 {
@@ -235,7 +235,7 @@ async fn a_stop_of_the_background_work_stops_it_and_all_below_and_nothing_else()
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_is_stopped_alone_and_a_stop_of_the_turn_counts_what_all_have_used() {
+async fn agent_stops_alone_and_turn_stop_counts_all_usage() {
     let mut stage = stage();
     let fixture = fixture(stage.source, SessionOptions::default()).await;
     let mut events = fixture.session.subscribe(None);
@@ -269,7 +269,7 @@ async fn one_is_stopped_alone_and_a_stop_of_the_turn_counts_what_all_have_used()
     assert!(again.outcome().is_some(), "it has ended: {again:?}");
 
     let running = fixture.session.preview(&StopTarget::Turn);
-    assert!(!running.items().is_empty(), "its sibling goes on");
+    assert!(!running.items().is_empty(), "its sibling continues");
     let receipt = fixture
         .session
         .stop(&StopTarget::Turn, user())

@@ -1,4 +1,4 @@
-//! What the tests have in common.
+//! Shared helpers of the tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 
-/// A limit that no test that works comes near: on a paused clock it costs nothing.
+/// A limit that no working test reaches: on a paused clock it costs nothing.
 pub(crate) const LONG: Duration = Duration::from_hours(1);
 
 pub(crate) fn user() -> Cause {
@@ -41,7 +41,7 @@ pub(crate) fn tools(tools: Vec<ToolFn>) -> ToolRegistry {
     registry
 }
 
-/// A session in memory, and what is below it.
+/// A session in memory, and its parts.
 pub(crate) struct Fixture {
     pub(crate) root: Scope,
     pub(crate) log: Arc<dyn Log>,
@@ -56,7 +56,7 @@ pub(crate) async fn fixture(
     fixture_in(Arc::new(MemoryLog::new()), source, options).await
 }
 
-/// The same, in this log.
+/// A session in this log.
 pub(crate) async fn fixture_in(
     log: Arc<dyn Log>,
     source: impl AgentSource + 'static,
@@ -90,7 +90,7 @@ impl Fixture {
             .collect()
     }
 
-    /// The fold of the log, which has an ending for every turn and a valid history.
+    /// Fold of the log, checked: every turn has an ending, and the history is valid.
     pub(crate) async fn state(&self) -> SessionState {
         let state = SessionState::fold(&self.records().await).expect("a log that can be folded");
         assert!(state.open_turn().is_none(), "every turn has its ending");
@@ -99,7 +99,7 @@ impl Fixture {
         state
     }
 
-    /// What was said and stays, in short.
+    /// The committed conversation, in short form.
     pub(crate) async fn said(&self) -> Vec<String> {
         let state = self.state().await;
         let said = state
@@ -117,7 +117,7 @@ impl Fixture {
         said.collect()
     }
 
-    /// After everything: nothing runs.
+    /// Checks at the end of a test: nothing runs.
     pub(crate) async fn close(self) {
         let receipt = self.session.close().await;
         assert!(receipt.quiet(), "{receipt:?}");
@@ -125,7 +125,7 @@ impl Fixture {
     }
 }
 
-/// The next event for which `wanted` gives something.
+/// Returns the first result of `wanted` over the next events.
 pub(crate) async fn until<T>(
     events: &mut Subscription,
     mut wanted: impl FnMut(&SessionEvent) -> Option<T>,

@@ -1,5 +1,5 @@
-//! Agent loops elsewhere: histories that no provider takes after a cancel, arguments that were never said, cancels that
-//! are lost or renamed, tools that are abandoned.
+//! Known bugs of other agent loops: invalid histories after a cancel, invented arguments, lost or misreported cancels,
+//! abandoned tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::support::{AT_ONCE, LIMIT, OnDisk, Parts, event, in_order, user};
 
 /// "Cannot interrupt a wedged model call: cancel at 0.1 s returned at 2.0 s."
 #[tokio::test]
-async fn a_wedged_model_call_is_interrupted_at_once() {
+async fn hanging_model_call_is_interrupted_at_once() {
     for stalled in [
         Reply::text("never").stalling_at_connect(Pause::Forever),
         Reply::text("some").pause(Pause::Forever),
@@ -40,7 +40,7 @@ async fn a_wedged_model_call_is_interrupted_at_once() {
 
 /// "Cancel in the middle of a batch of tool calls leaves calls without results in the history."
 #[tokio::test]
-async fn a_cancel_in_the_middle_of_a_batch_leaves_a_history_that_a_provider_takes() {
+async fn cancel_within_a_batch_leaves_a_valid_history() {
     let (tx, mut started) = mpsc::unbounded_channel();
     let slow = ToolFn::new("slow", move |call| {
         tx.send(()).unwrap();
@@ -106,7 +106,7 @@ async fn truncated_arguments_never_run_the_tool() {
 /// "A cancel that lands during the last model call is lost", "a deadline and a user's cancel are both `cancelled`", "a
 /// cancel in the last permitted step reads as `max_turns`".
 #[tokio::test]
-async fn a_cancel_in_the_last_permitted_step_is_a_cancel_and_a_deadline_is_a_timeout() {
+async fn cancel_and_timeout_in_the_last_step_stay_distinct() {
     let stalled = || vec![Reply::text("the last").pause(Pause::Forever)];
     let mut parts = Parts::of(in_order(stalled()));
     parts.settings.steps_max = Some(1);
@@ -144,7 +144,7 @@ async fn a_cancel_in_the_last_permitted_step_is_a_cancel_and_a_deadline_is_a_tim
 
 /// "A tool's timeout abandons its thread, and a panic there kills the process."
 #[tokio::test]
-async fn a_tool_that_panics_or_takes_too_long_costs_its_call_and_nothing_else() {
+async fn tool_panic_or_timeout_fails_only_its_call() {
     let panics = ToolFn::new("panics", |_| async { panic!("on purpose") });
     let hangs = ToolFn::new("hangs", |_| std::future::pending());
     let replies = vec![
@@ -165,9 +165,9 @@ async fn a_tool_that_panics_or_takes_too_long_costs_its_call_and_nothing_else() 
     disk.close().await;
 }
 
-/// "Loop-detector and tracer state is shared between users": two sessions that make the same call as often as each may.
+/// "Loop-detector and tracer state is shared between users": two sessions that each repeat a call up to the limit.
 #[tokio::test]
-async fn what_one_session_repeats_is_not_held_against_another() {
+async fn loop_detection_is_separate_for_each_session() {
     let calls = Arc::new(AtomicUsize::new(0));
     let settings = Settings {
         loop_limits: LoopLimits {

@@ -1,6 +1,6 @@
-//! Where other systems fail their users, one named test each: what they do wrong was reproduced by running them, and is
-//! told above each test. Real shells, a store on disk and real time: stopping is measured in time, in processes that are
-//! left and in bytes on disk.
+//! Known bugs of other systems, one named test each. Each bug was reproduced by running the other system, and is quoted
+//! above its test. Real shells, a store on disk and real time: a stop is measured in time, in processes that are left
+//! and in bytes on disk.
 
 mod agent_loop;
 mod sessions;

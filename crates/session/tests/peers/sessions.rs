@@ -1,5 +1,5 @@
-//! Sessions elsewhere: aborts that answer success for nothing, waits that resolve too early or never, one call that
-//! cannot be cancelled, shells that are killed by the wrong stop or by none.
+//! Known bugs of other session servers: aborts that report success without effect, waits that resolve too early or
+//! never, single calls that cannot be cancelled, shells that are killed by the wrong stop or by no stop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn starts_a_server() -> Vec<Reply> {
 
 /// "Abort with only a background shell running answers success in 3 ms, the shell lives, no idle event comes."
 #[tokio::test]
-async fn an_abort_with_only_background_work_running_never_answers_success_for_nothing() {
+async fn stop_of_background_work_only_is_a_real_stop() {
     let disk = OnDisk::new(Parts::of(in_order(starts_a_server()))).await;
     disk.session.send("go").unwrap().outcome().await;
     let server = disk.pid_in("server.pid").await;
@@ -68,7 +68,7 @@ async fn an_abort_with_only_background_work_running_never_answers_success_for_no
 
 /// "The same abort during a turn kills that unrelated shell."
 #[tokio::test]
-async fn an_abort_of_the_turn_leaves_unrelated_background_work_alone() {
+async fn turn_stop_leaves_unrelated_background_work_alone() {
     let mut replies = starts_a_server();
     replies.push(Reply::text("some words").pause(Pause::Forever));
     replies.push(Reply::text("fine"));
@@ -101,19 +101,19 @@ async fn an_abort_of_the_turn_leaves_unrelated_background_work_alone() {
             )
         })
         .collect();
-    assert_eq!(outside.len(), 1, "it is named: {receipt:?}");
-    assert!(is_alive(server), "and it lives");
+    assert_eq!(outside.len(), 1, "listed as a bystander: {receipt:?}");
+    assert!(is_alive(server), "still alive");
     assert_eq!(sent.outcome().await.stop_reason, StopReason::Cancelled);
     let next = disk.session.send("next").unwrap();
     assert_eq!(&*next.outcome().await.output, "fine");
     assert!(is_alive(server));
     disk.close().await;
-    assert!(!is_alive(server), "it does not survive the session");
+    assert!(!is_alive(server), "the server does not survive the session");
 }
 
 /// "An aborted send-and-wait resolves normally with an empty message."
 #[tokio::test]
-async fn an_aborted_wait_says_that_its_message_was_stopped() {
+async fn wait_for_a_stopped_message_reports_the_stop() {
     let replies = vec![Reply::text("some").pause(Pause::Forever)];
     let disk = OnDisk::new(Parts::of(in_order(replies))).await;
     let mut events = disk.session.subscribe(None);
@@ -139,10 +139,10 @@ async fn an_aborted_wait_says_that_its_message_was_stopped() {
     disk.close().await;
 }
 
-/// The five cases of a wait: without background work; with a shell that ends; and with one that never does, so that the
-/// wait's own limit fires and says what still runs. Of agents see the sub-agents' tests.
+/// Cases of a wait: without background work; with a shell that ends; and with a shell that never ends, so that the
+/// limit passes and the result lists the running work. The tests of sub-agents cover agents.
 #[tokio::test]
-async fn a_wait_resolves_when_nothing_attached_runs_and_its_limit_says_what_still_does() {
+async fn wait_ends_when_idle_or_lists_running_work_at_its_limit() {
     let gate = "until [ -e gate ]; do sleep 0.01; done; echo done";
     let replies = vec![
         Reply::text("no background"),
@@ -179,8 +179,8 @@ async fn a_wait_resolves_when_nothing_attached_runs_and_its_limit_says_what_stil
     let short = Duration::from_millis(300);
     let waited = disk.session.send_and_wait("three", short).await.unwrap();
     let sent = waited.sent.outcome().await;
-    assert!(waited.timed_out, "it never clears");
-    assert_eq!(&*sent.output, "for ever", "the limit has stopped nothing");
+    assert!(waited.timed_out, "the shell never ends");
+    assert_eq!(&*sent.output, "for ever", "the limit stopped nothing");
     let running = until(|| {
         let works = disk.session.background();
         works.into_iter().find(|work| work.is_running())
@@ -190,11 +190,11 @@ async fn a_wait_resolves_when_nothing_attached_runs_and_its_limit_says_what_stil
     disk.close().await;
 }
 
-/// "A timeout of send-and-wait leaves the turn running and the next message queues behind it": here it says so, and the
-/// next message does what its policy says.
+/// "A timeout of send-and-wait leaves the turn running and the next message queues behind it": here the result reports
+/// that, and the next message follows its policy.
 #[tokio::test]
-async fn a_wait_that_timed_out_leaves_a_session_that_takes_the_next_message() {
-    // By what was said: how far the first turn comes within its limit is not the test's to choose.
+async fn session_takes_the_next_message_after_a_wait_timed_out() {
+    // Chosen by prompt: the progress of the first turn within its limit is random.
     let script = "{turns: [{when: two, replies: [{text: two}]}, {replies: [{text: some, stall: mid_stream}]}]}";
     let model = ScriptedModel::parse("peers", script).expect("a script");
     let mut parts = Parts::of(Arc::new(model));
@@ -204,7 +204,7 @@ async fn a_wait_that_timed_out_leaves_a_session_that_takes_the_next_message() {
     let waited = disk.session.send_and_wait("one", short).await.unwrap();
     assert!(
         waited.timed_out && waited.outcome.is_none(),
-        "it still runs, and that is said"
+        "timed out, without an outcome"
     );
     assert!(disk.session.is_busy());
     let next = disk.session.send_and_wait("two", LIMIT).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_wait_that_timed_out_leaves_a_session_that_takes_the_next_message() {
 
 /// "No way to cancel one call exists in protocol or SDKs", and "an aborted external call has no completion record".
 #[tokio::test]
-async fn one_call_is_cancelled_and_its_siblings_and_its_turn_go_on() {
+async fn one_call_is_cancelled_and_its_siblings_continue() {
     let (tx, mut started) = tokio::sync::mpsc::unbounded_channel();
     let slow = ToolFn::new("slow", move |call| {
         tx.send(call.call_id.clone()).unwrap();
@@ -273,10 +273,10 @@ async fn one_call_is_cancelled_and_its_siblings_and_its_turn_go_on() {
     disk.close().await;
 }
 
-/// "A sync shell's abort answered in 11 ms, its process group was gone 1.5 s later": here it is gone when the answer
-/// comes, and what it would have written is not written.
+/// "A sync shell's abort answered in 11 ms, its process group was gone 1.5 s later": here the processes are gone when
+/// the answer comes, and they write nothing afterwards.
 #[tokio::test]
-async fn when_the_abort_of_a_shell_answers_its_processes_are_gone() {
+async fn stopped_shell_has_no_processes_left_at_its_receipt() {
     let command = "echo $$ > shell.pid; while :; do echo x >> written; sleep 0.01; done";
     let replies = vec![Reply::text("").call("shell", json!({"command": command}))];
     let disk = OnDisk::new(Parts::of(in_order(replies))).await;
@@ -293,12 +293,12 @@ async fn when_the_abort_of_a_shell_answers_its_processes_are_gone() {
         store > 0 && store < 1_000_000,
         "a stopped turn leaves {store} bytes"
     );
-    // As long as it needed for one more line, several times over.
+    // Several times as long as it needs for one more line.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(
         bytes_of(&disk.path("written")),
         written,
-        "nothing writes any more"
+        "no process writes any more"
     );
     assert!(disk.state().await.conversation().messages.is_empty());
     disk.close().await;

@@ -24,10 +24,10 @@ use allstop_tools::{
 use futures::future::BoxFuture;
 use tempfile::TempDir;
 
-/// A limit for waits that end by themselves: a machine under load takes a while.
+/// A limit for waits that end by themselves: a machine under load is slow.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// How quick a stop of something that listens has to be felt: what people call at once.
+/// Maximum time of a stop of work that listens: people perceive it as immediate.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn user() -> Cause {
@@ -38,7 +38,7 @@ pub(crate) fn in_order(replies: Vec<Reply>) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::in_order_of_calls(replies).keeping_requests())
 }
 
-/// An agent with a shell of its session.
+/// An agent with a shell in its session.
 #[derive(Debug)]
 struct WithShell {
     model: Arc<dyn Model>,
@@ -128,7 +128,7 @@ impl OnDisk {
         self.folder.path().join(name)
     }
 
-    /// What the log says: foldable, with a valid history.
+    /// Fold of the log, with a valid history.
     pub(crate) async fn state(&self) -> SessionState {
         let (state, _) = read_session(&*self.log, self.session.id())
             .await
@@ -138,7 +138,7 @@ impl OnDisk {
         state
     }
 
-    /// How a call ended, as often as the log says that it did.
+    /// Outcomes of a call in the log, one for each record.
     pub(crate) async fn records_of(&self, call: &CallId) -> Vec<CallOutcome> {
         let stream = stream_of(self.session.id());
         let records = self
@@ -154,13 +154,13 @@ impl OnDisk {
         ends.collect()
     }
 
-    /// The pid that a command has written there.
+    /// Waits for the pid that a command writes to this file.
     pub(crate) async fn pid_in(&self, name: &str) -> i32 {
         let path = self.path(name);
         until(|| fs::read_to_string(&path).ok()?.trim().parse().ok()).await
     }
 
-    /// Closes the session; nothing is left.
+    /// Closes the session and checks that nothing is left.
     pub(crate) async fn close(self) {
         let began = Instant::now();
         let receipt = self.session.close().await;
@@ -170,7 +170,7 @@ impl OnDisk {
     }
 }
 
-/// Whether a process is there and no zombie.
+/// True if the process exists and is not a zombie.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -183,7 +183,7 @@ pub(crate) fn bytes_of(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
 }
 
-/// Looks until there is something.
+/// Polls until there is a result.
 pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
     loop {

@@ -1,4 +1,4 @@
-//! Calls of sub-agents: each has a name of its own in receipts, and can be stopped alone by it.
+//! Calls of sub-agents: each has a unique name in receipts, and can be stopped alone by that name.
 
 use allstop_core::receipt::StopOutcome;
 use allstop_core::{CallId, Message};
@@ -14,7 +14,7 @@ fn running(fixture: &Fixture, target: &StopTarget) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_of_a_sub_agent_is_stopped_alone_by_its_path_and_its_agent_goes_on() {
+async fn sub_agent_call_stops_alone_by_its_path() {
     let mut stage = stage();
     let fixture = fixture(stage.source, SessionOptions::default()).await;
     let sent = fixture.session.send("in front").unwrap();
@@ -32,7 +32,7 @@ async fn a_call_of_a_sub_agent_is_stopped_alone_by_its_path_and_its_agent_goes_o
     assert!(receipt.quiet(), "{receipt:?}");
     let items: Vec<_> = receipt.items().iter().map(|item| &*item.id).collect();
     assert_eq!(items, [path]);
-    // Its agent was told, and answered, and so did those above.
+    // The agent of the call got a result, and answered, and so did the agents above.
     let outcome = sent.outcome().await;
     assert!(outcome.is_completed(), "{outcome:?}");
     assert_eq!(&*outcome.output, "it goes on");
@@ -40,7 +40,7 @@ async fn a_call_of_a_sub_agent_is_stopped_alone_by_its_path_and_its_agent_goes_o
     assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
     assert!(again.items().is_empty());
 
-    // The model knows its own ids and no others.
+    // The model sees only its own ids.
     let folded = fixture.state().await;
     for message in &folded.conversation().messages {
         if let Message::Tool(result) = &**message {
@@ -51,7 +51,7 @@ async fn a_call_of_a_sub_agent_is_stopped_alone_by_its_path_and_its_agent_goes_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_background_too() {
+async fn background_sub_agent_call_stops_alone_by_its_path() {
     let mut stage = stage();
     let fixture = fixture(stage.source, SessionOptions::default()).await;
     let sent = fixture.session.send("in the background").unwrap();

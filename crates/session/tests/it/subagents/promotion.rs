@@ -1,4 +1,4 @@
-//! A sub-agent that runs and is sent to the background: the turn goes on without it, and it without the turn.
+//! A running sub-agent that moves to the background: the turn and the sub-agent continue independently.
 
 use allstop_core::receipt::{ItemState, StopOutcome, Why};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
@@ -11,7 +11,7 @@ use allstop_tools::NotPromotable;
 use super::{COST, Stage, stage};
 use crate::support::{Fixture, fixture, until, user};
 
-/// One that runs, three calls deep, and the message of its turn.
+/// A running sub-agent, three calls deep, and the message of its turn.
 async fn running(options: SessionOptions) -> (Fixture, allstop_session::Sent, Running) {
     let Stage {
         source,
@@ -48,11 +48,15 @@ async fn background_records(fixture: &Fixture) -> (Vec<SessionRecord>, Vec<Sessi
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_turn_goes_on_and_its_answer_comes_later_and_each_token_is_counted_once() {
+async fn promoted_agent_answers_later_and_is_metered_once() {
     let (fixture, sent, mut running) = running(SessionOptions::default()).await;
     let session = &fixture.session;
     let nested = session.promote(&"call_1_1/call_1_1".into());
-    assert_eq!(nested, Err(NotPromotable), "only the outermost is asked");
+    assert_eq!(
+        nested,
+        Err(NotPromotable),
+        "only the outermost call can be promoted"
+    );
     session.promote(&agent_call()).expect("it listens");
     let outcome = sent.outcome().await;
     assert_eq!(&*outcome.output, "it goes on");
@@ -95,7 +99,7 @@ async fn the_turn_goes_on_and_its_answer_comes_later_and_each_token_is_counted_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_end_wakes_the_model() {
+async fn end_of_a_promoted_agent_wakes_the_model() {
     let options = SessionOptions {
         on_background_end: OnBackgroundEnd::Wake,
         ..SessionOptions::default()
@@ -114,7 +118,7 @@ async fn its_end_wakes_the_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_its_turn_does_not_reach_it_and_one_of_all_does() {
+async fn turn_stop_spares_a_promoted_agent_and_full_stop_ends_it() {
     let (fixture, _sent, _running) = running(SessionOptions::default()).await;
     let session = &fixture.session;
     session.promote(&agent_call()).expect("it listens");
@@ -124,7 +128,7 @@ async fn a_stop_of_its_turn_does_not_reach_it_and_one_of_all_does() {
             None => tokio::task::yield_now().await,
         }
     };
-    // Its turn may run still, or have just ended.
+    // Its turn may still run, or have just ended.
     let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
     for item in receipt
         .items()
@@ -160,7 +164,7 @@ async fn a_stop_of_its_turn_does_not_reach_it_and_one_of_all_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_being_stopped_does_not_go_on() {
+async fn stopping_call_is_not_promoted() {
     let (fixture, sent, _running) = running(SessionOptions::default()).await;
     let session = &fixture.session;
     session.promote(&agent_call()).expect("it listens");
@@ -180,17 +184,17 @@ async fn a_call_that_is_being_stopped_does_not_go_on() {
     fixture.close().await;
 }
 
-/// How often a race is run. Who is first is the machine's to choose; each order has a test of its own.
+/// Rounds of a race. The machine decides the winner; each order has a separate test.
 const ROUNDS: usize = 40;
 
-/// Takes a moment that is longer from round to round, so that the two meet at different points.
+/// Spins longer from round to round, so that the race is decided at different points.
 fn spin(round: usize) {
     for _ in 0..round * 400 {
         std::hint::spin_loop();
     }
 }
 
-/// Races a promotion against something else, on threads of their own. Returns whether it was first.
+/// Races a promotion against another action, on separate threads. Returns true if the promotion was first.
 async fn promoted_against(
     round: usize,
     other: impl FnOnce(&Fixture, &Running),
@@ -236,7 +240,7 @@ async fn promotion_against_a_stop_of_the_turn_has_one_winner() {
         let agents = inside.filter(|item| item.id.contains('/')).count();
         let everything = StopTarget::TurnAndBackground;
         let runs = fixture.session.preview(&everything).items().len();
-        // Either the stop has all of it, or the background has.
+        // Either the stop covers all of it, or the background does.
         assert_eq!(
             (agents, runs),
             if promoted { (0, 3) } else { (2, 0) },
@@ -256,7 +260,7 @@ async fn promotion_against_a_stop_of_the_turn_has_one_winner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promotion_against_the_end_has_one_winner_and_each_token_is_counted_once() {
+async fn promotion_against_the_end_has_one_winner_and_exact_usage() {
     let mut won = 0;
     for round in 0..ROUNDS {
         let raced = promoted_against(round, |_, running| running.go_on.add_permits(1));
@@ -274,7 +278,7 @@ async fn promotion_against_the_end_has_one_winner_and_each_token_is_counted_once
         assert_eq!(
             told,
             usize::from(!promoted),
-            "its call has the answer, or the next turn will"
+            "the answer is in the call or in the next turn"
         );
         fixture.session.close().await;
         let (starts, ends) = background_records(&fixture).await;
@@ -289,14 +293,14 @@ async fn promotion_against_the_end_has_one_winner_and_each_token_is_counted_once
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_stop_of_all_joins_the_first_and_calls_nothing_ended_that_runs() {
+async fn second_full_stop_joins_the_first() {
     let (fixture, sent, _running) = running(SessionOptions::default()).await;
     let session = &fixture.session;
     session.promote(&agent_call()).expect("it listens");
     sent.outcome().await;
     let inner: CallId = "call_1_1/call_1_1".into();
     let first = session.stop(&StopTarget::TurnAndBackground, user());
-    // Nothing has been polled since: all of it runs.
+    // Nothing has been polled since: all of it still runs.
     let preview = session.preview(&StopTarget::TurnAndBackground);
     assert_eq!(preview.items().len(), 3, "{preview:?}");
     let second = session.stop(&StopTarget::TurnAndBackground, user());
@@ -316,7 +320,7 @@ async fn a_second_stop_of_all_joins_the_first_and_calls_nothing_ended_that_runs(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closed_at_the_end_of_a_turn_it_waits_for_what_runs_behind_and_writes_its_end() {
+async fn close_waits_for_background_work_and_records_its_end() {
     for _ in 0..100 {
         let (fixture, sent, _running) = running(SessionOptions::default()).await;
         let session = fixture.session.clone();
