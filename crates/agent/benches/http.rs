@@ -1,5 +1,4 @@
-//! Streamed turns over HTTP, sixteen in flight, compared with a bare loop over the same provider crate and one over
-//! reqwest.
+//! Streamed turns over HTTP, sixteen in flight, compared with bare loops over the same provider crate and over reqwest.
 
 #![expect(
     clippy::disallowed_methods,

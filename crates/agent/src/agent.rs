@@ -18,8 +18,7 @@ use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
 
-/// An agent. Clones share the same parts. It holds no session state, so one agent serves any number of sessions at
-/// once.
+/// An agent. Clones share the same parts. It holds no session state and can serve any number of sessions at once.
 #[derive(Debug, Clone)]
 pub struct Agent {
     parts: Arc<Parts>,
@@ -108,8 +107,7 @@ impl Agent {
 
     /// Starts a run below `scope`, in a task that the scope owns. Must be called in a Tokio runtime.
     ///
-    /// Dropping the [`Run`] stops it with cause `disconnect`. If the scope is already stopped, the first turn of the
-    /// run ends at its start.
+    /// Dropping the [`Run`] stops it with cause `disconnect`. In a stopped scope the first turn ends at its start.
     pub fn start(&self, scope: &Scope, request: RunRequest, events: EventSink) -> Run {
         Run::start(Arc::clone(&self.parts), scope, request, events)
     }

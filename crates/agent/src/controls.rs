@@ -1,5 +1,4 @@
-//! Control of a running run besides stopping it: stop one of its calls, hand it a message, move a call to the
-//! background.
+//! Control of a running run besides stopping it: stop one call, hand it a message, move a call to the background.
 //!
 //! Invariants:
 //! 1. A message accepted by [`RunControls::steer`] ends up either in the turn or in [`RunControls::undelivered`]: in
@@ -86,12 +85,10 @@ impl RunControls {
         }
     }
 
-    /// Counts a step that begins.
     pub(crate) fn begin_step(&self) {
         self.so_far.lock().0 += 1;
     }
 
-    /// Adds the usage of a finished model call.
     pub(crate) fn meter_model(&self, usage: Usage) {
         self.so_far.lock().1 += usage;
         if let Some(meter) = &self.meter.0 {
@@ -134,9 +131,8 @@ impl RunControls {
         Some(scope.stop(StopOrder::new(Extent::Call, cause)))
     }
 
-    /// Scope of a call that the running turn, or else the last turn, requested. A call of a sub-agent is named by the
-    /// path of calls that contain it, `call_1/call_2`; once the sub-agent has ended, the scope of the outer call is
-    /// returned.
+    /// Scope of a call that the running turn, or else the last turn, requested. A call of a sub-agent is named by its
+    /// path of calls, `call_1/call_2`; once the sub-agent has ended, the scope of the outer call is returned.
     pub fn call(&self, id: &CallId) -> Option<Scope> {
         let calls = self.calls.lock();
         if let Some(call) = calls.get(id) {
@@ -179,8 +175,7 @@ impl RunControls {
         Ok(())
     }
 
-    /// Withdraws a message unless the turn has taken it. Returns true if the turn has not; the message then counts as
-    /// undelivered.
+    /// Withdraws a message unless the turn has taken it. Returns true if not taken; the message is then undelivered.
     pub fn withdraw(&self, id: &MessageId) -> bool {
         let mut steered = self.steered.lock();
         let found = steered
@@ -208,8 +203,7 @@ impl RunControls {
         undelivered
     }
 
-    /// Sets the stop policy for a stop with cause `superseded`, in place of the agent's own policy. The first call
-    /// decides.
+    /// Sets the stop policy for cause `superseded`, in place of the agent's own policy. The first call decides.
     pub fn supersede_with(&self, policy: StopPolicy) {
         // Set before: the first value stands.
         let _ = self.superseded.set(policy);

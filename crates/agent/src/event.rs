@@ -1,7 +1,6 @@
 //! Live events of a run.
 //!
-//! Events are for display: bounded, sent without waiting, dropped if a receiver lags too far. Durable facts are in the
-//! log.
+//! Events are for display: bounded, sent without waiting, dropped if a receiver lags too far. Facts are in the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -192,8 +191,7 @@ impl EventSink {
         (Self(Watcher::Channel(tx)), rx)
     }
 
-    /// Creates a sink that calls `observe` with every event at once, on the engine's thread: `observe` must not block.
-    /// It misses no event.
+    /// Creates a sink that loses no event: it calls `observe` on the engine's thread, which must not block.
     pub fn observer(observe: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
         Self(Watcher::Observer(Arc::new(observe)))
     }

@@ -8,11 +8,9 @@ use allstop_scope::{Scope, WorkLost, WorkSpec};
 
 /// Result of foreign code.
 pub(crate) enum Foreign<T> {
-    /// The code returned a value.
     Answered(T),
     /// A stop was first; its receipt lists the work.
     Stopped,
-    /// The code panicked.
     Panicked,
 }
 

@@ -66,7 +66,7 @@ impl History {
     /// Settles an append that the store has not confirmed: a turn builds on the records before it.
     ///
     /// # Cancel safety
-    /// As of [`SessionStream::settle`].
+    /// Same as [`SessionStream::settle`].
     pub(crate) async fn settle(&mut self) {
         if let Self::Logged(session) = self
             && let Err(error) = session.settle().await
@@ -79,7 +79,7 @@ impl History {
     /// Appends records atomically.
     ///
     /// # Cancel safety
-    /// As of [`SessionStream::append`]: a dropped append may have happened, and the next append settles it first.
+    /// Same as [`SessionStream::append`]: a dropped append may have happened, and the next append settles it first.
     pub(crate) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         match self {
             Self::Logged(session) => session.append(records).await,

@@ -92,8 +92,7 @@ impl Run {
         &self.controls
     }
 
-    /// Stops the running turn and the run: no further turn starts. Background work continues and is named in the
-    /// receipt.
+    /// Stops the running turn and the run: no further turn starts. The receipt names background work, which continues.
     pub fn stop(&self, cause: Cause) -> Stop {
         let mut order = StopOrder::new(Extent::Turn, cause);
         order.bystanders.extend(self.bystander.clone());
@@ -119,7 +118,7 @@ impl Run {
     /// Waits for the end of the run.
     ///
     /// # Errors
-    /// As [`Run::finish`].
+    /// Same as [`Run::finish`].
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future stops nothing.

@@ -44,7 +44,6 @@ pub struct Deadlines {
     pub between_tokens: Option<Duration>,
     /// Limit of a tool call whose tool sets no limit. It ends the call; the turn continues.
     pub tool: Option<Duration>,
-    /// Limit between two signs of activity of a turn: a piece of a model's answer, or the end of a call. It ends the
-    /// turn.
+    /// Limit between two signs of activity (a piece of an answer, the end of a call), after which the turn ends.
     pub inactivity: Option<Duration>,
 }

@@ -7,7 +7,6 @@ use allstop_model::ToolDeclaration;
 use allstop_tools::{RegistryError, Tool, ToolRegistry, ToolSource, ToolSpec};
 use parking_lot::Mutex;
 
-/// Tools of an agent.
 #[derive(Debug, Default)]
 pub(crate) struct Toolbox {
     own: ToolRegistry,
@@ -47,7 +46,6 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Returns the current tools.
     pub(crate) fn now(&self) -> Arc<Tools> {
         let version = self.source.as_ref().map_or(0, |source| source.version());
         let mut last = self.last.lock();

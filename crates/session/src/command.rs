@@ -9,7 +9,6 @@ use crate::compaction::{CompactError, Compacted};
 use crate::desk::NotAdmitted;
 use crate::found::FoundWork;
 
-/// Command for the owner.
 #[derive(Debug)]
 pub(crate) enum Command {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),

@@ -79,8 +79,7 @@ impl<T: Clone> Desk<T> {
         }
     }
 
-    /// Admits a message, or returns the reason of the refusal. `steer` offers it to the running turn and returns true
-    /// if that accepts.
+    /// Admits a message, or returns the reason of the refusal. `steer` returns true if the running turn takes it.
     pub(crate) fn admit(
         &mut self,
         entry: &T,

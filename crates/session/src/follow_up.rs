@@ -19,8 +19,7 @@ pub enum FollowUp {
     /// The message stops the running turn and all waiting messages, then starts its own turn. Their texts and completed
     /// steps stay in the conversation.
     Interrupt,
-    /// The message stops the running turn and all waiting messages, then starts its own turn. Nothing of them stays in
-    /// the conversation.
+    /// As `interrupt`, but nothing of the stopped turns stays in the conversation.
     Replace,
     /// The message is handed to the running turn, which takes it before its next step. If no turn takes it, it waits.
     Steer,

@@ -37,8 +37,7 @@ pub struct FoundWork {
     pub marker: Option<Arc<str>>,
     /// File for its output.
     pub output: Option<Arc<str>>,
-    /// True if its process, its keeper or any process that it started runs. A reused pid is detected and does not
-    /// count.
+    /// True if its process, its keeper or any process that it started runs. Reused pids are detected.
     pub alive: bool,
     /// True if the work runs only until its keeper notices that the owner is gone.
     being_killed: bool,

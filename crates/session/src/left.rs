@@ -18,7 +18,6 @@ use crate::found::{self, FoundWork};
 use crate::shared::Shared;
 use crate::stopping::{StopTarget, Stopping};
 
-/// Background work that runs without this process.
 #[derive(Debug)]
 pub(crate) struct LeftWork {
     work: FoundWork,

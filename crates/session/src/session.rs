@@ -38,8 +38,7 @@ impl Session {
         &self.shared.id
     }
 
-    /// Sends a message. On return the message has its place: a stop of its turn covers it even if the turn has not
-    /// begun.
+    /// Sends a message. On return it has its place: a stop of its turn covers it even before the turn begins.
     ///
     /// Waiting messages are kept in memory only: a crash loses them, and rolls back the running turn.
     ///
@@ -49,11 +48,10 @@ impl Session {
         self.shared.send(message.into())
     }
 
-    /// Sends a message to the running turn, which takes it before its next step. If no turn runs, sends a normal
-    /// message.
+    /// Sends a message to the running turn, which takes it before its next step; without one, a normal message.
     ///
     /// # Errors
-    /// As of [`Session::send`].
+    /// Same as [`Session::send`].
     pub fn steer(&self, message: impl Into<NewMessage>) -> Result<Sent, SendError> {
         self.send(message.into().policy(FollowUp::Steer))
     }
@@ -76,8 +74,8 @@ impl Session {
         Ok(self.shared.wait(sent, limit).await)
     }
 
-    /// Current account of a message, for a process that must exit before the outcome arrives. `stopping` is the
-    /// requested stop, if any.
+    /// Current account of a message, for a process that must exit before the outcome arrives. `stopping`: the stop, if
+    /// any.
     ///
     /// A turn that has decided to commit is never reported as stopped: until its write is confirmed, the outcome is an
     /// error of kind `store`, which states that the ending is not known yet.
@@ -90,8 +88,7 @@ impl Session {
 
     /// Stops a target. On return no further work of the target starts; await the receipt.
     ///
-    /// The outcome is `already_ended` for a target that has ended and `not_found` for an unknown target, both without
-    /// items.
+    /// The receipt of an ended target says `already_ended`, of an unknown target `not_found`; neither has items.
     pub fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
         self.shared.stop(target, cause)
     }
@@ -130,9 +127,8 @@ impl Session {
         let_go.map(|work| FoundWork::running(&work, true)).collect()
     }
 
-    /// Background work that runs without this process, because it was detached, here or by an earlier process, or
-    /// because an earlier process left it running. State as of the last check. [`StopTarget::Background`] stops such
-    /// work, too.
+    /// Background work that runs without this process, because it was detached or an earlier process left it running.
+    /// State as of the last check. [`StopTarget::Background`] stops such work, too.
     pub fn left(&self) -> Vec<FoundWork> {
         self.shared.left()
     }
@@ -194,8 +190,7 @@ impl Session {
         detached.refused.map_or(Ok(()), Err)
     }
 
-    /// Detaches all running background work with one append. The result lists each piece of work, with the reason if it
-    /// could not be detached.
+    /// Detaches all running background work with one append. The result has the refusal for work that stays.
     ///
     /// # Errors
     /// If the store failed: nothing was detached.
@@ -231,8 +226,7 @@ impl Session {
         Subscription::new(self.id().clone(), log, live, after, until, open)
     }
 
-    /// Subscribes to live events only: deltas, requested tools and their output. Reads no log, so it never waits for a
-    /// store.
+    /// Subscribes to live events only: deltas, requested tools and their output. Reads no log and never waits for it.
     pub fn watch(&self) -> LiveEvents {
         LiveEvents::new(self.shared.hub.subscribe())
     }

@@ -77,7 +77,7 @@ impl Shared {
             StopTarget::Message(id) => match named {
                 Some((own, taken_by)) => {
                     let slot = match &taken_by {
-                        // The message is a part of that turn unless the turn puts it back: then the message is stopped
+                        // The message is a part of that turn. If the turn puts it back, the message itself is stopped
                         // as well.
                         Some(turn) if !turn.controls.withdraw(id) => {
                             drop(own.stop(cause.clone(), None));

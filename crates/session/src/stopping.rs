@@ -25,14 +25,12 @@ pub enum StopTarget {
     TurnAndBackground,
     /// The whole session: it accepts no more messages until it is opened again.
     Session,
-    /// Everything below the host's scope: this session, all other sessions of the process, and shared parts such as MCP
-    /// servers.
+    /// Everything below the host's scope: all sessions of the process, and shared parts such as MCP servers.
     Process,
     /// One piece of background work: a shell, or a sub-agent with all its work.
     Background(BackgroundId),
     /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
-    /// alone if that turn has not taken it yet; otherwise it is a part of that turn, which is stopped and named in the
-    /// receipt.
+    /// alone unless that turn has taken it; then that turn is stopped and named in the receipt.
     Message(MessageId),
 }
 

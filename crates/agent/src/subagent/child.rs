@@ -31,8 +31,7 @@ pub(super) struct Child {
     agent: Agent,
     session_id: SessionId,
     prompt: Prompt,
-    /// Calls that wait for the sub-agent: its own call and the calls above it. They receive its signs of activity and
-    /// its usage.
+    /// Calls that wait for the sub-agent: its own call and those above it. They receive its activity and usage.
     calls: Vec<CallLink>,
     running: RunningGuard,
 }

@@ -11,8 +11,7 @@ pub const DEPTH_MAX_DEFAULT: u32 = 2;
 /// key; nor could a person follow more.
 pub const RUNNING_MAX_DEFAULT: u32 = 8;
 
-/// Default step limit of one sub-agent: half of the limit of a session's turn, since a sub-agent does only a part of
-/// the work.
+/// Default step limit of one sub-agent: half of a session turn's limit, since it does only a part of the work.
 pub const STEPS_MAX_DEFAULT: u32 = 25;
 
 /// Limits of sub-agents: number, depth, steps and tokens.
@@ -24,8 +23,7 @@ pub struct SubAgentLimits {
     pub running_max: u32,
     /// Maximum steps of each sub-agent; the agent's own limit applies if it is lower.
     pub steps_max: u32,
-    /// Token budget of each sub-agent, including those below it. With a parent budget, at most half of its remaining
-    /// tokens.
+    /// Token budget of each sub-agent, with those below it. At most half of the remaining tokens of a parent budget.
     pub budget_tokens: Option<u64>,
 }
 

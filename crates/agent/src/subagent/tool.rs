@@ -57,7 +57,6 @@ pub(super) struct Level {
     pub(super) above: Vec<CallLink>,
 }
 
-/// Tool that starts sub-agents.
 #[derive(Debug)]
 pub(super) struct AgentTool {
     spec: ToolSpec,

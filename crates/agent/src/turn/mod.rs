@@ -63,7 +63,6 @@ pub(crate) enum Interrupt {
     Refused(Refusal),
     /// The model repeated the same calls.
     Loop(LoopFound),
-    /// A guardrail refused.
     Guardrail(String),
     /// The turn showed no sign of activity for too long.
     Inactivity(Cause),
@@ -87,7 +86,6 @@ impl From<IllegalEvent> for Interrupt {
     }
 }
 
-/// A running turn.
 pub(crate) struct Turn<'a> {
     cx: TurnCx<'a>,
     history: &'a mut History,
@@ -109,7 +107,6 @@ pub(crate) struct Turn<'a> {
     account: Option<Arc<Account>>,
     /// Time of the last sign of activity, shared with the calls.
     life: Arc<Life>,
-    /// Trace context of the message.
     trace: Option<Arc<str>>,
 }
 
@@ -259,8 +256,7 @@ impl Turn<'_> {
     }
 
     /// Appends the pending records. A stop interrupts the wait for the store; the append is then settled with the
-    /// ending. Records that were not written are pending again, since their events have happened: the ending writes
-    /// them.
+    /// ending. Records that were not written are pending again, for the ending: their events have happened.
     async fn flush(&mut self) -> Result<(), Interrupt> {
         if let Some(background) = self.cx.background {
             self.pending

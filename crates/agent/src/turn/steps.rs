@@ -16,8 +16,7 @@ use crate::foreign::{self, Foreign};
 use crate::guardrail::{GuardrailVerdict, Stage};
 use crate::hook::HookEvent;
 
-/// Tokens that a call reserves for its answer if there is no limit of output tokens: about a page, which most answers
-/// do not exceed.
+/// Tokens that a call reserves for its answer without a limit of output tokens: about a page, enough for most answers.
 pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
 impl Turn<'_> {

@@ -45,8 +45,7 @@ impl SessionDriver {
         self.publish();
     }
 
-    /// Compacts in a separate slot, like a turn: stops of the turn cover it, and messages that arrive meanwhile follow
-    /// their policy.
+    /// Compacts in a separate slot, like a turn: stops cover it, and new messages follow their policy meanwhile.
     async fn compact_as_turn(&mut self) -> Result<Compacted, CompactError> {
         let label = format!("{}/compaction", self.shared.label());
         let slot = Slot::open(&self.scope, label, Prompt::default(), None);

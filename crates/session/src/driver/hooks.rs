@@ -1,5 +1,4 @@
-//! Hooks of the session itself: its start, its end, and failed or stopped turns. They run outside the stopped scopes,
-//! for a bounded time.
+//! Hooks of the session: its start and end, failed and stopped turns. They run outside stopped scopes, time-limited.
 
 use allstop_agent::{HookCx, HookEvent, TurnOutcome};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};

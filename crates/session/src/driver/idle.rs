@@ -84,8 +84,7 @@ impl SessionDriver {
         }
     }
 
-    /// Records changes of background work since the last call, including work of earlier processes. Returns true if
-    /// records were written.
+    /// Records changes of background work since the last call, even of earlier processes. Returns true if written.
     pub(super) async fn record_background(&mut self) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -130,8 +129,7 @@ impl SessionDriver {
 
     /// Ends the owner of a closed session: waits for the stop of all work, and records the results.
     pub(super) async fn leave(mut self) {
-        // The caller that closes the session stops it in its next step; running work must end before the lock is
-        // released.
+        // The closing caller stops the session in its next step; running work must end before the lock is released.
         self.scope.stopped().await;
         // The stop first: records written after it are final.
         if let Some(account) = self

@@ -28,7 +28,6 @@ use open::{Open, Opening};
 /// work must not run forever. The model learns of later ends with the next message.
 const WAKES_MAX: u32 = 8;
 
-/// Next job of the owner.
 enum Job {
     Turn(Arc<Slot>),
     Command(Command),
@@ -36,11 +35,9 @@ enum Job {
     Wait,
     /// The session sleeps: the log is already closed, and another owner may exist.
     Sleep,
-    /// The session has ended.
     Leave,
 }
 
-/// Owner of a session.
 pub(crate) struct SessionDriver {
     shared: Arc<Shared>,
     scope: Scope,

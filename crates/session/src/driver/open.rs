@@ -22,7 +22,6 @@ use crate::source::{AgentRequest, SessionAgent};
 /// The log of a session while it is being opened.
 pub(super) type Opening = WorkHandle<Result<Box<SessionStream>, SessionError>>;
 
-/// Log and agent of an open session.
 pub(super) struct Open {
     pub(super) session: SessionAgent,
     pub(super) background: Arc<Background>,
@@ -92,7 +91,7 @@ impl SessionDriver {
     async fn open_agent(&mut self, stream: Box<SessionStream>) -> Result<(), TurnError> {
         let first = found::next_number(stream.state());
         let background = {
-            // In one critical section, so that a stop of all background work finds the scope in which the tools start
+            // In one critical section: a stop of all background work must find the scope in which the tools start
             // theirs.
             let mut inner = self.shared.inner.lock();
             let awake = inner.awake.as_mut();
@@ -109,8 +108,7 @@ impl SessionDriver {
             on_late_answer: late_answers(&self.shared),
         };
         let source = Arc::clone(&self.shared.host.source);
-        // Code of the embedding program: a panic fails the message and not the session, and a stop does not wait if the
-        // code hangs.
+        // Code of the embedding program: a panic fails only the message, and a stop does not wait if the code hangs.
         let making = AssertUnwindSafe(async move { source.agent(request).await }).catch_unwind();
         let session = tokio::select! {
             biased;

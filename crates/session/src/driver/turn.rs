@@ -100,8 +100,7 @@ impl SessionDriver {
                 turns.pop().ok_or_else(|| bug("a run had no turn"))
             }
             Err(lost) => {
-                // The log was lost with the engine. The next message opens it again, which ends the turn. Background
-                // work stays.
+                // The log was lost with the engine. The next message reopens it, which ends the turn.
                 Err(bug(&format!("the engine was lost: {lost}")))
             }
         }

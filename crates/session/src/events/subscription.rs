@@ -57,8 +57,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the next event; durable events come exactly once and in order. `None` when the session is closed and all
-    /// events were delivered.
+    /// Returns the next event; durable events come exactly once and in order. `None` after the last event.
     ///
     /// # Errors
     /// If the log cannot be read. The next call tries again.

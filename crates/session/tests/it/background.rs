@@ -1,5 +1,4 @@
-//! Background work that ends: the model learns of it with the next message, or at once. Tasks stand for sub-agents and
-//! shells.
+//! Ended background work: the model learns of it with the next message, or at once. Tasks stand for agents and shells.
 
 use std::sync::Arc;
 use std::time::Duration;

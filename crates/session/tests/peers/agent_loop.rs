@@ -1,5 +1,5 @@
-//! Known bugs of other agent loops: invalid histories after a cancel, invented arguments, lost or misreported cancels,
-//! abandoned tools.
+//! Known bugs of other agent loops: invalid histories, invented arguments, lost or misreported cancels, abandoned
+//! tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

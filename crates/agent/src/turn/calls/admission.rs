@@ -104,8 +104,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Opens the scope of a requested call. From then on the call can be stopped alone, whether it waits, is asked
-    /// about or runs.
+    /// Opens the scope of a requested call. From then on the call can be stopped alone, at any stage.
     pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), Interrupt> {
         let tools = self.parts().tools.now();
         let tool = tools.registry.get(&call.name);
@@ -239,7 +238,6 @@ fn path_of(scope: &Scope, call: &ToolCall) -> CallId {
         .map_or_else(|| call.id.clone(), CallId::new)
 }
 
-/// Beginning of a text, for a message.
 fn excerpt(text: &str) -> String {
     const CHARS_MAX: usize = 200;
     let mut excerpt: String = text.chars().take(CHARS_MAX).collect();

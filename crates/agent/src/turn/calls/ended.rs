@@ -14,7 +14,6 @@ use tracing::Instrument as _;
 
 use super::admission::Admitted;
 
-/// A call that has ended.
 pub(super) struct Ended {
     pub(super) call: ToolCall,
     pub(super) scope: Scope,

@@ -85,8 +85,7 @@ impl Turn<'_> {
                 outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
                 outcome.conversation = if outcome.is_ending_known {
                     let stopped = commit.fail(error.message.clone(), (cx.parts.now)());
-                    // The store has just failed: if this append fails too, the next start of the session writes the
-                    // ending.
+                    // The store has just failed: if this append fails too, the session's next start writes the ending.
                     let ending = before.into_iter().chain(stopped.records).collect();
                     let _second_failure = Box::pin(write(history, ending, &scope)).await;
                     stopped.base
@@ -171,8 +170,7 @@ impl Turn<'_> {
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
-            // The scope is stopped, by this call or another: work that waits for the engine must not wait for this
-            // account.
+            // The scope is stopped, by this call or another: waiters for the engine must not wait for this account.
             self.engine.acknowledge();
         }
         self.account.clone()
@@ -212,8 +210,7 @@ fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
     policy.unwrap_or(cx.parts.settings.stop_policy)
 }
 
-/// Writes the ending of a turn that was not committed, after `records`. The outcome states only the conversation that
-/// the log has confirmed.
+/// Writes the ending of a turn that was not committed, after `records`. The outcome states only confirmed facts.
 async fn write_stopped(
     history: &mut History,
     scope: &Scope,

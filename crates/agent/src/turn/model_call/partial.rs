@@ -5,7 +5,6 @@ use allstop_model::ModelEvent;
 
 use crate::event::{AgentEvent, EventSink};
 
-/// Received part of an answer.
 pub(super) struct Partial {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,

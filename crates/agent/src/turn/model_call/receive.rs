@@ -10,8 +10,8 @@ use futures::StreamExt as _;
 use super::partial::Partial;
 use crate::event::EventSink;
 
-/// Receives an answer into `partial`. Each item is a sign of activity, with the bytes so far. The end of the stream is
-/// the end of the answer.
+/// Receives an answer into `partial`. Each item is a sign of activity, with the bytes so far; the stream ends
+/// with the answer.
 pub(super) fn receive<'a>(
     model: &'a dyn Model,
     request: ModelRequest,
