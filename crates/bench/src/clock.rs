@@ -1,18 +1,18 @@
-//! Clocks of samples.
+//! Functions that measure one sample.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time that the work took, with what it returned: drop that outside the sample.
+/// Wall-clock time of the work, and its return value: drop the value outside the sample.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let began = Instant::now();
     let done = black_box(work());
     (began.elapsed(), done)
 }
 
-/// The time of one of `times` repetitions. Dropping what each returned is in it.
+/// Average time of `times` repetitions, including the time to drop the return values.
 pub fn each_of<T>(times: u32, mut work: impl FnMut() -> T) -> Duration {
     let began = Instant::now();
     for _ in 0..times {
@@ -21,7 +21,7 @@ pub fn each_of<T>(times: u32, mut work: impl FnMut() -> T) -> Duration {
     began.elapsed() / times
 }
 
-/// The processor time that all threads of this process used during the work, with what it returned.
+/// Processor time that all threads of this process used during the work, and the work's return value.
 pub fn cpu_timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let began = cpu_now();
     let done = black_box(work());

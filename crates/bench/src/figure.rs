@@ -1,16 +1,16 @@
-//! One figure: its contenders, its samples, its goals.
+//! One measured figure: its contenders, samples and goals.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::row::{FigureRow, Samples};
 
-/// Rounds of a figure that names no number: enough for a median that another second of load does not move.
+/// Rounds of a figure by default: enough that one more second of load does not move the median.
 const ROUNDS: usize = 30;
 
 type Sample<'a> = Box<dyn FnMut() -> Duration + 'a>;
 
-/// One thing that is measured, with its goals.
+/// One measured thing, with its goals.
 #[must_use = "a figure is measured by `BenchSuite::run`"]
 pub struct Figure<'a> {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ struct Baseline<'a> {
 struct Percentile(usize);
 
 impl<'a> Figure<'a> {
-    /// A figure of this name. The closure returns one sample of the product.
+    /// Creates a figure with this name. The closure returns one sample of the product.
     pub fn new(name: impl Into<String>, product: impl FnMut() -> Duration + 'a) -> Self {
         Self {
             name: name.into(),
@@ -41,7 +41,7 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// Takes this many samples of each contender, after one that does not count.
+    /// Takes this many samples of each contender, after one warm-up sample that does not count.
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.rounds = rounds.max(1);
         self
@@ -52,7 +52,7 @@ impl<'a> Figure<'a> {
         self.time_goal(50, goal)
     }
 
-    /// Goal: 99 of 100 samples take at most this long. It needs some hundred rounds.
+    /// Goal: 99 of 100 samples take at most this long. Needs several hundred rounds.
     pub fn p99_at_most(self, goal: Duration) -> Self {
         self.time_goal(99, goal)
     }
@@ -76,10 +76,10 @@ impl<'a> Figure<'a> {
         self
     }
 
-    /// Goal: the product's median is at most this many times that of the baseline before this call.
+    /// Goal: the product's median is at most this many times the median of the last added baseline.
     ///
     /// # Panics
-    /// Without a baseline before it.
+    /// Panics if no baseline was added before.
     pub fn ratio_at_most(mut self, goal: f64) -> Self {
         let baseline = self.baselines.last_mut();
         baseline
@@ -88,7 +88,7 @@ impl<'a> Figure<'a> {
         self
     }
 
-    /// Takes all samples and makes the rows.
+    /// Takes all samples and returns the rows.
     pub(crate) fn measure(self) -> Vec<FigureRow> {
         let Self {
             name,
@@ -121,7 +121,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// A sample of each contender in each round, forwards and backwards by turns.
+/// One sample of each contender per round; every other round runs in reverse order.
 fn interleaved(contenders: &mut [Sample<'_>], rounds: usize) -> Vec<Samples> {
     let mut taken: Vec<Vec<Duration>> = contenders.iter().map(|_| Vec::new()).collect();
     for contender in contenders.iter_mut() {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_turn_the_order_around() {
+    fn every_other_round_runs_in_reverse() {
         let order = RefCell::new(String::new());
         let says = |letter| {
             let order = &order;

@@ -1,8 +1,8 @@
 //! Benchmarks with goals.
 //!
-//! A [`Figure`] is one thing that is measured: the product, beside as many baselines as its goals name. One round takes
-//! a sample of each, in an order that turns around from round to round, so that whatever disturbs the machine disturbs
-//! all of them. A figure prints one row for each of its goals: the medians, the minima, the goal and the verdict.
+//! A [`Figure`] is one measured thing: the product, and a baseline for each comparison. One round takes a sample of
+//! each. The order alternates from round to round, so that a disturbance of the machine affects all contenders alike.
+//! A figure prints one row per goal: the medians, the minima, the goal and the verdict.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -12,12 +12,12 @@
 //!
 //! fn main() -> ExitCode {
 //!     let mut suite = BenchSuite::from_args();
-//!     // A sample times itself, so what it prepares before and drops afterwards is not in it.
+//!     // A sample measures itself, so its preparation and its drops do not count.
 //!     let sort = || {
 //!         let mut numbers: Vec<u32> = (0..1_000).rev().collect();
 //!         timed(|| numbers.sort()).0
 //!     };
-//!     // Work of less than about 100 µs is repeated within a sample.
+//!     // Repeat work of less than about 100 µs within a sample.
 //!     let copy = || each_of(100, || std::hint::black_box(vec![0_u32; 1_000]));
 //!     suite.run(
 //!         Figure::new("sort 1,000 numbers", sort)
@@ -26,16 +26,16 @@
 //!             .against("copy them", copy)
 //!             .ratio_at_most(10.0),
 //!     );
-//!     // Something that is counted and not timed.
+//!     // A counted value instead of a measured time.
 //!     suite.count("bytes of a number", size_of::<u32>() as f64, Some(4.0));
 //!     suite.finish()
 //! }
 //! ```
 //!
 //! A crate's `Cargo.toml` takes `allstop-bench.workspace = true` as a development dependency, and each benchmark is a
-//! `[[bench]]` with `harness = false`. `cargo bench -p CRATE --bench NAME -- WORD` runs the figures whose name contains
-//! the word; `cargo xtask bench` runs all of all crates and ends with the goals that were missed. Where preparing a
-//! figure is expensive, ask [`BenchSuite::wants`] first.
+//! `[[bench]]` with `harness = false`. `cargo bench -p CRATE --bench NAME -- WORD` runs the figures whose name
+//! contains the word; `cargo xtask bench` runs all figures of all crates and ends with the missed goals. If a figure
+//! is expensive to prepare, ask [`BenchSuite::wants`] first.
 
 mod clock;
 mod figure;

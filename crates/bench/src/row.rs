@@ -1,4 +1,4 @@
-//! One row of the results: what was measured, the goal, the verdict.
+//! One row of the results: the measured value, the goal, the verdict.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ impl Samples {
         Self(taken)
     }
 
-    /// The sample that this many of 100 are not above.
+    /// The smallest sample that is at least as large as `at` percent of all samples.
     fn percentile(&self, at: usize) -> Duration {
         let rank = (self.0.len() * at).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
@@ -28,7 +28,7 @@ impl Samples {
     }
 }
 
-/// One row: a verdict in front, so that a reader and a program find it in the same place.
+/// One row of the results. The verdict comes first, so that people and programs find it in the same place.
 #[derive(Debug)]
 pub(crate) struct FigureRow {
     name: String,
@@ -40,7 +40,7 @@ pub(crate) struct FigureRow {
 }
 
 impl FigureRow {
-    /// A row for a goal in time.
+    /// Row of a time goal.
     pub(crate) fn time(name: &str, product: &Samples, percentile: usize, goal: Duration) -> Self {
         let found = product.percentile(percentile);
         Self {
@@ -55,7 +55,7 @@ impl FigureRow {
         }
     }
 
-    /// A row for a comparison.
+    /// Row of a comparison with a baseline.
     pub(crate) fn ratio(
         name: &str,
         product: &Samples,
@@ -76,7 +76,7 @@ impl FigureRow {
         }
     }
 
-    /// A row for samples without a goal.
+    /// Row of samples without a goal.
     pub(crate) fn bare(name: &str, product: &Samples) -> Self {
         Self {
             name: name.to_owned(),
@@ -85,7 +85,7 @@ impl FigureRow {
         }
     }
 
-    /// A row for something that was counted.
+    /// Row of a counted value.
     pub(crate) fn count(name: &str, found: f64, goal: Option<f64>) -> Self {
         Self {
             name: name.to_owned(),
@@ -96,7 +96,7 @@ impl FigureRow {
         }
     }
 
-    /// The names of the columns.
+    /// Row with the names of the columns.
     pub(crate) fn heading() -> Self {
         Self {
             name: "median (min)".to_owned(),
@@ -119,7 +119,7 @@ impl FigureRow {
         }
     }
 
-    /// Whether its goal was missed.
+    /// True if the goal of this row was missed.
     pub(crate) fn missed(&self) -> bool {
         self.met == Some(false)
     }
@@ -150,7 +150,7 @@ fn shown(middle: Duration, min: Duration) -> String {
     format!("{} ({})", time(middle), time(min))
 }
 
-/// A duration with three digits.
+/// A duration with three significant digits.
 fn time(time: Duration) -> String {
     let nanoseconds = time.as_nanos() as f64;
     let (value, unit) = match nanoseconds {
@@ -167,7 +167,7 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.digits$}x")
 }
 
-/// Three digits, and no fraction where there is none.
+/// Three significant digits, without the fraction of an integer.
 fn number(value: f64) -> String {
     let digits = match value {
         value if value.fract() == 0.0 || value >= 100.0 => 0,

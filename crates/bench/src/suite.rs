@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::figure::Figure;
 use crate::row::FigureRow;
 
-/// The figures of one benchmark program: measures each, prints its rows, and remembers whether a goal was missed.
+/// The figures of one benchmark program: measures each, prints its rows, and counts the missed goals.
 #[derive(Debug)]
 #[must_use = "`finish` tells whether a goal was missed"]
 pub struct BenchSuite {
@@ -15,7 +15,7 @@ pub struct BenchSuite {
 }
 
 impl BenchSuite {
-    /// A suite of the figures whose name contains one of the program's arguments; of all if there is none.
+    /// Selects the figures whose name contains one of the program's arguments; without arguments, all figures.
     pub fn from_args() -> Self {
         // Cargo adds `--bench`.
         let words = std::env::args()
@@ -32,12 +32,12 @@ impl BenchSuite {
         }
     }
 
-    /// Whether the figure of this name is among those that were asked for.
+    /// True if the figure of this name is selected.
     pub fn wants(&self, name: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| name.contains(word))
     }
 
-    /// Measures a figure, if it was asked for, and prints its rows.
+    /// Measures a figure and prints its rows, if it is selected.
     pub fn run(&mut self, figure: Figure<'_>) {
         if self.wants(&figure.name) {
             for row in figure.measure() {
@@ -46,14 +46,14 @@ impl BenchSuite {
         }
     }
 
-    /// Prints something that was counted, with the most that it may be.
+    /// Prints a counted value with its upper limit.
     pub fn count(&mut self, name: &str, found: f64, at_most: Option<f64>) {
         if self.wants(name) {
             self.print(&FigureRow::count(name, found, at_most));
         }
     }
 
-    /// The program's end: a failure if a goal was missed.
+    /// Exit code of the program: a failure if a goal was missed.
     pub fn finish(self) -> ExitCode {
         ExitCode::from(u8::from(self.missed > 0))
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_choose_figures() {
+    fn arguments_select_figures() {
         let suite = |words: &[&str]| {
             BenchSuite::of_words(words.iter().map(|word| (*word).to_owned()).collect())
         };

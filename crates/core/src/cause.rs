@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::stop_reason::StopReason;
 
-/// The kinds of cause. They are told apart everywhere: a user's cancel is never a deadline.
+/// Kinds of cause. All code keeps them apart: a user's cancel is never reported as a deadline.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum CauseKind {
-    /// A person asked for it.
+    /// A user requested it.
     User,
-    /// A newer message took its place.
+    /// A newer message replaced the running one.
     Superseded,
     /// A deadline of the run, the turn, the step or the call passed.
     Deadline,
-    /// Nothing was heard for too long.
+    /// No activity for longer than the inactivity limit.
     Inactivity,
-    /// Tokens, money or calls ran out.
+    /// The budget of tokens, money or calls ran out.
     Budget,
     /// A guardrail refused.
     Guardrail,
     /// Its parent was stopped.
     Parent,
-    /// The process was told to end.
+    /// The process was asked to end.
     Shutdown,
-    /// Another owner took the stream over.
+    /// Another process took over the session's stream.
     LeaseLost,
-    /// The one who waited for it went away.
+    /// The client that waited for it disconnected.
     Disconnect,
-    /// It failed; a crash is `failure` with the detail `crash`.
+    /// The work failed; a crash is `failure` with the detail `crash`.
     Failure,
 }
 
 impl CauseKind {
-    /// The stop reason that this cause gives a turn; `None` for `lease_lost`, whose ending the successor writes.
+    /// The stop reason of a turn with this cause; `None` for `lease_lost`, because the new owner writes that ending.
     pub fn stop_reason(self) -> Option<StopReason> {
         Some(match self {
             Self::User | Self::Superseded | Self::Parent | Self::Disconnect => {
@@ -78,7 +78,7 @@ impl fmt::Display for CauseKind {
     }
 }
 
-/// Kind of cause, its detail, and the one who asked.
+/// Cause of a stop: its kind, a detail, and the requester.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// The kind, which decides the stop reason.
@@ -86,13 +86,13 @@ pub struct Cause {
     /// Detail: `ctrl-c`, `sigterm`, `turn deadline of 2s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'static, str>>,
-    /// The one who asked: `cli`, a client's name.
+    /// The requester: `cli`, or a client's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Cow<'static, str>>,
 }
 
 impl Cause {
-    /// A cause of this kind, with neither detail nor asker.
+    /// A cause of this kind, without detail and requester.
     pub fn new(kind: CauseKind) -> Self {
         Self {
             kind,
@@ -101,14 +101,14 @@ impl Cause {
         }
     }
 
-    /// The same, with a detail.
+    /// Returns the cause with a detail.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// The same, with the one who asked.
+    /// Returns the cause with a requester.
     #[must_use]
     pub fn by(mut self, by: impl Into<Cow<'static, str>>) -> Self {
         self.by = Some(by.into());

@@ -1,16 +1,17 @@
-//! Commit versus stop: one atomic decision. Whoever is first wins, and the other learns it.
+//! Commit versus stop: one atomic decision. The first caller wins, and the other one learns the verdict.
 //!
-//! A decision for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
-//! ([`Commit::fail`](crate::turn::Commit::fail)); a stop that came second does not become the winner by that.
+//! A verdict for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
+//! ([`Commit::fail`](crate::turn::Commit::fail)); a stop that came second still loses.
 
 use crate::cause::Cause;
 use crate::sync::OnceLock;
 
-/// The one decision of a turn. It is made once, by [`Decision::commit`] or by [`Decision::stop`], from any thread.
+/// The decision of a turn between commit and stop. Any thread may decide, with [`Decision::commit`] or
+/// [`Decision::stop`]; the first call counts.
 #[derive(Debug, Default)]
 pub struct Decision {
     verdict: OnceLock<Verdict>,
-    /// Whether the commit is durable; empty while the store has not said.
+    /// True if the commit is durable, false if the store refused it; empty until the store has answered.
     written: OnceLock<bool>,
 }
 
@@ -23,28 +24,28 @@ pub enum Verdict {
     Stop(Cause),
 }
 
-/// Progress of a turn's ending, for whoever has to account for the turn before its outcome is there.
+/// Progress of a turn's ending, for callers that report on the turn before its outcome is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecisionState {
     /// The turn runs.
     Undecided,
     /// The turn is stopped, and can no longer commit.
     Stopped(Cause),
-    /// The decision fell for the commit, whose write is not confirmed: the turn is neither stopped nor yet committed.
+    /// The verdict is commit and its write is not confirmed: the turn is not stopped, and not yet committed.
     Committing,
     /// The commit is durable.
     Committed,
-    /// The commit was refused by the store: the turn ends with an error, and the conversation is as it was.
+    /// The store refused the commit: the turn ends with an error, and the conversation is unchanged.
     NotCommitted,
 }
 
-/// The right to commit one turn. Made only by the decision that fell for it, and used up by the commit.
+/// Permission to commit one turn. Only a decision for the commit creates it, and the commit consumes it.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped leaves a turn that can neither commit nor be stopped"]
 pub struct CommitPermit(());
 
 impl Decision {
-    /// Undecided.
+    /// A decision without a verdict.
     pub fn new() -> Self {
         Self::default()
     }
@@ -52,7 +53,7 @@ impl Decision {
     /// Decides for the commit.
     ///
     /// # Errors
-    /// The verdict that fell before: for a stop, with its cause, or for a commit, whose permit was given once already.
+    /// Returns the earlier verdict: a stop with its cause, or a commit, which already has its permit.
     pub fn commit(&self) -> Result<CommitPermit, Verdict> {
         match self.verdict.set(Verdict::Commit) {
             Ok(()) => Ok(CommitPermit(())),
@@ -60,12 +61,12 @@ impl Decision {
         }
     }
 
-    /// Decides for the stop. Returns whether this call was the first to decide; a later cause changes nothing.
+    /// Decides for the stop. Returns true if this call was the first to decide; a later cause changes nothing.
     pub fn stop(&self, cause: Cause) -> bool {
         self.verdict.set(Verdict::Stop(cause)).is_ok()
     }
 
-    /// The verdict, if it has fallen.
+    /// The verdict, if there is one.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.get()
     }
@@ -81,13 +82,13 @@ impl Decision {
         }
     }
 
-    /// The store has answered the commit.
+    /// Records the store's answer to the commit.
     pub(crate) fn settle_commit(&self, is_written: bool) {
-        // A commit is settled once, by the permit's holder.
+        // Only the permit's holder settles a commit, and only once.
         let _ = self.written.set(is_written);
     }
 
-    /// The cause, if it fell for a stop.
+    /// The cause, if the verdict is a stop.
     pub fn stopped_by(&self) -> Option<&Cause> {
         match self.verdict() {
             Some(Verdict::Stop(cause)) => Some(cause),

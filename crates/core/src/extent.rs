@@ -1,4 +1,4 @@
-//! The extent of a stop.
+//! Extents of a stop.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// One call; its turn goes on.
+    /// One call; its turn continues.
     Call,
     /// The running turn, but not the background work of its session.
     Turn,
     /// The running turn and all background work.
     TurnAndBackground,
-    /// The whole session: its next turn ends at its entry.
+    /// The whole session: its next turn ends before it starts.
     Session,
-    /// A sub-agent and what it started.
+    /// A sub-agent and everything that it started.
     Subtree,
     /// Everything that this process runs.
     Process,

@@ -1,13 +1,13 @@
-//! Reasons of a model for ending its answer.
+//! Reasons why a model ended its answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Reason of a model for ending its answer.
+/// Reason why a model ended its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The answer is whole, or waits for its tools.
+    /// The answer is complete, or waits for tool results.
     #[default]
     Done,
     /// The answer was cut off at the limit of output tokens.
@@ -17,12 +17,12 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// Whether the answer was cut off.
+    /// True if the answer was cut off.
     pub fn is_cut(self) -> bool {
         self != Self::Done
     }
 
-    /// The cut, in words that follow "the answer"; `None` for a whole answer.
+    /// A phrase that follows "the answer" in a sentence; `None` for a complete answer.
     pub fn cut_words(self) -> Option<&'static str> {
         match self {
             Self::Done => None,

@@ -1,4 +1,4 @@
-//! Ids that cannot be mixed up. All are made by their owner and passed in: nothing here draws randomness.
+//! Id types. Each id is made by its owner and passed in: this crate draws no random numbers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ macro_rules! string_id {
         );
 
         impl $name {
-            /// Takes the id as it is.
+            /// Takes the id unchecked.
             pub fn new(id: impl Into<Arc<str>>) -> Self {
                 Self(id.into())
             }
@@ -56,32 +56,32 @@ macro_rules! string_id {
 }
 
 string_id! {
-    /// One conversation.
+    /// Id of one conversation.
     SessionId
 }
 string_id! {
-    /// One tool call, as the model named it; unique within its turn.
+    /// Id of one tool call, given by the model; unique within its turn.
     CallId
 }
 string_id! {
-    /// One stop and its receipt.
+    /// Id of one stop and its receipt.
     StopId
 }
 string_id! {
-    /// One piece of background work (`bg_1`), unique within its session.
+    /// Id of one piece of background work (`bg_1`), unique within its session.
     BackgroundId
 }
 
 string_id! {
-    /// One message that somebody sent to a session.
+    /// Id of one message that was sent to a session.
     MessageId
 }
 string_id! {
-    /// One question whether a call may run.
+    /// Id of one permission question for a call.
     QuestionId
 }
 
-/// The number of a turn in its session: 1, 2, 3 …, counting stopped turns too.
+/// Number of a turn in its session: 1, 2, 3 …, including stopped turns.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -1,7 +1,7 @@
-//! The vocabulary, the receipt and the turn engine of Allstop: no I/O, no async.
+//! Vocabulary, receipt and turn engine of Allstop: no I/O, no async.
 //!
-//! Start with [`receipt::Receipt`], the answer to a stop, and [`turn`], the state machine whose only mutation of a
-//! conversation is a commit. Clocks and ids come in as parameters.
+//! Start with [`receipt::Receipt`], the answer to a stop, and [`turn`], the state machine in which only a commit
+//! changes a conversation. Callers pass clocks and ids in as parameters.
 
 pub mod cause;
 pub mod decision;

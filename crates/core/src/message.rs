@@ -10,69 +10,69 @@ use serde_json::Value;
 use crate::ids::CallId;
 use crate::shared_text;
 
-/// Effect of repeating a tool call. Unknown is `irreversible`, the safe side.
+/// Effect of repeating a tool call. The default is `irreversible`, the safe assumption.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Changes nothing.
     ReadOnly,
-    /// Twice is as good as once.
+    /// A repetition changes nothing more.
     Idempotent,
     /// Can be undone.
     Compensatable,
-    /// Cannot be undone, or nobody said.
+    /// Cannot be undone, or is not declared.
     #[default]
     Irreversible,
 }
 
 impl Effect {
-    /// Whether a call with this effect and an unknown outcome may be repeated without asking.
+    /// True if a call with this effect and an unknown outcome may be repeated without asking.
     pub fn may_repeat(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
     }
 }
 
-/// A tool call that a model asked for, complete.
+/// A complete tool call of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
-    /// As the model (or the adapter, where the model gave none) named it.
+    /// Id from the model, or from the adapter if the model gave none.
     pub id: CallId,
     /// The tool's name.
     #[serde(deserialize_with = "crate::shared_text::deserialize")]
     pub name: Arc<str>,
-    /// The arguments, or the text that was no JSON.
+    /// The arguments, or the model's text if it is not JSON.
     pub arguments: Arguments,
 }
 
-/// The arguments of a tool call. Malformed ones are kept as they came: they are answered with an error result, the
-/// tool is never run with `{}` in their place.
+/// Arguments of a tool call. Malformed arguments keep their text: the call gets an error result, and the tool never
+/// runs with `{}` instead.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arguments {
-    /// Parsed; shared, because the history, the log and the tool all hold them.
+    /// Parsed arguments; shared by the history, the log and the tool.
     Json(Arc<Value>),
     /// Text of the model that is not JSON.
     Malformed(Arc<str>),
 }
 
-/// Greatest depth of nested arguments: what JSON parsers take. A record that holds deeper ones could not be read again.
+/// Greatest depth of nested arguments: the limit of JSON parsers. A record with deeper ones could not be read back.
 const ARGUMENTS_DEPTH_MAX: usize = 128;
 
 impl Arguments {
-    /// Their length, written out.
+    /// Length of the arguments as text, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Malformed(text) => text.len(),
             Self::Json(value) => {
                 let mut counter = Counter(0);
-                // Counting cannot fail, and a value is always JSON.
+                // Counting cannot fail, and a `Value` always serializes.
                 drop(serde_json::to_writer(&mut counter, value));
                 counter.0
             }
         }
     }
 
-    /// Makes those that are nested too deep for a log malformed: they are rejected, never run.
+    /// Turns arguments that are nested too deeply for a log into malformed ones: the call is rejected and never runs.
     pub(crate) fn bound(&mut self) {
         if let Self::Json(value) = self
             && !is_within(value, ARGUMENTS_DEPTH_MAX)
@@ -83,7 +83,7 @@ impl Arguments {
     }
 }
 
-/// Counts what is written to it.
+/// Writer that only counts bytes.
 struct Counter(usize);
 
 impl std::io::Write for Counter {
@@ -113,14 +113,14 @@ impl From<Value> for Arguments {
     }
 }
 
-/// The one answer to a tool call.
+/// The result of a tool call; each call has exactly one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
-    /// Which call it answers.
+    /// Id of the answered call.
     pub call_id: CallId,
     /// Text for the model.
     pub content: Arc<str>,
-    /// Whether it is an error for the model.
+    /// True if the content is an error for the model.
     #[serde(default)]
     pub is_error: bool,
 }
@@ -131,32 +131,32 @@ pub struct ToolResult {
 pub enum Message {
     /// From the user.
     User {
-        /// The words.
+        /// The text.
         text: Arc<str>,
     },
     /// From the model: text, tool calls, or both.
     Assistant {
-        /// The words; empty when there are only calls.
+        /// The text; empty if there are only calls.
         text: Arc<str>,
-        /// The calls, each of which has exactly one result in the messages that follow.
+        /// The calls. The following messages hold exactly one result for each.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
     /// The result of one call.
     Tool(ToolResult),
-    /// Something that the system tells the model: background work has ended.
+    /// A notice of the system to the model: background work has ended.
     Note {
-        /// The words.
+        /// The text.
         text: Arc<str>,
     },
-    /// Text that stands for the messages that were dropped before it.
+    /// Summary of older messages that were dropped.
     Summary {
-        /// The words.
+        /// The text.
         text: Arc<str>,
     },
-    /// The mark of a stop under the policy `keep`: what the model is told happened here.
+    /// Marker of a stop under the policy `keep`: it tells the model that a stop happened here.
     StopMarker {
-        /// The words.
+        /// The text.
         text: Arc<str>,
     },
 }
@@ -167,7 +167,7 @@ impl Message {
         Self::User { text: text.into() }
     }
 
-    /// Its length: its text, and the arguments of its calls written out. Tokens are estimated from it.
+    /// Length in bytes: the text, and the arguments of the calls as JSON. Token estimates are based on it.
     pub fn bytes(&self) -> usize {
         match self {
             Self::User { text }
@@ -183,8 +183,8 @@ impl Message {
     }
 }
 
-/// By hand, because what serde derives for an enum with a tag copies all fields before it looks at them: most of a
-/// session that is opened is messages.
+/// Hand-written for speed: serde's derive for an internally tagged enum copies all fields before it reads them, and
+/// most of a session is messages.
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -242,24 +242,24 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// Reason that a provider would refuse a list of messages.
+/// Reason why a provider would refuse a list of messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHistory {
-    /// A call without a result.
+    /// A call has no result.
     #[error("the call {0} has no result")]
     MissingResult(CallId),
-    /// A result that answers no open call: none asked, or answered twice.
+    /// A result answers a call that does not exist or is already answered.
     #[error("a result answers {0}, which is not open")]
     StrayResult(CallId),
-    /// Two open calls of one message share an id.
+    /// Two open calls of one message have the same id.
     #[error("the call id {0} is used twice in one message")]
     DuplicateCall(CallId),
 }
 
-/// Checks that every tool call has exactly one result before the next other message.
+/// Checks that every tool call has exactly one result before the next message of another kind.
 ///
 /// # Errors
-/// The first violation.
+/// Returns the first violation.
 pub fn check_history<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
 ) -> Result<(), InvalidHistory> {
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_as_long_as_what_is_written_of_it() {
+    fn message_length_is_the_length_of_its_json() {
         let call = |arguments| ToolCall {
             id: CallId::from("call_1"),
             name: "shell".into(),

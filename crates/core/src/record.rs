@@ -1,8 +1,8 @@
-//! Records of a session's log. State is a fold over these ([`crate::turn::SessionState`]); nothing else is true.
+//! Records of a session's log. The state of a session is a fold over its records ([`crate::turn::SessionState`]).
 //!
-//! A turn writes: `turn_started` → each call's `call_started` and `call_finished` → `turn_committed` or `turn_stopped`.
-//! Readers must skip a record whose `type` they do not know only if it is marked `"optional": true`; this version
-//! writes none.
+//! The records of a turn: `turn_started` → `call_started` and `call_finished` of each call → `turn_committed` or
+//! `turn_stopped`. A reader may skip a record of unknown `type` only if the record has `"optional": true`; this
+//! version writes no such record.
 
 use std::sync::Arc;
 
@@ -21,179 +21,179 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// One record of a session's stream.
+/// A record of a session's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionRecord {
     /// The first record of every session.
     SessionOpened {
-        /// The session.
+        /// Id of the session.
         session_id: SessionId,
-        /// When.
+        /// Time of the opening.
         at: Timestamp,
-        /// The folder it was opened in.
+        /// Working folder at the opening.
         folder: Arc<str>,
     },
-    /// A turn began. It has not ended until a `turn_committed` or `turn_stopped` of the same number.
+    /// Start of a turn. The turn ends with a `turn_committed` or `turn_stopped` of the same number.
     TurnStarted {
-        /// Its number.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// When.
+        /// Time of the start.
         at: Timestamp,
-        /// The user's words.
+        /// The user's message.
         input: Arc<str>,
         /// The process that runs it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<ProcessIdentity>,
-        /// The message that caused it, where it came with an id.
+        /// Id of the message that caused the turn, if it had one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
-        /// Its origin.
+        /// Origin of the turn.
         #[serde(default, skip_serializing_if = "TurnOrigin::is_user")]
         origin: TurnOrigin,
-        /// The ended background work that the model is told of in it.
+        /// Ended background work that this turn reports to the model.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         told: Vec<BackgroundId>,
     },
-    /// A message was handed to a turn under way, between two of its steps.
+    /// A user's message was added to the running turn, between two of its steps.
     MessageSteered {
-        /// The turn.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// The message.
+        /// Id of the message.
         message: MessageId,
-        /// The user's words.
+        /// The user's message.
         text: Arc<str>,
-        /// When.
+        /// Time of the addition.
         at: Timestamp,
     },
-    /// A call is about to run: durable before it does.
+    /// A call is about to run. The record is durable before the call starts.
     CallStarted {
-        /// Its turn.
+        /// Number of the turn.
         turn: TurnNumber,
         /// The call.
         call: StartedCall,
-        /// When.
+        /// Time of the start.
         at: Timestamp,
     },
     /// A call has ended.
     CallFinished {
-        /// Its turn.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// The id of the call, as in [`StartedCall::id`].
+        /// Id of the call, as in [`StartedCall::id`].
         id: CallId,
-        /// Its outcome.
+        /// Outcome of the call.
         outcome: CallOutcome,
-        /// Its usage, for model calls: the metered ledger, never taken back.
+        /// Usage of a model call or a sub-agent. It counts into the metered total and is never subtracted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// Reason for an answer that is not whole, for model calls.
+        /// Reason for an incomplete answer, for model calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         finish: Option<FinishReason>,
-        /// The exit code, for tool calls that ran a command to its end.
+        /// Exit code, for tool calls that ran a command to its end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
     },
-    /// The one ending of a completed turn.
+    /// End of a completed turn.
     TurnCommitted {
-        /// The turn.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// When.
+        /// Time of the commit.
         at: Timestamp,
-        /// Messages that it adds to the conversation, the user's first.
+        /// Messages that the turn adds to the conversation, the user's message first.
         messages: Vec<Arc<Message>>,
-        /// Its part of the committed usage.
+        /// Usage that the turn adds to the committed total.
         usage: Usage,
     },
-    /// The one ending of any other turn.
+    /// End of a turn that was not completed.
     TurnStopped {
-        /// The turn.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// When.
+        /// Time of the end.
         at: Timestamp,
-        /// Reason for its end.
+        /// Reason for the end.
         reason: StopReason,
-        /// The first cause.
+        /// The cause; the first one wins.
         cause: Cause,
-        /// The receipt; none for a turn refused at its entry and for a crash without accounting.
+        /// Receipt of the stop; absent if there was nothing to stop, as after a crash.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Arc<Receipt>>,
         /// Messages that the policy `keep` adds to the conversation; empty under `rollback`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kept: Vec<Arc<Message>>,
-        /// Its part of the committed usage: zero under `rollback`.
+        /// Usage that the turn adds to the committed total: zero under `rollback`.
         usage: Usage,
     },
-    /// The oldest messages of the conversation were replaced by a summary, between two turns.
+    /// A summary replaced the oldest messages of the conversation, between two turns.
     Compacted {
-        /// When.
+        /// Time of the compaction.
         at: Timestamp,
-        /// Number of messages that were dropped, from the first one on.
+        /// Number of dropped messages, counted from the first one.
         messages_dropped: u32,
-        /// Number of turns that they were. They still count where turns are counted.
+        /// Number of dropped turns. They still count against the limit of turns.
         turns_dropped: u32,
-        /// Summary that stands in their place; none if they were only dropped.
+        /// Summary in their place; absent if they were only dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
-        /// Usage of the summary: metered.
+        /// Usage of the summary call; it counts into the metered total.
         usage: Usage,
     },
-    /// The last turn of the conversation was taken back, between two turns. What its calls did in the world stays.
+    /// The last turn of the conversation was undone, between two turns. The effects of its calls remain.
     TurnUndone {
-        /// The turn.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// When.
+        /// Time of the undo.
         at: Timestamp,
     },
-    /// Tokens that were used outside a turn, for something that came to nothing: a summary that was stopped.
+    /// Tokens used outside a turn without a result, such as a stopped summary.
     Metered {
-        /// When.
+        /// Time of the use.
         at: Timestamp,
         /// The tokens.
         usage: Usage,
     },
-    /// Background work began.
+    /// Start of background work.
     BackgroundStarted {
-        /// Its id.
+        /// Id of the work.
         id: BackgroundId,
-        /// The turn that started it.
+        /// Turn that started it.
         turn: TurnNumber,
-        /// The call that started it.
+        /// Call that started it.
         call_id: CallId,
-        /// For people: the command.
+        /// Name for people: the command.
         name: Arc<str>,
-        /// Its kind.
+        /// Kind of work.
         #[serde(default)]
         kind: BackgroundKind,
-        /// Whether idle waits for it.
+        /// `attached` if a session that becomes idle waits for it.
         attachment: Attachment,
-        /// Its process, where it is one: the shell itself.
+        /// Its process, if it has one: the shell itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<ProcessIdentity>,
-        /// The keeper of its process, where it has one.
+        /// Keeper of its process, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeper: Option<ProcessIdentity>,
-        /// Marker that its processes carry in their environment: by that they are found without their keeper, too.
+        /// Marker in the environment of its processes. It finds them without their keeper, too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marker: Option<Arc<str>>,
-        /// Where its output goes, where that is a file.
+        /// Path of its output file, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Arc<str>>,
     },
-    /// Background work was let go on purpose: it outlives the session.
+    /// Background work was detached: it outlives the session.
     BackgroundDetached {
-        /// Its id.
+        /// Id of the work.
         id: BackgroundId,
     },
-    /// Background work ended; written once.
+    /// End of background work, written once.
     BackgroundEnded {
-        /// Its id.
+        /// Id of the work.
         id: BackgroundId,
-        /// Its ending.
+        /// State at the end.
         state: ItemState,
-        /// Its exit code, where it has one.
+        /// Exit code, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Its usage, for sub-agents: metered.
+        /// Usage of a sub-agent; it counts into the metered total.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
@@ -203,10 +203,10 @@ pub enum SessionRecord {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOrigin {
-    /// A message.
+    /// A user's message.
     #[default]
     User,
-    /// Background work that has ended: the model is told, and answers.
+    /// Background work that has ended: the turn reports it to the model.
     Background,
 }
 
@@ -224,36 +224,36 @@ impl TurnOrigin {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundKind {
-    /// A command and all that it starts.
+    /// A command and all processes that it starts.
     #[default]
     Shell,
-    /// An agent of its own.
+    /// A sub-agent.
     Agent,
 }
 
-/// Whether a session's idle waits for background work.
+/// Tells if a session that becomes idle waits for background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
-    /// Idle waits for it.
+    /// The session waits for it.
     Attached,
-    /// It is only named.
+    /// The session only lists it.
     Detached,
 }
 
 /// A call that was started.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StartedCall {
-    /// `step_2` for the model call of the second step, the model's own id for a tool call.
+    /// Id: `step_2` for the model call of the second step, the model's id for a tool call.
     pub id: CallId,
-    /// The model or the tool.
+    /// Name of the model or the tool.
     pub name: Arc<str>,
-    /// Its kind.
+    /// Kind of call.
     #[serde(flatten)]
     pub kind: StartedCallKind,
 }
 
-/// By hand, for the reason given at [`Message`]'s.
+/// Hand-written for the reason given at the `Deserialize` of [`Message`].
 impl<'de> Deserialize<'de> for StartedCall {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -296,12 +296,12 @@ impl<'de> Deserialize<'de> for StartedCall {
 pub enum StartedCallKind {
     /// A model call.
     Model {
-        /// Tokens set aside for it before it was sent.
+        /// Tokens reserved before it was sent.
         reserved_tokens: u64,
     },
     /// A tool call.
     Tool {
-        /// With what.
+        /// Arguments of the call.
         arguments: Arguments,
         /// Effect of repeating it.
         effect: Effect,
@@ -312,16 +312,16 @@ pub enum StartedCallKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
-    /// With a result.
+    /// The call has a result.
     Succeeded,
-    /// With an error result.
+    /// The call has an error result.
     Failed,
-    /// The permission policy, a person or a hook said no: it did not run.
+    /// The permission policy, a person or a hook refused: the call did not run.
     Denied,
     /// A stop ended it before it had a result.
     Stopped,
-    /// Its own limit of time ended it.
+    /// Its own timeout ended it.
     TimedOut,
-    /// It had started and nobody has seen its end: after a crash, after a stop, or where its keeper or its server was lost.
+    /// It started and its end was not observed: after a crash, a stop, or the loss of its keeper or server.
     Unknown,
 }

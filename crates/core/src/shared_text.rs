@@ -1,4 +1,4 @@
-//! Reads text straight into an `Arc<str>`: what serde does by itself makes a `String` on the way, for each id and each
+//! Reads text straight into an `Arc<str>`. Serde's own implementation makes a `String` first, for each id and each
 //! message of a session that is opened.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// For `#[serde(deserialize_with)]`.
+/// Reads a text, for `#[serde(deserialize_with)]`.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Arc<str>, D::Error> {
     struct SharedText;
 
@@ -24,7 +24,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Arc<str>, D
     d.deserialize_str(SharedText)
 }
 
-/// The same for a field that may be missing.
+/// Reads a text that may be missing, for `#[serde(deserialize_with)]`.
 pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<Arc<str>>, D::Error> {

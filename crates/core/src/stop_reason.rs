@@ -1,4 +1,4 @@
-//! Reasons for the end of a turn, and the exit code that `allstop run` gives for each.
+//! Reasons for the end of a turn, and their exit codes in `allstop run`.
 
 use std::fmt;
 
@@ -11,30 +11,30 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Committed once.
+    /// The turn was completed and committed.
     Completed,
     /// A provider, tool or store failure that the turn could not absorb.
     Error,
-    /// The loop's limit of steps.
+    /// The turn reached its step limit.
     MaxStepsReached,
-    /// The session's limit of turns.
+    /// The session reached its turn limit.
     MaxTurnsReached,
-    /// Tokens, money or calls, reserved before spending.
+    /// The budget of tokens, money or calls is used up; amounts are reserved before they are spent.
     MaxBudgetReached,
     /// An input or output guardrail refused.
     Guardrail,
-    /// The same call again and again.
+    /// The model repeated the same calls.
     LoopDetected,
-    /// A deadline of the turn or of the run, or an inactivity limit.
+    /// A deadline of the turn or the run, or an inactivity limit, passed.
     Timeout,
     /// A stop by a user, a newer message, a parent or a disconnect.
     Cancelled,
-    /// The process was told to end.
+    /// The process was asked to end.
     Shutdown,
 }
 
 impl StopReason {
-    /// The exit code of `allstop run`. A shutdown by SIGHUP exits 129 instead; the binary knows the signal.
+    /// The exit code of `allstop run`. A shutdown by SIGHUP exits with 129 instead: the binary knows the signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Completed => 0,

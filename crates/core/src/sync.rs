@@ -1,4 +1,4 @@
-//! The primitives that decisions between threads rest on, in one place: models of concurrency build the same source
-//! over others.
+//! Synchronization primitives of decisions between threads, in one place, so that a concurrency model checker can
+//! replace them and build the same source.
 
 pub(crate) use std::sync::OnceLock;

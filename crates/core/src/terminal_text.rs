@@ -1,30 +1,30 @@
-//! The one definition of characters that must not reach a terminal as they are.
+//! Definition of the characters that must not reach a terminal unescaped.
 //!
-//! Control sequences hide a line, write to the clipboard or answer a question in the user's place. Characters that turn
-//! the direction of text, or that are invisible, make a command look like another one. Whoever makes text for people
-//! replaces them; whoever sends text to programs keeps its value.
+//! Control sequences can hide a line, write to the clipboard or answer a question for the user. Invisible characters
+//! and those that change the direction of text can disguise a command. Code that makes text for people replaces all of
+//! them; code that sends text to programs keeps them.
 //!
-//! There are two sets. [`is_unsafe`] is for text that people read: the joiners and variation selectors that scripts and
-//! emoji need stay, so that `👩‍🚀` is one letter and not three. They drive nothing, and nobody decides by such a text.
-//! [`is_unsafe_in_question`] is for text that people say yes to: there nothing is invisible, and the only blank is the
-//! space.
+//! There are two sets. [`is_unsafe`] is for text that people read: it allows the joiners and variation selectors of
+//! scripts and emoji, so that `👩‍🚀` stays one letter; they cannot control a terminal, and nobody decides by such a
+//! text. [`is_unsafe_in_question`] is for text that people approve: it allows nothing invisible, and no blank except
+//! the space.
 
 use std::borrow::Cow;
 
-/// True if a character could drive a terminal or deceive its reader.
+/// True if a character could control a terminal or deceive its reader.
 pub fn is_unsafe(c: char) -> bool {
-    // Most text, decided at once.
+    // Fast path for most text.
     if matches!(c, ' '..='~') {
         return false;
     }
     // C0, DEL and C1.
     c.is_control()
-        // Ends of line.
+        // Line and paragraph separators.
         || matches!(c, '\u{2028}' | '\u{2029}')
         || (is_invisible(c) && !is_joiner(c))
 }
 
-/// The same where a person decides by the text: joiners, variation selectors and odd blanks are unsafe there, too.
+/// Like [`is_unsafe`], for text that a person approves: also joiners, variation selectors and unusual blanks.
 pub fn is_unsafe_in_question(c: char) -> bool {
     is_unsafe(c) || is_joiner(c) || c == '\u{2800}' || (c.is_whitespace() && c != ' ')
 }
@@ -45,13 +45,13 @@ pub fn escape(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Joins or changes the letters beside it: ZWNJ, ZWJ, and the selectors of text and emoji style.
+/// True if a character joins or changes its neighbours: ZWNJ, ZWJ, and the selectors of text and emoji style.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// Has no look of its own: what Unicode calls default ignorable, and the interlinear annotations. In these ranges are all
-/// marks, embeddings, overrides and isolates of direction, and all tags.
+/// True if a character has no glyph: Unicode's default ignorables and the interlinear annotations. These ranges hold
+/// all direction marks, embeddings, overrides and isolates, and all tags.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_classes_of_characters_are_unsafe() {
+    fn control_and_invisible_characters_are_unsafe() {
         let classes = [
             '\0'..='\u{1f}',
             '\u{7f}'..='\u{9f}',
@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn text_of_every_script_and_emoji_stay() {
+    fn scripts_and_emoji_stay_unescaped() {
         let text = "größer 你好 می\u{200c}خواهم हिन्दी 👩\u{200d}🔬 ❤\u{fe0f} ⠋ a\u{a0}b 한글";
         assert!(matches!(escape(text, is_unsafe), Cow::Borrowed(_)));
     }
 
     #[test]
-    fn nothing_is_invisible_in_a_question() {
+    fn questions_escape_invisible_characters() {
         let asked = "rm\u{a0}x\u{200d}\u{fe0f}\u{3000}y\u{2800}z é你";
         assert_eq!(
             escape(asked, is_unsafe_in_question),

@@ -1,4 +1,4 @@
-//! Tokens, counted.
+//! Token counts.
 
 use std::ops::{Add, AddAssign};
 
@@ -12,7 +12,7 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens received.
     pub output_tokens: u64,
-    /// Whether any of it was counted on our side because the provider sent no figure.
+    /// True if part of it was estimated here because the provider sent no count.
     pub estimated: bool,
 }
 
@@ -22,8 +22,8 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Estimated tokens of a text of this many bytes, where a provider reports nothing: four bytes a token,
-    /// rounded up, which is the usual rule of thumb for English and code.
+    /// Estimated tokens of a text of this many bytes, for providers that report no usage: four bytes per token,
+    /// rounded up, the usual rule of thumb for English and code.
     pub fn estimate_tokens(bytes: usize) -> u64 {
         (bytes as u64).div_ceil(4)
     }

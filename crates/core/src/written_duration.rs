@@ -8,32 +8,32 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A duration, written `500ms`, `2s`, `5m` or `8h`: in the configuration, in flags and in scripts.
+/// A duration as it is written in the configuration, in flags and in scripts: `500ms`, `2s`, `5m` or `8h`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WrittenDuration(pub Duration);
 
-/// A text that is no duration.
+/// Error of a text that is not a valid duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Time does not go backwards.
+    /// The duration is negative.
     #[error("the duration {0:?} is negative; write 500ms, 2s, 5m or 8h")]
     Negative(String),
-    /// Nobody can tell seconds from minutes.
+    /// The unit is missing, so seconds and minutes look the same.
     #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m or {0}h")]
     NoUnit(String),
-    /// A unit that there is not.
+    /// The unit is unknown.
     #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m or 8h")]
     Unit(String),
-    /// No whole number in front of the unit.
+    /// There is no whole number before the unit.
     #[error("{0:?} is no duration; write 500ms, 2s, 5m or 8h")]
     Number(String),
-    /// Longer than a clock can tell.
+    /// The duration is longer than 100 years.
     #[error("the duration {0:?} is too long")]
     TooLong(String),
 }
 
-/// The longest duration, in milliseconds: 100 years. A clock can still add it to now.
+/// Longest duration in milliseconds: 100 years. A clock can still add it to the present time.
 const DURATION_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 impl FromStr for WrittenDuration {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_they_are_written() {
+    fn durations_round_trip() {
         for (text, ms) in [
             ("0ms", 0),
             ("1ms", 1),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_a_reason() {
+    fn invalid_durations_are_refused_with_a_reason() {
         use DurationError::{Negative, NoUnit, Number, TooLong, Unit};
         type Make = fn(String) -> DurationError;
         let cases: [(&str, Make); 11] = [

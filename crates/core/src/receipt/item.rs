@@ -1,4 +1,4 @@
-//! One item of a receipt, and what became of it.
+//! One item of a receipt, and its state.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::words::{Containment, How, ItemKind, Verified, Why};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 
-/// Milliseconds with one decimal, as receipts give them.
+/// Milliseconds with one decimal place.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Millis(f64);
 
 impl Millis {
-    /// The number.
+    /// The number of milliseconds.
     pub fn as_f64(self) -> f64 {
         self.0
     }
@@ -29,7 +29,7 @@ impl From<Duration> for Millis {
     }
 }
 
-/// Evidence of an ending: verified from outside, acknowledged by the work at a named checkpoint, or both.
+/// Evidence that work ended: verified from outside, acknowledged by the work at a named checkpoint, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Seen from outside.
+    /// Evidence from outside the work.
     pub fn verified(way: Verified) -> Self {
         Self {
             verified: Some(way),
@@ -47,7 +47,7 @@ impl Evidence {
         }
     }
 
-    /// Acknowledged by the work at this checkpoint.
+    /// Acknowledgement by the work at this checkpoint.
     pub fn observed_at(checkpoint: impl Into<Cow<'static, str>>) -> Self {
         Self {
             verified: None,
@@ -55,19 +55,19 @@ impl Evidence {
         }
     }
 
-    /// The same, also acknowledged at this checkpoint.
+    /// Adds an acknowledgement by the work at this checkpoint.
     #[must_use]
     pub fn and_observed_at(mut self, checkpoint: impl Into<Cow<'static, str>>) -> Self {
         self.observed_at = Some(checkpoint.into());
         self
     }
 
-    /// The outside proof, if there is one.
+    /// The verification from outside, if there is one.
     pub fn proof(&self) -> Option<Verified> {
         self.verified
     }
 
-    /// The checkpoint, if the work acknowledged.
+    /// The checkpoint, if the work acknowledged the stop.
     pub fn checkpoint(&self) -> Option<&str> {
         self.observed_at.as_deref()
     }
@@ -79,13 +79,13 @@ impl Evidence {
 pub enum ItemState {
     /// It ended by itself before the stop reached it.
     Finished {
-        /// Milliseconds from the request to its end; none where there was no request.
+        /// Milliseconds from the request to its end; absent if there was no request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<Millis>,
     },
-    /// It was ended, and that is known.
+    /// The stop ended it, with evidence.
     Stopped {
-        /// By what.
+        /// Method that ended it.
         how: How,
         /// The evidence.
         #[serde(flatten)]
@@ -93,25 +93,25 @@ pub enum ItemState {
         /// Milliseconds from the request to its end.
         after_ms: Millis,
     },
-    /// Our side has verifiably ended; the outcome of its effect is not known.
+    /// The local side has verifiably ended; the outcome of its effect is unknown.
     Unknown {
-        /// By what our side was ended.
+        /// Method that ended the local side.
         how: How,
-        /// Milliseconds from the request to the end of our side.
+        /// Milliseconds from the request to the end of the local side.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<Millis>,
     },
-    /// It runs.
+    /// It still runs.
     StillRunning {
-        /// Reason that it was not, or could not be, ended.
+        /// Reason why it was not, or could not be, ended.
         why: Why,
     },
-    /// A remote that was asked and may still work.
+    /// A remote system was asked to stop and may still work.
     Unreachable {
         /// The missing confirmation.
         why: Why,
     },
-    /// The one who holds it said no.
+    /// Its owner refused.
     Refused {
         /// The owner's reason.
         why: Why,
@@ -119,7 +119,7 @@ pub enum ItemState {
 }
 
 impl ItemState {
-    /// Counts the time of its end from an earlier request.
+    /// Measures `after_ms` from a request that was made earlier by this time.
     pub(super) fn shift(&mut self, by: Duration) {
         let after_ms = match self {
             Self::Finished { after_ms } | Self::Unknown { after_ms, .. } => after_ms.as_mut(),
@@ -144,7 +144,7 @@ impl ItemState {
         }
     }
 
-    /// Whether this item keeps a receipt from being quiet, if it is in the extent.
+    /// True if this item keeps a receipt from being quiet, provided that it is in the extent.
     pub fn breaks_quiet(&self) -> bool {
         matches!(
             self,
@@ -165,34 +165,34 @@ impl ItemState {
 /// One piece of work in a receipt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiptItem {
-    /// Its kind.
+    /// Kind of work.
     pub kind: ItemKind,
-    /// Its id, unique in the receipt. A call of a sub-agent is named by the calls that it lies in, `call_1/call_2`.
+    /// Id, unique in the receipt. The id of a sub-agent's call is the path of calls to it: `call_1/call_2`.
     pub id: Arc<str>,
-    /// Its name, for people.
+    /// Name for people.
     pub name: Arc<str>,
-    /// Its state.
+    /// State after the stop.
     #[serde(flatten)]
     pub state: ItemState,
     /// Effect of repeating it, where that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// The level of containment, for child processes.
+    /// Level of containment of child processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<Containment>,
-    /// Processes that are known to run still.
+    /// Processes that are known to still run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessIdentity>,
-    /// Tokens that came in after the stop was accepted, for model calls.
+    /// Tokens received after the stop was accepted, for model calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_received_after_stop: Option<u64>,
-    /// Note on what a reader should know or do.
+    /// Advice for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Cow<'static, str>>,
 }
 
 impl ReceiptItem {
-    /// An item with nothing but its state.
+    /// Creates an item with only its state.
     pub fn new(
         kind: ItemKind,
         id: impl Into<Arc<str>>,

@@ -1,13 +1,12 @@
-//! The answer to a stop: what stopped, what did not, and how that is known.
+//! Receipt of a stop: the work that ended, the work that did not, and the evidence.
 //!
-//! Invariants, held by the constructors:
+//! Invariants, upheld by the constructors:
 //! 1. An item that is `stopped` has `how`, `after_ms` and its [`Evidence`].
-//! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`. An engine of the
-//!    extent that has not acknowledged the stop is such an item ([`ItemKind::Engine`]).
+//! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`. An engine of
+//!    the extent that has not acknowledged the stop counts as such an item ([`ItemKind::Engine`]).
 //! 3. `cancel_observed` is true exactly when the stop was carried out and no item of the extent is `still_running` or
 //!    `unreachable`. It is computed from the items, never set.
-//! 4. While an engine of the extent has not acknowledged, `conversation` is `unknown`: its ending is not written yet, as
-//!    far as anybody can tell.
+//! 4. While an engine of the extent has not acknowledged the stop, `conversation` is `unknown`.
 
 mod item;
 mod parts;
@@ -28,10 +27,10 @@ use crate::usage::Usage;
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};
 pub use words::{Containment, How, ItemKind, Verified, Why};
 
-/// The version of the receipt's form.
+/// Version of the receipt's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ReceiptSchema {
-    /// The first.
+    /// Version 1.
     #[default]
     #[serde(rename = "allstop.receipt/1")]
     V1,
@@ -41,41 +40,41 @@ pub enum ReceiptSchema {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationEffect {
-    /// It equals what it was.
+    /// The conversation is unchanged.
     #[default]
     Unchanged,
-    /// The policy `keep`: the user's message, the completed steps and a marker were committed as one.
+    /// The policy `keep` committed the user's message, the completed steps and a marker together.
     KeptCompletedSteps,
-    /// The write of the turn's ending is not confirmed: the log tells later.
+    /// The write of the turn's ending is not confirmed: read the log later.
     Unknown,
 }
 
-/// The answer of a stop that found nothing to do.
+/// Outcome of a stop that found nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopOutcome {
-    /// It had ended before.
+    /// The target had already ended.
     AlreadyEnded,
-    /// There is no such thing.
+    /// There is no such target.
     NotFound,
 }
 
-/// Request of a stop: its target, extent, cause and time.
+/// Request for a stop: its target, extent, cause and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopRequest {
-    /// The id of the stop.
+    /// Id of the stop.
     pub stop_id: StopId,
-    /// The target: `session/01J…/turn/7`.
+    /// Target, for example `session/01J…/turn/7`.
     pub target: Arc<str>,
-    /// Its extent.
+    /// Extent of the stop.
     pub extent: Extent,
-    /// The cause.
+    /// Cause of the stop.
     pub cause: Cause,
-    /// When it was accepted.
+    /// Time at which the request was accepted.
     pub requested_at: Timestamp,
 }
 
-/// The answer to a stop.
+/// Receipt of a stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[must_use = "a receipt says what still runs"]
 pub struct Receipt {
@@ -90,26 +89,26 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
     cancel_observed: bool,
-    // Shared: a receipt is copied for its turn, its log and whoever asked, and its items never change.
+    // Shared: the turn, its log and the requester each have a copy of a receipt, and the items never change.
     items: Arc<[ReceiptItem]>,
     conversation: ConversationEffect,
     usage: Usage,
 }
 
-/// Findings of whoever carried out a stop.
+/// Result of a stop that was carried out.
 #[derive(Debug, Clone, Default)]
 pub struct StopFindings {
-    /// Every item of the extent, and those outside it that are worth naming.
+    /// Every item of the extent, and items outside it that are worth reporting.
     pub items: Arc<[ReceiptItem]>,
-    /// From the request to the last ending.
+    /// Time from the request to the last ending.
     pub elapsed: Duration,
 }
 
 impl Receipt {
-    /// Makes the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the items.
+    /// Creates the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the items.
     pub fn of_stop(request: StopRequest, findings: StopFindings) -> Self {
         let (mut quiet, mut something_left, mut engine_left) = (true, false, false);
-        // Once: a receipt may have ten thousand items.
+        // One pass: a receipt may have ten thousand items.
         for item in &*findings.items {
             if !item.state.breaks_quiet() || item.state.is_outside_extent() {
                 continue;
@@ -139,13 +138,13 @@ impl Receipt {
         }
     }
 
-    /// The answer of a stop that found nothing to do. Nothing was observed; it is quiet.
+    /// Creates the receipt of a stop that found nothing to do. It is quiet, and `cancel_observed` is false.
     pub fn of_nothing(request: StopRequest, outcome: StopOutcome) -> Self {
         Self::of_rest(request, outcome, Arc::default())
     }
 
-    /// The answer of a stop that came too late, with what still runs of its extent all the same: the receipt is quiet
-    /// only if nothing does.
+    /// Creates the receipt of a stop that came too late, with the work of its extent that still runs: the receipt is
+    /// quiet only if there is none.
     pub fn of_ended(request: StopRequest, still_running: Vec<ReceiptItem>) -> Self {
         Self::of_rest(request, StopOutcome::AlreadyEnded, still_running.into())
     }
@@ -163,7 +162,7 @@ impl Receipt {
         }
     }
 
-    /// Receipt of a dry run: every item of the extent as it runs now.
+    /// Creates the receipt of a dry run: every item of the extent in its present state.
     pub fn of_preview(request: StopRequest, items: Vec<ReceiptItem>) -> Self {
         Self {
             preview: true,
@@ -178,19 +177,19 @@ impl Receipt {
         }
     }
 
-    /// The same, with what the stop left of the conversation.
+    /// Returns the receipt with this effect on the conversation.
     pub fn with_conversation(mut self, conversation: ConversationEffect) -> Self {
         self.conversation = conversation;
         self
     }
 
-    /// The same, with the metered usage of the extent.
+    /// Returns the receipt with the metered usage of the extent.
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
     }
 
-    /// The same, with work outside the extent named as still running.
+    /// Returns the receipt with work outside the extent added as still running.
     pub fn with_bystanders(mut self, bystanders: impl IntoIterator<Item = ReceiptItem>) -> Self {
         let mut outside = bystanders
             .into_iter()
@@ -222,27 +221,27 @@ impl Receipt {
         &self.request.cause
     }
 
-    /// Set where the stop found nothing to do.
+    /// The outcome, if the stop found nothing to do.
     pub fn outcome(&self) -> Option<StopOutcome> {
         self.outcome
     }
 
-    /// Whether this only says what a stop would find.
+    /// True for a dry run.
     pub fn is_preview(&self) -> bool {
         self.preview
     }
 
-    /// Whether nothing in the extent runs any more, verified for each item.
+    /// True if nothing in the extent runs any more, verified for each item.
     pub fn quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Milliseconds from the request to quiet; `None` where it is not quiet.
+    /// Milliseconds from the request to quiet; `None` if the receipt is not quiet.
     pub fn quiet_after_ms(&self) -> Option<Millis> {
         self.quiet_after_ms
     }
 
-    /// Whether the engine acknowledged and nothing of the extent is left.
+    /// True if the engine acknowledged the stop and nothing of the extent still runs.
     pub fn cancel_observed(&self) -> bool {
         self.cancel_observed
     }

@@ -1,4 +1,4 @@
-//! One receipt of several stops: of parts side by side, or of stops that followed one another.
+//! Merges several receipts into one: of parallel parts of a stop, or of consecutive stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,13 @@ use super::{ConversationEffect, Receipt, ReceiptItem, StopFindings, StopOutcome,
 use crate::usage::Usage;
 
 impl Receipt {
-    /// The receipt of one stop that was carried out in parts, each with a ladder of its own, whether side by side or one
-    /// after the other: `quiet_after_ms` counts from this request to the last part's quiet.
+    /// Creates the receipt of one stop that was carried out in parts, in parallel or one after the other. Each part
+    /// has its own grace period; `quiet_after_ms` counts from this request to the quiet of the last part.
     ///
-    /// Parts that found nothing to do add only what they name as still running; if all parts found nothing to do, that
-    /// is the answer. A part that is there twice counts once, and an item that several parts name is there once: as the
-    /// last one names it that has it in its extent. `after_ms` of all items counts from this request.
+    /// Parts that found nothing to do add only the work that they name as still running. If all parts found nothing to
+    /// do, the merged outcome says so. A part that appears twice counts once. An item that several parts name appears
+    /// once, as reported by the last part with this item in its extent. `after_ms` of all items counts from this
+    /// request.
     pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
@@ -42,7 +43,7 @@ impl Receipt {
         receipt.with_conversation(conversation).with_usage(usage)
     }
 
-    /// One receipt of several, under the request of the first; none of none.
+    /// Merges receipts under the request of the first; `None` if there are no parts.
     pub fn joined(parts: &[Arc<Self>]) -> Option<Arc<Self>> {
         let (first, rest) = parts.split_first()?;
         Some(match rest {
@@ -51,14 +52,14 @@ impl Receipt {
         })
     }
 
-    /// From another request to this receipt's quiet.
+    /// Time from another request to this receipt's quiet.
     fn quiet_after(&self, request: &StopRequest) -> Option<Duration> {
         let own = Duration::from_secs_f64(self.quiet_after_ms?.as_f64() / 1e3);
         Some(own + self.request.later_than(request))
     }
 }
 
-/// Each receipt once: two parts that joined one stop have the same answer.
+/// Each receipt once: two parts that joined the same stop share one receipt.
 fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
     let mut different: Vec<&Arc<Receipt>> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -77,7 +78,7 @@ impl StopRequest {
     }
 }
 
-/// The items of all parts, each once. One that is outside of every part's extent is as the last part names it.
+/// The items of all parts, each once. An item outside every part's extent appears as the last part names it.
 fn items_of(parts: &[&Arc<Receipt>], request: &StopRequest) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {
@@ -115,7 +116,7 @@ impl Receipt {
 }
 
 impl ConversationEffect {
-    /// The effect of two parts of a stop: what is not known of one is not known of both.
+    /// Combined effect of two parts: unknown if either is unknown.
     fn together_with(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,

@@ -1,4 +1,4 @@
-//! The words of receipts: what an item is, by what it was ended, how that is known, why it was not.
+//! Enumerations in receipts: kinds of items, stop methods, evidence, reasons for work that still runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemKind {
-    /// A call of a language model.
+    /// A language model call.
     ModelCall,
-    /// A call of a tool.
+    /// A tool call.
     ToolCall,
     /// Background work that may outlive its turn.
     Background,
-    /// A question to a person.
+    /// A permission question to a person.
     Permission,
-    /// A hook of the caller.
+    /// A hook of the application.
     Hook,
     /// A guardrail.
     Guardrail,
     /// An append to the log.
     Append,
-    /// A future, of a program that uses scopes alone.
+    /// A future of a program that uses scopes without the engine.
     Future,
     /// A blocking thread.
     Thread,
-    /// A call of another machine.
+    /// A call to another machine.
     Remote,
     /// A child process and its descendants.
     Process,
-    /// The engine that drives a turn: an item only while it has not acknowledged the stop.
+    /// The engine that drives a turn; listed only while it has not acknowledged the stop.
     Engine,
 }
 
@@ -53,25 +53,25 @@ impl ItemKind {
     }
 }
 
-/// By what an item was ended.
+/// Method that ended an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// It heard the token and ended itself.
+    /// It saw the cancellation and ended itself.
     Acknowledged,
-    /// Its stream was dropped and with it the connection.
+    /// Its stream was dropped, which closed the connection.
     ConnectionClosed,
     /// Its future was dropped.
     Dropped,
-    /// It had been accepted and had not begun, and never will: nothing of it has happened.
+    /// It was accepted but had not started, and never will: it had no effect.
     NotBegun,
-    /// SIGTERM was enough.
+    /// SIGTERM sufficed.
     Sigterm,
     /// SIGKILL was needed.
     Sigkill,
-    /// The remote said that it ended.
+    /// The remote system reported that it ended.
     RemoteConfirmed,
-    /// It ended by itself, with a failure, after the stop had reached it.
+    /// It failed by itself after the stop had reached it.
     Failed,
 }
 
@@ -91,7 +91,7 @@ impl How {
     }
 }
 
-/// In what way an ending was verified from outside the work itself.
+/// Evidence of an ending from outside the work itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verified {
@@ -101,13 +101,13 @@ pub enum Verified {
     TaskEnded,
     /// The thread has returned.
     ThreadEnded,
-    /// The kernel has no established connection of this call any more.
+    /// The kernel no longer has an established connection of this call.
     SocketClosed,
-    /// The process group has no member, and a sweep by marker found nothing.
+    /// The process group is empty, and a search of `/proc` for the marker found nothing.
     ProcessGroupEmpty,
-    /// The keeper, to which every descendant falls, has no child left.
+    /// The keeper, which adopts every descendant, has no children left.
     ProcessTreeEmpty,
-    /// The remote confirmed it.
+    /// The remote system confirmed it.
     RemoteConfirmed,
 }
 
@@ -126,21 +126,21 @@ impl Verified {
     }
 }
 
-/// Reason that an item still runs, or could not be stopped.
+/// Reason why an item still runs, or could not be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// The stop did not cover it.
     OutsideExtent,
-    /// A thread that never looks at its scope cannot be forced.
+    /// A thread that never checks its scope cannot be forced to end.
     BlockingThread,
-    /// Its future blocks the thread that polls it, so that it cannot be dropped.
+    /// Its future blocks the thread that polls it, so it cannot be dropped.
     BlocksItsThread,
-    /// Processes were still there when the bound of the force passed.
+    /// Processes were still there when the time limit for forced ending passed.
     ProcessesLeft,
-    /// The remote was asked and did not confirm.
+    /// The remote system was asked and did not confirm.
     NotConfirmed,
-    /// It cannot be told whether it still runs: the one who watched it is gone.
+    /// Nobody can tell whether it still runs: its watcher is gone.
     WatcherGone,
     /// The engine has not acknowledged the stop: it is busy, or it is writing the ending of its turn.
     NotAcknowledged,
@@ -161,15 +161,15 @@ impl Why {
     }
 }
 
-/// With what level of containment a child process ran, strongest first.
+/// Level of containment of a child process, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Containment {
-    /// A keeper process of its own, to which every descendant falls and which outlives `kill -9` of its owner.
+    /// A separate keeper process, which adopts every descendant and survives a `kill -9` of its owner.
     Keeper,
-    /// An own process group, a marker in the environment and a sweep of `/proc` for it.
+    /// A process group, a marker in the environment, and a search of `/proc` for the marker.
     GroupAndMarker,
-    /// An own process group only (macOS).
+    /// A process group only (macOS).
     Group,
 }
 

@@ -1,4 +1,4 @@
-//! The background work of a session, as the fold of its records knows it.
+//! Background work of a session in the fold of its records.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl SessionState {
         running.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
     }
 
-    /// Attached background work that has ended and of whose end the model was not told in a turn that stands.
+    /// Attached background work that has ended, and that no committed or kept turn has reported to the model.
     pub fn untold(&self) -> impl Iterator<Item = &BackgroundWork> {
         let ended = |work: &&BackgroundWork| {
             work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
@@ -72,8 +72,8 @@ impl SessionState {
         self.background.all().iter().filter(ended)
     }
 
-    /// All background work, ended work too, in the order of its start. Of what had ended before the snapshot that the
-    /// state began with, only what was of use is here.
+    /// All background work, including ended work, in the order of its start. If the state began with a snapshot, work
+    /// that ended before it is here only if it is still needed.
     pub fn background(&self) -> &[BackgroundWork] {
         self.background.all()
     }

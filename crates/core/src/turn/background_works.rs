@@ -1,11 +1,11 @@
-//! The background work of a session, in the order of its start, each found by its id.
+//! Background work of a session in the order of its start, indexed by id.
 
 use std::collections::HashMap;
 
 use crate::ids::BackgroundId;
 use crate::turn::summary::BackgroundWork;
 
-/// A session may have started thousands, so none is looked for by going through all.
+/// Indexed, because a session may have started thousands.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct BackgroundWorks {
     works: Vec<BackgroundWork>,
@@ -25,13 +25,13 @@ impl BackgroundWorks {
         self.works.get_mut(*self.places.get(id)?)
     }
 
-    /// Adds one whose id is new.
+    /// Adds work with a new id.
     pub(super) fn push(&mut self, work: BackgroundWork) {
         self.places.insert(work.id.clone(), self.works.len());
         self.works.push(work);
     }
 
-    /// Those of these ids alone: what a check of records of background work looks at.
+    /// Copies only the work with these ids, for a check of records of background work.
     pub(super) fn only<'a>(&self, ids: impl Iterator<Item = &'a BackgroundId>) -> Self {
         let mut only = Self::default();
         for id in ids {

@@ -1,38 +1,39 @@
-//! Tokens and calls, reserved before they are spent, by any number of threads at once.
+//! Budget of tokens and calls. Any number of threads may reserve before they spend.
 //!
 //! Invariants:
-//! 1. What is reserved and what is spent never exceed the limit together, except by what a call used beyond its own
-//!    reservation: that is metered too, because it was used.
-//! 2. What was metered is never given back.
-//! 3. What a child may spend is set aside at its start, and what it meters is taken from that at once: so at any moment
-//!    the parent's figures hold all that its children have spent and may spend yet. A child's call is one of its parent's.
-//! 4. When nothing can spend from a child any more, what it did not spend is given back, however it came to that.
+//! 1. Reserved and spent tokens together never exceed the limit, except when a call uses more than its own
+//!    reservation: usage is always metered.
+//! 2. Metered usage is never given back.
+//! 3. A child's budget is reserved in its parent at the child's start, and the child's usage is subtracted from that
+//!    reservation at once. So the parent's totals always contain all that its children have spent and may still spend.
+//!    A child's call also counts as a call of its parent.
+//! 4. When nothing can spend from a child any more, its unspent tokens always return to the parent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::usage::Usage;
 
-/// Limits of what may be spent. `None` is no limit.
+/// Limits of a budget. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Tokens, in and out together.
+    /// Maximum of input and output tokens together.
     pub tokens_max: Option<u64>,
-    /// Calls, of models and of tools together.
+    /// Maximum of model calls and tool calls together.
     pub calls_max: Option<u64>,
 }
 
-/// Into how many parts a child's start divides what is left; it gets one of them at most. The rest is for its siblings,
-/// and for what its parent makes of its answer.
+/// Divisor of the remaining tokens for a child: it gets at most this fraction. The rest is for its siblings and for
+/// the parent's use of the child's answer.
 const PARTS_OF_THE_REST: u64 = 2;
 
 /// A budget that parallel work shares.
 #[derive(Debug, Default)]
 pub struct Budget {
     limits: BudgetLimits,
-    // One short critical section without waiting: both figures are checked and changed as one. A child's is never held
-    // together with its parent's.
+    // One short critical section without waiting, because both totals are checked and changed together. The locks of a
+    // child and its parent are never held at the same time.
     ledger: Mutex<Ledger>,
-    /// The budget that its limit of tokens was set aside from.
+    /// The budget in which this budget's tokens are reserved.
     parent: Option<Arc<Budget>>,
 }
 
@@ -40,9 +41,9 @@ pub struct Budget {
 struct Ledger {
     spent_tokens: u64,
     reserved_tokens: u64,
-    /// Calls that run or have run.
+    /// Calls that run or have ended.
     calls: u64,
-    /// Of a child: what is still set aside for it in its parent.
+    /// Of a child: tokens that are still reserved for it in its parent.
     held_above: u64,
 }
 
@@ -55,7 +56,7 @@ pub enum BudgetUnit {
     Calls,
 }
 
-/// A reservation that did not fit. Nothing was changed.
+/// Error of a reservation that did not fit. The budget is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the budget of {limit} {} is reached: {spent} spent, {reserved} reserved, {requested} asked", match .unit {
     BudgetUnit::Tokens => "tokens",
@@ -66,16 +67,16 @@ pub struct BudgetExceeded {
     pub unit: BudgetUnit,
     /// The limit.
     pub limit: u64,
-    /// Amount that was spent before this was asked.
+    /// Amount spent before this request.
     pub spent: u64,
-    /// Amount that others had reserved.
+    /// Amount reserved by others.
     pub reserved: u64,
-    /// Amount that was asked for.
+    /// Requested amount.
     pub requested: u64,
 }
 
 impl Budget {
-    /// A budget of which nothing is spent.
+    /// A budget with nothing spent.
     pub fn new(limits: BudgetLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -84,7 +85,7 @@ impl Budget {
         })
     }
 
-    /// A budget of tokens only.
+    /// A budget with a token limit only.
     pub fn of_tokens(tokens_max: u64) -> Arc<Self> {
         Self::new(BudgetLimits {
             tokens_max: Some(tokens_max),
@@ -97,11 +98,11 @@ impl Budget {
         self.limits
     }
 
-    /// A budget for work that is a part of this one's: half of what is left, and `tokens_max` at most, is set aside for
-    /// it until nothing can spend from it any more. Without a limit of tokens here its own is `tokens_max`.
+    /// Creates a budget for a part of the work. Reserves half of the remaining tokens, but at most `tokens_max`, until
+    /// nothing can spend from the child any more. Without a token limit here, the child's limit is `tokens_max`.
     ///
     /// # Errors
-    /// If not even a single token is left for it; then nothing is changed.
+    /// If not a single token is left; the budget is then unchanged.
     pub fn child(self: &Arc<Self>, tokens_max: Option<u64>) -> Result<Arc<Self>, BudgetExceeded> {
         let mut ledger = self.ledger();
         self.check(&ledger, 1)?;
@@ -129,10 +130,10 @@ impl Budget {
         }))
     }
 
-    /// Sets one call of at most so many tokens aside.
+    /// Reserves one call of at most this many tokens.
     ///
     /// # Errors
-    /// If it does not fit; then nothing is changed.
+    /// If it does not fit; the budget is then unchanged.
     pub fn reserve(self: &Arc<Self>, tokens: u64) -> Result<Reservation, BudgetExceeded> {
         self.begin_call(tokens)?;
         Ok(Reservation {
@@ -143,25 +144,25 @@ impl Budget {
         })
     }
 
-    /// Checks whether a call of a single token would fit now, without setting anything aside.
+    /// Checks if a call of a single token would fit now, without a reservation.
     ///
     /// # Errors
-    /// If it would not.
+    /// If it would not fit.
     pub fn check_left(&self) -> Result<(), BudgetExceeded> {
         self.check_here_and_above(1)
     }
 
-    /// Tokens that were metered.
+    /// Metered tokens.
     pub fn spent_tokens(&self) -> u64 {
         self.ledger().spent_tokens
     }
 
-    /// Tokens that are set aside for calls that run.
+    /// Tokens reserved for running calls and for children.
     pub fn reserved_tokens(&self) -> u64 {
         self.ledger().reserved_tokens
     }
 
-    /// Calls that run or have run.
+    /// Number of calls that run or have ended.
     pub fn calls(&self) -> u64 {
         self.ledger().calls
     }
@@ -174,7 +175,7 @@ impl Budget {
         }
     }
 
-    /// One more call, here and above. A child's tokens are set aside above already.
+    /// Counts one more call, here and in all ancestors. An ancestor already holds the tokens reserved for its child.
     fn begin_call(&self, tokens: u64) -> Result<(), BudgetExceeded> {
         let mut ledger = self.ledger();
         self.check(&ledger, tokens)?;
@@ -189,8 +190,8 @@ impl Budget {
         })
     }
 
-    /// Tokens that were set aside are not any more, and these were spent, here and above. A call that `counts` not has
-    /// never been one.
+    /// Releases `set_aside` reserved tokens and books `spent` tokens, here and in all ancestors. With `counts` false,
+    /// the call is no longer counted.
     fn settle(&self, set_aside: u64, spent: u64, counts: bool) {
         let mut ledger = self.ledger();
         ledger.reserved_tokens = ledger.reserved_tokens.saturating_sub(set_aside);
@@ -234,7 +235,7 @@ impl Budget {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // Every change is complete before the guard goes, so a poisoned ledger is still a true one.
+        // Every change is complete before the guard is dropped, so a poisoned ledger is still consistent.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -248,7 +249,7 @@ impl Drop for Budget {
     }
 }
 
-/// Tokens that are set aside for one call. Dropped, it gives back what was not metered.
+/// Tokens reserved for one call. Dropping the reservation gives the unmetered tokens back.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back"]
 pub struct Reservation {
@@ -259,18 +260,18 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Amount that was set aside.
+    /// Reserved amount.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Notes the tokens that the call has used so far, so that they are not lost if it is dropped in mid-stream. It
-    /// only grows.
+    /// Records the tokens that the call has used so far, so that they still count if it is dropped in mid-stream. The
+    /// recorded number never decreases.
     pub fn meter(&mut self, tokens_so_far: u64) {
         self.metered = self.metered.max(tokens_so_far);
     }
 
-    /// Ends it with what the call used in the end, more or less than was set aside.
+    /// Ends the reservation with the actual usage of the call, more or less than reserved.
     pub fn settle(mut self, actual: Usage) {
         self.metered = self.metered.max(actual.total_tokens());
         self.settled = true;

@@ -1,4 +1,4 @@
-//! A turn's ending by its commit: decided, then written, then published.
+//! The end of a turn by commit: decide, write, publish.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::turn::state::{Ending, IllegalEvent, TurnState};
 use crate::turn::stop::{StopEnding, StoppedTurn};
 use crate::usage::Usage;
 
-/// A turn that can no longer be stopped: append [`Commit::record`], then [`Commit::publish`].
+/// A turn that can only commit, and can no longer be stopped: append [`Commit::record`], then [`Commit::publish`].
 ///
-/// If the append fails for good, [`Commit::fail`] gives the turn its ending instead; if its outcome is not known,
-/// [`Commit::leave_unconfirmed`] claims nothing. Whoever holds this finishes it, whether or not somebody waits.
+/// If the append fails for good, [`Commit::fail`] gives the turn an ending; if its outcome is unknown, call
+/// [`Commit::leave_unconfirmed`]. The holder finishes the commit even if nobody waits for it.
 #[derive(Debug)]
 #[must_use = "a commit that is neither published nor failed leaves a turn without an ending"]
 pub struct Commit {
@@ -28,34 +28,34 @@ pub struct Commit {
     _permit: CommitPermit,
 }
 
-/// A draft that was not committed, unchanged.
+/// An uncommitted draft, unchanged, with the reason.
 #[derive(Debug)]
 pub struct NotCommitted {
-    /// To be stopped.
+    /// The draft, to be stopped.
     pub draft: Draft,
     /// The reason.
     pub why: NotCommittedWhy,
 }
 
-/// Reason that a draft was not committed.
+/// Reason why a draft was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCommittedWhy {
-    /// A stop was first.
+    /// The turn was stopped before.
     #[error("stopped: {0}")]
     Stopped(Cause),
-    /// A bug of the driver: there is no final answer, or a call is open.
+    /// A bug of the caller: there is no final answer, or a call is open.
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
-    /// A bug of the driver: the decision served another commit.
+    /// A bug of the caller: the decision already permitted another commit.
     #[error("the decision has already fallen for a commit")]
     DecisionUsed,
 }
 
 impl Draft {
-    /// Decides for the commit, if the turn has its final answer and no stop was first.
+    /// Decides for the commit, if the turn has its final answer and is not stopped.
     ///
     /// # Errors
-    /// The draft, with the reason; after a stop it is to be [stopped](Draft::stop).
+    /// Returns the draft with the reason. After a stop, [stop](Draft::stop) the draft.
     pub fn commit(self, at: Timestamp) -> Result<Commit, Box<NotCommitted>> {
         let answered = self.check_step_answered();
         if let Err(illegal) = answered.and_then(|()| self.state.check_ending(Ending::Committed)) {
@@ -98,22 +98,22 @@ impl Draft {
 }
 
 impl Commit {
-    /// The turn's ending, to be appended.
+    /// The record of the turn's end, for the append.
     pub fn record(&self) -> &SessionRecord {
         &self.record
     }
 
-    /// Usage of the turn: the metered ledger.
+    /// Usage of the turn: the metered total.
     pub fn metered(&self) -> Usage {
         self.state.metered()
     }
 
-    /// Where the turn was when it was decided.
+    /// State of the turn at the decision.
     pub fn state(&self) -> &TurnState {
         &self.state
     }
 
-    /// The conversation with this turn, once its record is durable.
+    /// Returns the conversation with this turn. Call it once the record is durable.
     pub fn publish(self) -> Arc<Conversation> {
         self.decision.settle_commit(true);
         match self.record {
@@ -124,14 +124,14 @@ impl Commit {
         }
     }
 
-    /// The conversation before the turn, of a commit whose append may or may not have happened. The decision stays
-    /// [`Committing`](crate::decision::DecisionState::Committing): the log tells later.
+    /// Returns the conversation before the turn, for an append with an unknown outcome. The decision stays
+    /// [`Committing`](crate::decision::DecisionState::Committing) until the log is read again.
     pub fn leave_unconfirmed(self) -> Arc<Conversation> {
         self.base
     }
 
-    /// The ending of a turn whose record could not be written, with the cause `failure` and this detail: the
-    /// conversation is as it was. Not for an append whose outcome is not known: see [`Commit::leave_unconfirmed`].
+    /// Ends a turn whose commit could not be written, with the cause `failure` and this detail. The conversation is
+    /// unchanged. If the outcome of the append is unknown, use [`Commit::leave_unconfirmed`] instead.
     pub fn fail(self, detail: impl Into<Cow<'static, str>>, at: Timestamp) -> StoppedTurn {
         let Self {
             base,

@@ -1,4 +1,4 @@
-//! The committed conversation of a session: immutable, shared, replaced as a whole.
+//! The committed conversation of a session: immutable, shared, and replaced as a whole.
 
 use std::sync::Arc;
 
@@ -8,32 +8,30 @@ use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, check_history};
 use crate::usage::Usage;
 
-/// The committed part of a session. It lives behind an `Arc` and never changes; a commit makes the next one.
+/// Committed part of a session, behind an `Arc`. A commit creates a new one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// Every message, shared with drafts, requests and records.
     pub messages: Vec<Arc<Message>>,
-    /// Number of its turns: committed ones, and stopped ones of which something was kept. Those of which only a
-    /// summary is left count too.
+    /// Number of turns: committed turns, and stopped turns with kept messages. Compacted turns count too.
     pub turns: u32,
-    /// Where each turn that is still there word by word begins, in order.
+    /// Start of each turn whose messages are still here in full, in order.
     pub spans: Vec<TurnSpan>,
-    /// Usage of its turns: the committed ledger.
+    /// Usage of its turns: the committed total.
     pub usage: Usage,
 }
 
-/// One turn of a conversation: it reaches to the next one's beginning.
+/// Position of one turn in a conversation: it ends at the start of the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSpan {
-    /// Its number.
+    /// Number of the turn.
     pub turn: TurnNumber,
-    /// Where its first message is.
+    /// Index of its first message.
     pub start: u32,
 }
 
 impl Conversation {
-    /// The conversation with one more turn. Its messages are moved if nobody else holds it, else their pointers are
-    /// cloned.
+    /// Adds a turn. Moves the existing messages if nobody else holds the conversation, else clones their pointers.
     pub(crate) fn with_turn<I>(
         self: Arc<Self>,
         turn: TurnNumber,
@@ -63,7 +61,7 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// The conversation without its last turn, if that is there word by word.
+    /// Removes the last turn, if its messages are still here in full.
     pub(crate) fn without_last_turn(self: Arc<Self>) -> Arc<Self> {
         let mut next = Arc::unwrap_or_clone(self);
         if let Some(last) = next.spans.pop() {
@@ -73,7 +71,7 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// The conversation with its first messages replaced. `None` if the cut is not where a turn begins or ends.
+    /// Replaces the first messages by a summary. `None` if the cut is not at the boundary of a turn.
     pub(crate) fn compacted(
         &self,
         messages_dropped: u32,
@@ -106,10 +104,10 @@ impl Conversation {
         }))
     }
 
-    /// Checks that a provider would take it: one result for each tool call.
+    /// Checks that a provider would accept the messages: one result for each tool call.
     ///
     /// # Errors
-    /// The first violation.
+    /// Returns the first violation.
     pub fn check(&self) -> Result<(), InvalidHistory> {
         check_history(self.messages.iter().map(AsRef::as_ref))
     }

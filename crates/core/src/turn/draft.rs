@@ -1,4 +1,4 @@
-//! A turn that is under way.
+//! A running turn.
 
 use std::sync::Arc;
 
@@ -18,36 +18,36 @@ use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
 use crate::turn::step::OpenStep;
 use crate::usage::Usage;
 
-/// With what a turn begins.
+/// Parameters of a turn's start.
 #[derive(Debug, Clone)]
 pub struct TurnStart {
-    /// Its number in the session.
+    /// Number of the turn in the session.
     pub turn: TurnNumber,
-    /// The user's words.
+    /// The user's message.
     pub input: Arc<str>,
-    /// When.
+    /// Time of the start.
     pub at: Timestamp,
     /// The process that runs it.
     pub owner: Option<ProcessIdentity>,
-    /// The message that caused it.
+    /// Id of the message that caused the turn.
     pub message: Option<MessageId>,
-    /// Its origin. A turn that background work caused has no words of the user.
+    /// Origin of the turn. A turn that background work caused has no message of the user.
     pub origin: TurnOrigin,
-    /// Notes that the model is told first.
+    /// Notes about ended background work, placed before the user's message.
     pub notes: Vec<Note>,
 }
 
-/// Background work that has ended, told to the model.
+/// A note to the model about background work that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The work.
+    /// Id of the work.
     pub id: BackgroundId,
-    /// The words.
+    /// Text of the note.
     pub text: Arc<str>,
 }
 
 impl TurnStart {
-    /// The record of the start: durable before the first call.
+    /// The record of the start, which must be durable before the first call.
     pub fn record(&self) -> SessionRecord {
         SessionRecord::TurnStarted {
             turn: self.turn,
@@ -60,7 +60,7 @@ impl TurnStart {
         }
     }
 
-    /// First messages of the turn: the notes, then the user's words.
+    /// First messages of the turn: the notes, then the user's message.
     pub(super) fn messages(&self) -> Vec<Arc<Message>> {
         let notes = self.notes.iter().map(|note| Message::Note {
             text: Arc::clone(&note.text),
@@ -72,56 +72,56 @@ impl TurnStart {
     }
 }
 
-/// A turn under way over an immutable base.
+/// A running turn over an immutable base.
 ///
-/// Nothing that it does can be seen in the base. It ends by [`Draft::commit`] or [`Draft::stop`]; dropped, it changes
-/// nothing, and the next recovery of its session writes its ending.
+/// A draft never changes its base. It ends by [`Draft::commit`] or [`Draft::stop`]. Dropping it changes nothing, and
+/// the next recovery of the session writes the turn's ending.
 #[derive(Debug)]
 #[must_use = "a draft that is dropped is a turn that never was"]
 pub struct Draft {
     pub(super) base: Arc<Conversation>,
     pub(super) decision: Arc<Decision>,
     pub(super) state: TurnState,
-    /// The user's message and the completed steps: a valid history at any time.
+    /// The user's message and the completed steps: a valid history at all times.
     pub(super) messages: Vec<Arc<Message>>,
-    /// The step whose tools run.
+    /// The step whose tool calls run.
     pub(super) step: Option<OpenStep>,
     /// Usage of the answers in `messages` and `step`.
     pub(super) answered_usage: Usage,
-    /// Facts about running tool calls beside their results.
+    /// Side facts about running tool calls.
     pub(super) call_notes: Vec<(CallId, CallNote)>,
-    /// The model call that runs.
+    /// The running model call.
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
 }
 
-/// Facts about a tool call beside its result.
+/// Side facts about a tool call, in addition to its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallNote {
-    /// Usage of its own, such as a sub-agent's: metered.
+    /// Usage of the call itself, such as a sub-agent's; it is metered.
     pub usage: Usage,
-    /// The exit code of the command that it ran to its end.
+    /// Exit code of a command that ran to its end.
     pub exit_code: Option<i32>,
 }
 
-/// Reason that a step or a call did not start.
+/// Reason why a step or a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DraftError {
-    /// A stop or a limit: the turn ends for it.
+    /// A stop or a limit refused it: the turn ends for this reason.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A bug of the driver.
+    /// A bug of the caller.
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
 }
 
 impl Draft {
-    /// Begins a turn, if no stop has fallen for it yet and the limits let it.
+    /// Begins a turn, unless it is already stopped or a limit refuses it.
     ///
-    /// A stop precedes every limit. If a limit refuses the turn, the decision falls for that.
+    /// A stop takes precedence over every limit. If a limit refuses the turn, the turn's decision becomes a stop.
     ///
     /// # Errors
-    /// The refusal; its [`Refusal::stop`] is the whole story of the turn.
+    /// Returns the refusal; [`Refusal::stop`] makes the turn's records from it.
     pub fn begin(
         base: Arc<Conversation>,
         start: &TurnStart,
@@ -148,8 +148,8 @@ impl Draft {
         })
     }
 
-    /// Messages for the model: the base and the draft, by pointer. It has exactly one result for each tool call
-    /// at any time. A tool's name or a call's id that a provider could refuse is replaced.
+    /// Messages for the model: the base and the draft, by pointer. Each tool call has exactly one result at all times.
+    /// A tool name or a call id that a provider could refuse is replaced.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {
         let mut all = Vec::with_capacity(self.base.messages.len() + self.messages.len());
         let messages = self.base.messages.iter().chain(&self.messages);
@@ -157,11 +157,11 @@ impl Draft {
         all
     }
 
-    /// Takes a message between two steps: append the record, then go on with the next step. Behind a final answer the
-    /// turn goes on too.
+    /// Adds a user's message between two steps: append the record, then begin the next step. After a final answer, the
+    /// message makes the turn continue.
     ///
     /// # Errors
-    /// The refusal after a stop, or a bug: a call is open or has no result.
+    /// Returns the refusal after a stop, or a bug: a call is open or has no result.
     pub fn steer(
         &mut self,
         message: MessageId,
@@ -182,17 +182,17 @@ impl Draft {
         Ok(record)
     }
 
-    /// Where the turn is: steps, open calls, metered usage.
+    /// State of the turn: steps, open calls, metered usage.
     pub fn state(&self) -> &TurnState {
         &self.state
     }
 
-    /// The conversation that it stands on.
+    /// The conversation before this turn.
     pub fn base(&self) -> &Arc<Conversation> {
         &self.base
     }
 
-    /// The cause of the stop, if one has fallen.
+    /// The cause, if the turn is stopped.
     pub fn stopped_by(&self) -> Option<&Cause> {
         self.decision.stopped_by()
     }
@@ -223,7 +223,7 @@ impl Draft {
         })
     }
 
-    /// Notes what is known of a running tool call beside its result: its end is recorded with it, however it ends.
+    /// Records side facts about a running tool call. The record of the call's end contains them, however it ends.
     pub fn note_call(&mut self, id: CallId, note: CallNote) {
         if note != CallNote::default() {
             self.call_notes.retain(|(noted, _)| *noted != id);
@@ -248,7 +248,7 @@ impl Draft {
         })
     }
 
-    /// Every record passes here, and so through the transition function, before anybody sees it.
+    /// Passes a record through the transition function. Every record passes here before the caller gets it.
     pub(super) fn take(&mut self, record: SessionRecord) -> Result<SessionRecord, IllegalEvent> {
         if let Some((_, event)) = TurnEvent::of(&record) {
             self.state.apply(event)?;

@@ -1,38 +1,38 @@
-//! Errors of a record that cannot stand where it is.
+//! Errors of a record that is not allowed at its position.
 
 use crate::ids::{BackgroundId, TurnNumber};
 use crate::message::InvalidHistory;
 use crate::turn::state::IllegalEvent;
 
-/// A record that cannot stand where it is. The state is as it was before.
+/// Error of a record that is not allowed at its position. The state is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalRecord {
     /// The first record is not the opening.
     #[error("the session was not opened")]
     NotOpened,
-    /// A second opening.
+    /// The session was opened twice.
     #[error("the session was opened before")]
     OpenedTwice,
-    /// A turn that starts while another has no ending.
+    /// A turn starts while another one has no ending.
     #[error("turn {turn} started while turn {open} had no ending")]
     TurnStillOpen {
-        /// The one that starts.
+        /// The turn that starts.
         turn: TurnNumber,
-        /// The one without an ending.
+        /// The turn without an ending.
         open: TurnNumber,
     },
-    /// A turn with a number that is not the next.
+    /// The number of a turn is not the next one.
     #[error("turn {turn} started where {expected} is next")]
     NotTheNextTurn {
-        /// Its number.
+        /// Number of the turn.
         turn: TurnNumber,
-        /// The next one.
+        /// The expected number.
         expected: TurnNumber,
     },
-    /// Something of a turn that is not under way.
+    /// A record belongs to a turn that is not running.
     #[error("turn {0} is not under way")]
     TurnNotOpen(TurnNumber),
-    /// Something that cannot happen where the turn is.
+    /// An event is not allowed in the turn's state.
     #[error("turn {turn}: {source}")]
     Turn {
         /// The turn.
@@ -40,21 +40,21 @@ pub enum IllegalRecord {
         /// The error.
         source: IllegalEvent,
     },
-    /// Messages that no provider would take.
+    /// A provider would refuse the messages.
     #[error("turn {turn} adds an invalid history: {source}")]
     History {
         /// The turn.
         turn: TurnNumber,
-        /// Which.
+        /// The violation.
         source: InvalidHistory,
     },
-    /// Something that belongs between two turns.
+    /// A record that is only allowed between two turns.
     #[error("turn {0} is under way")]
     TurnUnderWay(TurnNumber),
-    /// A turn taken back that is not the conversation's last, or of which only a summary is left.
+    /// The undone turn is not the conversation's last, or only a summary of it is left.
     #[error("turn {0} is not the last of the conversation, and cannot be taken back")]
     NotTheLastTurn(TurnNumber),
-    /// Messages dropped that are not whole turns.
+    /// The dropped messages are not whole turns.
     #[error("{messages} messages are not the first {turns} turns of the conversation")]
     NotWholeTurns {
         /// The messages.
@@ -62,10 +62,10 @@ pub enum IllegalRecord {
         /// The turns.
         turns: u32,
     },
-    /// Background work with an id that was used before.
+    /// The id of the background work was used before.
     #[error("the background work {0} was started before")]
     BackgroundStartedTwice(BackgroundId),
-    /// Something of background work that does not run.
+    /// The record needs running background work, and this work does not run.
     #[error("the background work {0} does not run")]
     BackgroundNotRunning(BackgroundId),
 }

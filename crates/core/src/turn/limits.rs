@@ -1,4 +1,4 @@
-//! Limits of a turn, and the refusal when one is reached.
+//! Limits of a turn, and the refusal at a limit.
 
 use std::sync::Arc;
 
@@ -7,42 +7,42 @@ use crate::stop_reason::StopReason;
 use crate::turn::budget::{Budget, BudgetExceeded};
 use crate::turn::stop::reason_of;
 
-/// The limits of a turn. `None` is no limit.
+/// Limits of a turn. `None` means no limit.
 #[derive(Debug, Clone, Default)]
 pub struct TurnLimits {
-    /// Steps of one turn.
+    /// Maximum steps of one turn.
     pub steps_max: Option<u32>,
-    /// Turns that the conversation may hold. Counted in turns, so that shortening the history never hides one.
+    /// Maximum turns of the conversation. Counted in turns, so that a compaction does not hide any.
     pub turns_max: Option<u32>,
-    /// Shared with every turn and sub-agent that spends from it.
+    /// Budget, shared with every turn and sub-agent that spends from it.
     pub budget: Option<Arc<Budget>>,
 }
 
-/// Reason that something did not start. Nothing was changed by asking.
+/// Reason why something did not start. A refusal changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A stop was first.
+    /// The turn was stopped before.
     #[error("stopped: {0}")]
     Stopped(Cause),
-    /// The conversation holds as many turns as it may.
+    /// The conversation has reached its turn limit.
     #[error("the session's limit of {limit} turns is reached")]
     TurnsMax {
         /// The limit.
         limit: u32,
     },
-    /// The turn has taken as many steps as it may.
+    /// The turn has reached its step limit.
     #[error("the turn's limit of {limit} steps is reached")]
     StepsMax {
         /// The limit.
         limit: u32,
     },
-    /// It might cost more than is left.
+    /// The budget does not cover the possible cost.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
 }
 
 impl Refusal {
-    /// The stop reason of a turn that ends for it.
+    /// Stop reason of a turn that ends with this refusal.
     pub fn reason(&self) -> StopReason {
         match self {
             Self::Stopped(cause) => reason_of(cause),
@@ -52,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// The cause of a turn that ends for it. All limits are of the kind `budget`; the stop reason tells them apart.
+    /// Cause of a turn that ends with this refusal. All limits have the kind `budget`, but different stop reasons.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Stopped(cause) => cause.clone(),

@@ -1,4 +1,4 @@
-//! Notices that a run goes in circles. One detector belongs to one run: nothing is shared between users.
+//! Detects loops of tool calls. Each run has its own detector: users share nothing.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use crate::message::{Arguments, ToolCall};
 
-/// When a run counts as going in circles. `None` switches a rule off.
+/// Limits at which a run counts as a loop. `None` disables a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopLimits {
-    /// The same call, name and arguments, so many times in a row.
+    /// Identical calls (name and arguments) in a row.
     pub repeats_max: Option<u32>,
-    /// Two calls in turn, so many times each.
+    /// Rounds of two alternating calls.
     pub ping_pongs_max: Option<u32>,
-    /// Calls of one tool, whatever the arguments.
+    /// Calls of one tool with any arguments.
     pub calls_per_tool_max: Option<u32>,
 }
 
 impl Default for LoopLimits {
-    /// Five in a row: a poll or a retry twice over is work, a fifth identical one in a row is not. Four rounds of
-    /// ping-pong: edit, test, edit, test with identical arguments changes nothing. 500 of one tool: more than an honest
-    /// search through a large repository takes.
+    /// Five identical calls in a row: a poll may repeat a call, but not four times. Four rounds of two alternating
+    /// calls: edit, test, edit, test with identical arguments changes nothing. 500 calls of one tool: more than an
+    /// honest search through a large repository needs.
     fn default() -> Self {
         Self {
             repeats_max: Some(5),
@@ -30,53 +30,53 @@ impl Default for LoopLimits {
     }
 }
 
-/// The pattern that was noticed.
+/// A detected loop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoopFound {
-    /// The same call in a row.
+    /// Identical calls in a row.
     #[error("{tool} was called {times} times in a row with the same arguments")]
     Repeat {
-        /// The tool.
+        /// Name of the tool.
         tool: Arc<str>,
-        /// Number of times.
+        /// Number of calls.
         times: u32,
     },
-    /// Two calls in turn.
+    /// Two alternating calls.
     #[error("{first} and {second} were called in turn {times} times with the same arguments")]
     PingPong {
-        /// The one.
+        /// Tool of the first call.
         first: Arc<str>,
-        /// The other.
+        /// Tool of the second call.
         second: Arc<str>,
-        /// Number of times of each.
+        /// Number of rounds.
         times: u32,
     },
     /// Too many calls of one tool.
     #[error("{tool} was called {times} times")]
     Flood {
-        /// The tool.
+        /// Name of the tool.
         tool: Arc<str>,
-        /// Number of times.
+        /// Number of calls.
         times: u32,
     },
 }
 
-/// Counts the calls of one run.
+/// Detects loops in the calls of one run.
 #[derive(Debug, Default)]
 pub struct LoopDetector {
     limits: LoopLimits,
-    /// The last call and the one before it, as fingerprints.
+    /// The last call and the one before it: fingerprint and tool name.
     last: Option<(u64, Arc<str>)>,
     before_last: Option<(u64, Arc<str>)>,
-    /// Number of times that the last call came in a row.
+    /// Length of the current row of identical calls.
     repeats: u32,
-    /// For how many calls now each has equalled the one before the last, and not the last.
+    /// Length of the current row of calls that equal the call before the last, but not the last.
     alternations: u32,
     per_tool: HashMap<Arc<str>, u32>,
 }
 
 impl LoopDetector {
-    /// A detector that has seen nothing.
+    /// A detector without observed calls.
     pub fn new(limits: LoopLimits) -> Self {
         Self {
             limits,
@@ -84,7 +84,7 @@ impl LoopDetector {
         }
     }
 
-    /// Takes note of a call before it runs, and says if it completes a loop.
+    /// Records a call before it runs. Returns the loop that it completes, if any.
     pub fn observe(&mut self, call: &ToolCall) -> Option<LoopFound> {
         let print = fingerprint(call);
         let is = |seen: &Option<(u64, Arc<str>)>| seen.as_ref().is_some_and(|(p, _)| *p == print);
@@ -131,7 +131,7 @@ impl LoopDetector {
     }
 }
 
-/// Name and arguments as one number. A collision would need 2³² different calls in a row to be likely.
+/// Hash of name and arguments. By chance, two different calls get the same one only after about 2³² different calls.
 fn fingerprint(call: &ToolCall) -> u64 {
     let mut hasher = DefaultHasher::new();
     call.name.hash(&mut hasher);

@@ -1,18 +1,18 @@
-//! The turn engine: what a turn may do, when it may end, and what is left of it.
+//! The turn engine: rules for the start, the calls and the end of a turn.
 //!
 //! A turn is a [`Draft`] over an immutable [`Conversation`]. It is committed once, stopped once, or dropped, which
-//! changes nothing. What happens to it is told as [`SessionRecord`](crate::record::SessionRecord)s, and each passes
-//! through one transition function, [`TurnState::apply`], in live work and in recovery alike.
+//! changes nothing. Everything that happens in it is recorded as [`SessionRecord`](crate::record::SessionRecord)s.
+//! Live work and recovery pass each record through the same transition function, [`TurnState::apply`].
 //!
 //! Invariants:
-//! 1. A conversation changes only by [`Commit::publish`] and by a stop under [`StopPolicy::Keep`].
+//! 1. Only [`Commit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a conversation.
 //! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns it.
-//! 3. A turn that started has exactly one ending, and nothing is taken after it.
-//! 4. What [`Draft::request_messages`] gives has exactly one result for each tool call, at any time, and names that every
-//!    provider takes.
-//! 5. Committed usage changes with the conversation only; metered usage is never taken back.
+//! 3. A turn that started has exactly one ending, and accepts no event after it.
+//! 4. The result of [`Draft::request_messages`] always has exactly one result for each tool call, and only names that
+//!    every provider accepts.
+//! 5. Committed usage changes only with the conversation; metered usage is never subtracted.
 //!
-//! No clock is read here and nothing is awaited: moments come in as parameters.
+//! This module reads no clock and awaits nothing: times come in as parameters.
 
 mod background_state;
 mod background_works;

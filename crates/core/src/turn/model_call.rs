@@ -1,4 +1,4 @@
-//! A step's model call, from its reservation to its answer.
+//! The model call of a step, from its reservation to its answer.
 
 use std::sync::Arc;
 
@@ -15,39 +15,39 @@ use crate::turn::state::IllegalEvent;
 use crate::turn::step::{OpenStep, cut_note, make_ids_unique};
 use crate::usage::Usage;
 
-/// The ids of model calls: `step_1`, `step_2` …
+/// Prefix of the ids of model calls: `step_1`, `step_2` …
 const STEP_PREFIX: &str = "step_";
 
 /// A step that may run: append the record, then call the model.
 #[derive(Debug)]
 pub struct StepStart {
-    /// The id of the model call: `step_2`.
+    /// Id of the model call, such as `step_2`.
     pub id: CallId,
-    /// The number of the step: 1, 2, 3 …
+    /// Number of the step: 1, 2, 3 …
     pub step: u32,
-    /// The start of the model call.
+    /// Record of the model call's start.
     pub record: SessionRecord,
 }
 
-/// A model call that has ended with an answer.
+/// A model call that ended with an answer.
 #[derive(Debug)]
 pub struct ModelAnswer {
-    /// The end of the model call.
+    /// Record of the model call's end.
     pub record: SessionRecord,
-    /// The next step.
+    /// The action that follows.
     pub next: Next,
 }
 
-/// Next step after a model's answer.
+/// Action after a model's answer.
 #[derive(Debug, PartialEq)]
 pub enum Next {
-    /// Nothing: it was the final answer, and the turn can commit.
+    /// Commit the turn: the answer was the final one.
     Commit,
-    /// These calls, with ids that are unique in the turn; each needs its one result before the next step.
+    /// Run these calls. Their ids are unique in the turn, and each needs its result before the next step.
     Calls(Vec<ToolCall>),
 }
 
-/// Facts about the model call that runs.
+/// Usage and reservation of the running model call.
 #[derive(Debug)]
 pub(super) struct RunningModel {
     usage_so_far: Usage,
@@ -55,12 +55,12 @@ pub(super) struct RunningModel {
 }
 
 impl Draft {
-    /// Begins a step: checks the stop, then the limit of steps, then sets tokens aside for its model call.
+    /// Begins a step: checks for a stop, then the step limit, then reserves tokens for its model call.
     ///
-    /// `model` names the model; `estimate_tokens` is what the call may cost, input and output together.
+    /// `model` is the model's name; `estimate_tokens` is the possible cost of the call, input and output together.
     ///
     /// # Errors
-    /// The refusal, or a bug: a call of the step before is open or has no result. Nothing is changed then.
+    /// Returns the refusal, or a bug: a call of the previous step is open or has no result. Then nothing has changed.
     pub fn begin_step(
         &mut self,
         model: &Arc<str>,
@@ -95,8 +95,8 @@ impl Draft {
         Ok(StepStart { id, step, record })
     }
 
-    /// Notes what the running model call has used so far, so that neither the ledger nor the budget loses it if the
-    /// call is dropped in mid-stream.
+    /// Records the usage of the running model call so far, so that neither the metered total nor the budget loses it
+    /// if the call is dropped in mid-stream.
     pub fn meter(&mut self, usage_so_far: Usage) {
         if let Some(running) = &mut self.running_model {
             running.usage_so_far = usage_so_far;
@@ -106,10 +106,10 @@ impl Draft {
         }
     }
 
-    /// Takes a model's answer. Of one that was cut off the model is told with the next request.
+    /// Takes a model's answer. If the answer was cut off, the next request tells the model.
     ///
     /// # Errors
-    /// If no model call is open, as after an [`Draft::abandon_model`].
+    /// If no model call is open, as after [`Draft::abandon_model`].
     pub fn finish_model(
         &mut self,
         text: impl Into<Arc<str>>,
@@ -134,7 +134,7 @@ impl Draft {
             call.arguments.bound();
             bound_name(&mut call.name);
         }
-        // Each message took a number of its own, so this one is free but for odd names.
+        // Each message has taken one number, so this number is free unless a model chose odd ids.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
         self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));
@@ -144,8 +144,8 @@ impl Draft {
         })
     }
 
-    /// Ends a model call that gave no complete answer: failed, stopped, or out of time. What it had streamed is
-    /// dropped, a half-streamed tool call too; what it used is metered.
+    /// Ends a model call without a complete answer: failed, stopped, or timed out. Drops its partial output, including
+    /// a partial tool call; meters its usage.
     ///
     /// # Errors
     /// If no model call is open.
@@ -155,15 +155,15 @@ impl Draft {
         usage: Usage,
     ) -> Result<SessionRecord, IllegalEvent> {
         let outcome = match outcome {
-            // An answer that was dropped has not succeeded.
+            // A dropped answer has not succeeded.
             CallOutcome::Succeeded => CallOutcome::Stopped,
             other => other,
         };
         self.end_model(outcome, usage, None)
     }
 
-    /// Whether a tool call may not have this id: the ids of this turn's model calls are set aside, and some providers
-    /// refuse a history in which an id comes twice.
+    /// True if a tool call may not have this id: the ids of this turn's model calls are reserved, and some providers
+    /// refuse a history in which an id appears twice.
     fn is_taken(&self, id: &CallId) -> bool {
         let in_base = |message: &Arc<Message>| match &**message {
             Message::Assistant { tool_calls, .. } => tool_calls.iter().any(|call| call.id == *id),
@@ -174,7 +174,7 @@ impl Draft {
             || self.base.messages.iter().any(in_base)
     }
 
-    /// Ends the model call that a stop found open: with what was metered so far, which is an estimate.
+    /// Ends the model call that is open at a stop, with the usage metered so far, which is an estimate.
     pub(super) fn drop_model(
         &mut self,
         outcome: CallOutcome,

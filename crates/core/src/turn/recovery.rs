@@ -1,4 +1,4 @@
-//! The records that a crash left out.
+//! Records to append after a crash.
 
 use crate::cause::{Cause, CauseKind};
 use crate::record::{CallOutcome, SessionRecord};
@@ -8,8 +8,8 @@ use crate::turn::session_state::SessionState;
 use crate::usage::Usage;
 
 impl SessionState {
-    /// The records that a crash left out: the ends of the calls that were open, which nobody knows, and the ending of
-    /// the turn. Empty if the last turn has its ending. A crash always rolls back.
+    /// Records to append after a crash: an end with unknown outcome for each open call, and the ending of the turn.
+    /// Empty if the last turn has its ending. A crash always rolls back.
     pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
         let Some(open) = self.open_turn() else {
             return Vec::new();

@@ -1,25 +1,25 @@
-//! Names of tools and ids of calls as every provider takes them.
+//! Tool names and call ids in a form that every provider accepts.
 //!
-//! A model can invent any name for a tool. The log keeps what it said, within a bound; a request has a valid name in its
-//! place, because strict providers refuse a whole history for one bad name, and would from then on. The mapping depends
-//! on the name alone, so it is the same in each request, also for sessions that older versions have written.
+//! A model can invent any tool name. The log keeps that name, up to a length limit; a request has a valid name
+//! instead, because strict providers refuse a whole history with one invalid name. The mapping depends only on the
+//! name, so it is the same in each request, and in sessions from older versions.
 
 use std::sync::Arc;
 
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, ToolResult};
 
-/// Longest name of a tool: what the strictest of the usual providers accept, as for registered tools.
+/// Longest tool name: the limit of the strictest common provider, as for registered tools.
 const TOOL_NAME_LEN_MAX: usize = 64;
 
-/// Longest id of a call: what the strictest of the usual providers accept.
+/// Longest call id: the limit of the strictest common provider.
 const CALL_ID_LEN_MAX: usize = 40;
 
-/// Bytes that the log keeps of a tool's name. A name that a tool could have is half as long; a longer one is told in
-/// messages and receipts, and is not to flood them.
+/// Bytes of a tool name that the log keeps. A valid name is at most half as long; messages and receipts show the name,
+/// and a long one must not flood them.
 const STORED_NAME_BYTES_MAX: usize = 128;
 
-/// Bounds the name that a model has given, for all that keep it.
+/// Shortens the name that a model gave.
 pub(super) fn bound_name(name: &mut Arc<str>) {
     if name.len() > STORED_NAME_BYTES_MAX {
         let end = name.floor_char_boundary(STORED_NAME_BYTES_MAX);
@@ -27,12 +27,12 @@ pub(super) fn bound_name(name: &mut Arc<str>) {
     }
 }
 
-/// True if every provider takes this id.
+/// True if every provider accepts this id.
 pub(super) fn is_valid_id(id: &CallId) -> bool {
     is_valid(id.as_str(), CALL_ID_LEN_MAX)
 }
 
-/// The message as every provider takes it: shared, if it is valid as it is.
+/// The message in a form that every provider accepts: shared, if it is already valid.
 pub(super) fn for_request(message: &Arc<Message>) -> Arc<Message> {
     match &**message {
         Message::Assistant { text, tool_calls } if !tool_calls.iter().all(is_valid_call) => {
@@ -83,12 +83,12 @@ fn valid_name(name: &Arc<str>) -> Arc<str> {
     }
 }
 
-/// Two ids must not become one, so all of the id counts: its beginning would not do.
+/// Hashes an invalid id, all of it: a common prefix must not make two ids equal.
 fn valid_id(id: &CallId) -> CallId {
     if is_valid_id(id) {
         return id.clone();
     }
-    // FNV-1a. New ids are made valid as they come, so nobody chooses those that reach this to collide.
+    // FNV-1a. New ids are made valid on arrival, so nobody can choose ids that collide here.
     let hash = id
         .as_str()
         .bytes()

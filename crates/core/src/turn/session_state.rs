@@ -14,17 +14,17 @@ use crate::turn::state::{TurnEvent, TurnState};
 use crate::turn::summary::{TurnEnding, TurnSummary, excerpt};
 use crate::usage::Usage;
 
-/// State of a session by its log, from its first record to the last one applied.
+/// State of a session according to its log, up to the last applied record.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
     pub(super) opened: Option<Opened>,
     pub(super) conversation: Arc<Conversation>,
     pub(super) metered: Usage,
     pub(super) turns: Vec<TurnSummary>,
-    /// The turn that has no ending yet; its summary is the last.
+    /// The turn without an ending; its summary is the last one.
     pub(super) open: Option<TurnState>,
     pub(super) background: BackgroundWorks,
-    /// The background work that the model is told of in the open turn.
+    /// Background work that the open turn reports to the model.
     pub(super) telling: Vec<BackgroundId>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Opened {
 }
 
 impl SessionState {
-    /// Before the first record.
+    /// The state before the first record.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl SessionState {
     /// Folds a list of records.
     ///
     /// # Errors
-    /// The first record that cannot stand where it is.
+    /// Returns the first record that is not allowed at its position.
     pub fn fold<'a>(
         records: impl IntoIterator<Item = &'a SessionRecord>,
     ) -> Result<Self, IllegalRecord> {
@@ -55,10 +55,10 @@ impl SessionState {
         Ok(state)
     }
 
-    /// Takes the next record, or refuses it and changes nothing.
+    /// Applies the next record, or refuses it and changes nothing.
     ///
     /// # Errors
-    /// If the record cannot stand here.
+    /// If the record is not allowed here.
     pub fn apply(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
         if let SessionRecord::SessionOpened {
             session_id,
@@ -86,11 +86,11 @@ impl SessionState {
         }
     }
 
-    /// Says whether these records could be applied, one after another, and applies none: a writer asks before it makes
-    /// them durable. It costs the same however many turns the session has.
+    /// Checks if these records could be applied one after another, without applying them: for a writer, before it
+    /// makes them durable. The cost does not depend on the number of turns.
     ///
     /// # Errors
-    /// The first record that could not stand where it would be.
+    /// Returns the first record that would not be allowed at its position.
     pub fn check<'a>(
         &self,
         records: impl IntoIterator<Item = &'a SessionRecord, IntoIter: Clone>,
@@ -101,7 +101,7 @@ impl SessionState {
                 .clone()
                 .all(|record| TurnEvent::of(record).is_some())
         {
-            // Most appends: events of the turn that is open look at nothing but that turn.
+            // Fast path for most appends: events of the open turn depend only on that turn.
             let mut open = self.open.clone();
             return records.try_for_each(|record| {
                 let Some((turn, event)) = TurnEvent::of(record) else {
@@ -123,8 +123,8 @@ impl SessionState {
             | SessionRecord::BackgroundEnded { id, .. } => Some(id),
             _ => None,
         });
-        // All that the transitions look at: the last turn; of the background work what changes, because all that a
-        // session ever had is there; the conversation only where it is rewritten.
+        // Only the parts that the transitions read: the last turn, the background work with these ids (a session keeps
+        // all work that it ever had), and the conversation if a record rewrites it.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
@@ -156,7 +156,7 @@ impl SessionState {
         if let Some(summary) = self.turns.last_mut() {
             summary.steps = open.steps();
             summary.metered = open.metered();
-            // They only ever become more.
+            // The list only grows.
             let known = summary.unknown_calls.len();
             let new = open.unknown_calls().get(known..).unwrap_or_default();
             summary.unknown_calls.extend_from_slice(new);
@@ -198,7 +198,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// The open turn has ended, and adds these messages to the conversation.
+    /// Ends the open turn and adds these messages to the conversation.
     fn end_turn(
         &mut self,
         turn: TurnNumber,
@@ -275,7 +275,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Applies a record that changes the conversation, or costs something, without a turn.
+    /// Applies a record outside a turn that changes the conversation or adds usage.
     fn apply_between_turns(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
         match record {
             SessionRecord::Compacted {
@@ -300,7 +300,7 @@ impl SessionState {
                     return Err(IllegalRecord::NotTheLastTurn(*turn));
                 }
                 self.conversation = std::mem::take(&mut self.conversation).without_last_turn();
-                // Turns are in order. One of before the snapshot is not there.
+                // Turns are sorted. A turn from before the snapshot is not in the list.
                 if let Ok(place) = self.turns.binary_search_by_key(turn, |one| one.turn)
                     && let Some(summary) = self.turns.get_mut(place)
                 {
@@ -325,44 +325,44 @@ impl SessionState {
         self.opened.as_ref().map(|opened| &opened.session_id)
     }
 
-    /// When it was opened; `None` before its first record.
+    /// Time of the opening; `None` before the first record.
     pub fn opened_at(&self) -> Option<Timestamp> {
         self.opened.as_ref().map(|opened| opened.at)
     }
 
-    /// The folder that it was opened in; `None` before its first record.
+    /// Working folder at the opening; `None` before the first record.
     pub fn folder(&self) -> Option<&Arc<str>> {
         self.opened.as_ref().map(|opened| &opened.folder)
     }
 
-    /// The committed conversation, with the committed ledger.
+    /// The committed conversation, with the committed usage.
     pub fn conversation(&self) -> &Arc<Conversation> {
         &self.conversation
     }
 
-    /// Usage of every call of every turn: the metered ledger.
+    /// Usage of all calls of all turns: the metered total.
     pub fn metered(&self) -> Usage {
         self.metered
     }
 
-    /// Every turn, in order, stopped ones too. Of a state that began with a [snapshot](crate::turn::SessionSnapshot) the last turn
-    /// before it, and every turn behind it.
+    /// Every turn, including stopped turns, in order. If the state began with a
+    /// [snapshot](crate::turn::SessionSnapshot), the list starts with the last turn before it.
     pub fn turns(&self) -> &[TurnSummary] {
         &self.turns
     }
 
-    /// The turn that has no ending, if there is one.
+    /// The turn without an ending, if there is one.
     pub fn open_turn(&self) -> Option<&TurnState> {
         self.open.as_ref()
     }
 
-    /// The number that the next turn gets.
+    /// The number of the next turn.
     pub fn next_turn(&self) -> TurnNumber {
         TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)
     }
 }
 
-/// Parts of a record that can be refused: its messages, and its event in the turn that is open.
+/// Applies a record to the open turn: checks its messages, then its event.
 fn apply_to_turn<'a>(
     open: Option<&'a mut TurnState>,
     turn: TurnNumber,

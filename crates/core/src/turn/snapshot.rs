@@ -1,4 +1,4 @@
-//! State of a session at a compaction, from which a reader can begin.
+//! Snapshot of a session's state, from which a reader can start.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::turn::session_state::{Opened, SessionState};
 use crate::turn::summary::{BackgroundWork, TurnSummary};
 use crate::usage::Usage;
 
-/// All that the records behind it can build on. Its size does not grow with what came before: of the turns it has the
-/// last one's summary, of background work what has not ended, what the model is still to be told of, and the last
-/// piece, which has the highest number.
+/// Everything that later records depend on. Its size does not grow with the history: besides the conversation it holds
+/// the summary of the last turn, and the background work that still runs, that no turn has reported to the model yet,
+/// or that has the highest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSnapshot {
     session_id: SessionId,
@@ -27,7 +27,7 @@ pub struct SessionSnapshot {
 }
 
 impl SessionState {
-    /// Its snapshot, between two turns. `None` while a turn is open and before the first record.
+    /// Snapshot of the state between two turns. `None` while a turn is open and before the first record.
     pub fn snapshot(&self) -> Option<SessionSnapshot> {
         let opened = self
             .opened
@@ -53,7 +53,7 @@ impl SessionState {
     }
 }
 
-/// The state as it was, with the summary of the last turn alone.
+/// Restores the state, with the summary of the last turn only.
 impl From<SessionSnapshot> for SessionState {
     fn from(snapshot: SessionSnapshot) -> Self {
         Self {

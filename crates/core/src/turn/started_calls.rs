@@ -1,18 +1,18 @@
-//! Ids of the calls of a turn, cheap to copy and to add to however many there are.
+//! Ids of the calls of a turn: cheap to copy and to extend, for any number of calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::CallId;
 
-/// The ids of all calls that a turn has started.
+/// Ids of all calls that a turn has started.
 ///
-/// A writer checks each append on a copy of the turn. So a copy shares the ids with its original and keeps those that
-/// it adds to itself; the original, alone again when the copy is gone, adds to the shared set.
+/// A writer checks each append on a copy of the turn. So a copy shares the ids with its original and keeps its own
+/// additions separately. Once the copy is dropped, the original adds to the shared set again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartedCalls {
     shared: Arc<BTreeSet<CallId>>,
-    /// Disjoint from those that are shared.
+    /// Disjoint from the shared ids.
     added: BTreeSet<CallId>,
 }
 
@@ -21,7 +21,7 @@ impl StartedCalls {
         self.shared.contains(id) || self.added.contains(id)
     }
 
-    /// Adds an id that it does not contain yet.
+    /// Adds an id that is not contained yet.
     pub(super) fn insert(&mut self, id: CallId) {
         match Arc::get_mut(&mut self.shared) {
             Some(alone) => {
@@ -39,7 +39,7 @@ impl StartedCalls {
     }
 }
 
-/// Equal ids, however they are shared.
+/// Compares the ids, regardless of how they are shared.
 impl PartialEq for StartedCalls {
     fn eq(&self, other: &Self) -> bool {
         let mut ids = self.shared.iter().chain(&self.added);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_shares_the_ids_and_keeps_its_own() {
+    fn copy_shares_the_ids_and_keeps_its_own_additions() {
         let mut all = StartedCalls::default();
         for step in 0..1_000 {
             all.insert(format!("step_{step}").into());
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(all, copy);
         drop(copy);
         all.insert("call_2".into());
-        assert!(all.added.is_empty(), "alone again, it has one set");
+        assert!(all.added.is_empty(), "the sole owner has one set");
         assert!(all.contains(&"call_1".into()) && all.contains(&"call_2".into()));
     }
 }

@@ -1,18 +1,18 @@
-//! The one transition function of a turn, for live work and for recovery.
+//! Transition function of a turn, for live work and for recovery.
 //!
 //! ```text
 //! idle ──model call starts──▶ asking ──succeeds──▶ answered ──tool call starts──▶ in tools ──┐
 //!  ▲ ▲                          │                     │  ▲────── model call starts: asking ◀─┘
-//!  │ │ ◀── a message is handed in: from anywhere but asking
+//!  │ │ ◀── a message is added: from anywhere but asking
 //!  │ └──────── fails ───────────┘                     │
 //!  └ started                                          └── committed        (stopped: from anywhere)
 //! ```
 //!
 //! Invariants:
-//! 1. Each call starts once and ends once; an id is never used again in its turn.
-//! 2. A model call runs alone; tool calls run beside one another.
-//! 3. A turn commits only on a model's answer to all that was said, and ends only when none of its calls is open.
-//! 4. After its ending it takes nothing: what comes late is refused here.
+//! 1. Each call starts once and ends once; its id is not used again in its turn.
+//! 2. A model call runs alone; tool calls may run in parallel.
+//! 3. A turn commits only after the model has answered all messages, and ends only when none of its calls is open.
+//! 4. A turn accepts no event after its ending: late events are refused here.
 
 use crate::ids::{CallId, TurnNumber};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
@@ -20,21 +20,21 @@ use crate::stop_reason::StopReason;
 use crate::turn::started_calls::StartedCalls;
 use crate::usage::Usage;
 
-/// Something that happened in a turn that has started.
+/// An event in a turn that has started.
 #[derive(Debug, Clone, Copy)]
 pub enum TurnEvent<'a> {
     /// A call starts.
     CallStarted(&'a StartedCall),
     /// A call has ended.
     CallFinished {
-        /// Its id.
+        /// Id of the call.
         id: &'a CallId,
-        /// Its outcome.
+        /// Outcome of the call.
         outcome: CallOutcome,
-        /// Its usage.
+        /// Usage of the call.
         usage: Option<Usage>,
     },
-    /// A message was handed in between two steps.
+    /// A message was added between two steps.
     Steered,
     /// The turn is committed.
     Committed,
@@ -43,7 +43,7 @@ pub enum TurnEvent<'a> {
 }
 
 impl<'a> TurnEvent<'a> {
-    /// The event that a record tells of; `None` for records that are not of a turn under way.
+    /// The event of a record; `None` for records that do not belong to a running turn.
     pub fn of(record: &'a SessionRecord) -> Option<(TurnNumber, Self)> {
         Some(match record {
             SessionRecord::CallStarted { turn, call, .. } => (*turn, Self::CallStarted(call)),
@@ -76,37 +76,37 @@ impl<'a> TurnEvent<'a> {
     }
 }
 
-/// An event that cannot happen where the turn is. Nothing was changed.
+/// Error of an event that is not allowed in the turn's state. The state is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalEvent {
-    /// The turn has ended: what comes late is not taken.
+    /// The turn has ended: it accepts no late events.
     #[error("the turn has already ended as {}", match .0 {
         Ending::Committed => "completed",
         Ending::Stopped(reason) => reason.as_str(),
     })]
     Ended(Ending),
-    /// A call with this id was started before in this turn.
+    /// A call with this id has started before in this turn.
     #[error("the call {0} was started before")]
     CallStartedTwice(CallId),
-    /// No such call is open: never started, or ended before.
+    /// No such call is open: it never started, or has ended.
     #[error("the call {0} is not open")]
     CallNotOpen(CallId),
-    /// The event needs every call to have ended, and this one has not.
+    /// The event requires that all calls have ended, and this one is open.
     #[error("the call {0} is still open")]
     CallOpen(CallId),
-    /// A tool call or a commit without a model's answer to stand on.
+    /// A tool call or a commit needs an answer of the model, and there is none.
     #[error("the model has not answered")]
     NoAnswer,
-    /// The end of a model call where none is open.
+    /// A model call ends, but none is open.
     #[error("no model call is open")]
     NoModelCall,
-    /// The model did not ask for this call, or it was answered before.
+    /// The model did not request this call, or the call already has its result.
     #[error("the call {0} awaits no result")]
     NotAsked(CallId),
-    /// The call's arguments are malformed: it can be rejected, never run.
+    /// The arguments of the call are malformed: reject it, never run it.
     #[error("the arguments of the call {0} are malformed")]
     MalformedArguments(CallId),
-    /// A stop that claims to have completed the turn.
+    /// A stop has the reason `completed`.
     #[error("a turn cannot be stopped as completed")]
     StoppedAsCompleted,
 }
@@ -114,9 +114,9 @@ pub enum IllegalEvent {
 /// The ending of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Committed.
+    /// The turn was committed.
     Committed,
-    /// Stopped, for this reason.
+    /// The turn was stopped for this reason.
     Stopped(StopReason),
 }
 
@@ -128,7 +128,7 @@ enum Position {
     InTools,
 }
 
-/// Where a turn is.
+/// State of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnState {
     number: TurnNumber,
@@ -142,7 +142,7 @@ pub struct TurnState {
 }
 
 impl TurnState {
-    /// A turn that has just started.
+    /// State of a turn that has just started.
     pub fn new(number: TurnNumber) -> Self {
         Self {
             number,
@@ -156,10 +156,10 @@ impl TurnState {
         }
     }
 
-    /// Takes an event, or refuses it and changes nothing.
+    /// Applies an event, or refuses it and changes nothing.
     ///
     /// # Errors
-    /// If the event cannot happen here.
+    /// If the event is not allowed in this state.
     pub fn apply(&mut self, event: TurnEvent<'_>) -> Result<(), IllegalEvent> {
         if let Some(ending) = self.ending {
             return Err(IllegalEvent::Ended(ending));
@@ -169,7 +169,7 @@ impl TurnState {
             TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
             TurnEvent::Steered => {
                 self.check_no_call_open()?;
-                // It wants an answer of its own.
+                // The message needs an answer.
                 self.position = Position::Idle;
                 Ok(())
             }
@@ -178,7 +178,7 @@ impl TurnState {
         }
     }
 
-    /// Whether the turn can end like this now.
+    /// Checks if the turn can end in this way now.
     pub(super) fn check_ending(&self, ending: Ending) -> Result<(), IllegalEvent> {
         if let Some(ending) = self.ending {
             return Err(IllegalEvent::Ended(ending));
@@ -227,7 +227,7 @@ impl TurnState {
         let Some(at) = self.open.iter().position(|call| call.id == *id) else {
             return Err(IllegalEvent::CallNotOpen(id.clone()));
         };
-        // In order, so that what is open is told in the order in which it started.
+        // Keeps the order, because open calls are reported in the order of their start.
         let call = self.open.remove(at);
         if matches!(call.kind, StartedCallKind::Model { .. }) {
             self.position = match outcome {
@@ -249,43 +249,43 @@ impl TurnState {
         }
     }
 
-    /// Its number.
+    /// Number of the turn.
     pub fn number(&self) -> TurnNumber {
         self.number
     }
 
-    /// Number of model calls that have started.
+    /// Number of started model calls.
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// Usage of its calls: the metered ledger, which only grows.
+    /// Usage of its calls: the metered total, which only grows.
     pub fn metered(&self) -> Usage {
         self.metered
     }
 
-    /// The calls that have started and not ended, in the order of their start.
+    /// Calls that have started and not ended, in the order of their start.
     pub fn open_calls(&self) -> &[StartedCall] {
         &self.open
     }
 
-    /// The id of the model call that runs, if one does.
+    /// Id of the running model call, if there is one.
     pub(super) fn open_model_call(&self) -> Option<&CallId> {
         let first = self.open.first()?;
         matches!(first.kind, StartedCallKind::Model { .. }).then_some(&first.id)
     }
 
-    /// The calls of which it is not known what they did.
+    /// Calls with an unknown outcome.
     pub fn unknown_calls(&self) -> &[StartedCall] {
         &self.unknown
     }
 
-    /// Whether a call of this id was ever started in this turn.
+    /// True if a call with this id has started in this turn.
     pub fn has_started(&self, id: &CallId) -> bool {
         self.started.contains(id)
     }
 
-    /// Its ending, if it has one.
+    /// The ending, if the turn has ended.
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }

@@ -1,4 +1,4 @@
-//! A step whose model has answered with tool calls: it joins the draft when each of them has its result.
+//! A step whose model has answered with tool calls. It joins the draft when each call has its result.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl OpenStep {
         }
     }
 
-    /// The call of this id, if it awaits its result.
+    /// Index and call of this id, if the call awaits its result.
     pub(super) fn awaiting(&self, id: &CallId) -> Result<(usize, &ToolCall), IllegalEvent> {
         let found = self.calls.iter().zip(&self.results).enumerate();
         found
@@ -38,7 +38,7 @@ impl OpenStep {
             .ok_or_else(|| IllegalEvent::NotAsked(id.clone()))
     }
 
-    /// The calls that await their result, in order.
+    /// Calls that await their result, in order.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &ToolCall> {
         self.calls
             .iter()
@@ -47,7 +47,7 @@ impl OpenStep {
             .map(|(call, _)| call)
     }
 
-    /// Puts the result of the call at this place.
+    /// Stores the result of the call at this index.
     pub(super) fn answer(&mut self, at: usize, result: ToolResult) {
         if let Some(slot) = self.results.get_mut(at) {
             *slot = Some(result);
@@ -58,7 +58,7 @@ impl OpenStep {
         self.results.iter().all(Option::is_some)
     }
 
-    /// The messages of the step. A call that has no result gets the one that `missing` makes for it.
+    /// Appends the messages of the step. `missing` makes the result of a call that has none.
     pub(super) fn into_messages(
         self,
         messages: &mut Vec<Arc<Message>>,
@@ -81,16 +81,16 @@ impl OpenStep {
     }
 }
 
-/// Text for the model about an answer that was cut off.
+/// Note to the model about an answer that was cut off.
 pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
     let cut = finish.cut_words()?;
     let text = format!("Your answer before this {cut}: it is not whole.").into();
     Some(Arc::new(Message::Note { text }))
 }
 
-/// Makes the ids of a model's calls unique: some providers send none, the same one twice in a message, or the same
-/// ones in each step. An id that is new stays as it is; another becomes `call_N`, with the first free N from `from`. So
-/// does one that another provider could refuse, or that has a slash, which would read as the path of a call in a call.
+/// Makes the ids of a model's calls unique: some providers send none, repeat an id within a message, or repeat the ids
+/// in each step. A valid new id stays; any other becomes `call_N`, with the first free N from `from`. An id that a
+/// provider could refuse is invalid, and so is one with a slash, which separates the parts of a sub-agent's call path.
 pub(super) fn make_ids_unique(
     calls: &mut [ToolCall],
     from: usize,

@@ -1,4 +1,4 @@
-//! A turn's ending by a stop.
+//! The end of a turn by a stop.
 
 use std::sync::Arc;
 
@@ -18,34 +18,34 @@ use crate::turn::limits::Refusal;
 use crate::turn::state::{TurnEvent, TurnState};
 use crate::usage::Usage;
 
-/// Policy for what a stopped turn leaves of itself in the conversation.
+/// Policy for the part of a stopped turn that stays in the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopPolicy {
-    /// Nothing.
+    /// Nothing stays.
     #[default]
     Rollback,
-    /// The user's message, the completed steps and a marker of the stop, committed as one.
+    /// The user's message, the completed steps and a marker of the stop are committed together.
     Keep,
 }
 
-/// Facts that whoever stops a turn knows of it.
+/// Parameters of a turn's stop.
 #[derive(Debug, Clone)]
 pub struct TurnStop {
-    /// The cause, if the decision has not fallen yet: the first one wins.
+    /// The cause. If the turn was already stopped, the earlier cause stays.
     pub cause: Cause,
-    /// The reason that goes with this cause.
+    /// The stop reason for this cause.
     pub reason: StopReason,
-    /// The policy for what is left.
+    /// The policy for the part that stays.
     pub policy: StopPolicy,
-    /// When.
+    /// Time of the stop.
     pub at: Timestamp,
-    /// Findings of the scope, where there was a stop to carry out.
+    /// Receipt of the scope, if there was work to stop.
     pub receipt: Option<Receipt>,
 }
 
 impl TurnStop {
-    /// A stop for this cause and the reason that it gives, without a receipt.
+    /// A stop for this cause, with the reason that follows from it and without a receipt.
     pub fn new(cause: Cause, policy: StopPolicy, at: Timestamp) -> Self {
         let reason = reason_of(&cause);
         Self {
@@ -57,7 +57,7 @@ impl TurnStop {
         }
     }
 
-    /// A stop because a step or a call was refused.
+    /// A stop because of a refused step or call.
     pub fn refused(refusal: &Refusal, policy: StopPolicy, at: Timestamp) -> Self {
         Self {
             reason: refusal.reason(),
@@ -65,7 +65,7 @@ impl TurnStop {
         }
     }
 
-    /// The same, with what the scope found.
+    /// Returns the stop with the scope's receipt.
     #[must_use]
     pub fn receipt(mut self, receipt: Receipt) -> Self {
         self.receipt = Some(receipt);
@@ -73,36 +73,35 @@ impl TurnStop {
     }
 }
 
-/// A turn that was stopped: append the records as one, then the conversation is what the session goes on with.
+/// A stopped turn: append the records together, then continue the session with the conversation.
 #[derive(Debug)]
 #[must_use = "its records are the turn's ending"]
 pub struct StoppedTurn {
-    /// The ends of the calls that were open, then the turn's ending. Empty after a lost lease, whose ending the
-    /// successor writes.
+    /// Ends of the open calls, then the turn's ending. Empty after a lost lease: the new owner writes that ending.
     pub records: Vec<SessionRecord>,
-    /// The conversation of the next turn once the records are durable: the base itself, unless something was kept.
+    /// Conversation of the next turn once the records are durable: the base itself, unless messages were kept.
     pub conversation: Arc<Conversation>,
     /// Effect on the conversation once the records are durable.
     pub effect: ConversationEffect,
-    /// The conversation of the next turn if they could not be written.
+    /// Conversation of the next turn if the records could not be written.
     pub base: Arc<Conversation>,
-    /// Reason for its end.
+    /// Reason for the end.
     pub reason: StopReason,
     /// The first cause.
     pub cause: Cause,
-    /// The receipt, with what became of the conversation and the metered usage of the turn.
+    /// The receipt, with the effect on the conversation and the metered usage of the turn.
     pub receipt: Option<Arc<Receipt>>,
-    /// Where the turn was: steps, metered usage, calls whose outcome is unknown.
+    /// State of the turn: steps, metered usage, calls with an unknown outcome.
     pub state: TurnState,
 }
 
 impl Draft {
-    /// Ends the turn by a stop. The first cause wins: if the decision fell for another one, that one and its reason
-    /// are what the turn ends with.
+    /// Ends the turn by a stop. The first cause wins: if the turn was already stopped for another cause, it ends with
+    /// that cause and its reason.
     ///
-    /// Calls that are still open end with it, as the receipt says of the item of their id, else as `unknown`. A
-    /// guardrail's stop keeps nothing: what it refused must not reach the model with the next message. Nor does a
-    /// failure before the first answer.
+    /// Calls that are still open end with the turn, as `stopped` if the receipt's item of the same id says so,
+    /// otherwise as `unknown`. A guardrail's stop keeps no messages: the refused text must not reach the model with
+    /// the next message. A failure before the first answer keeps none either.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
         let records = self.end_open_calls(stop.receipt.as_ref());
@@ -172,7 +171,7 @@ impl Draft {
                 }
             });
         }
-        // What failed before the model had answered may be the message itself. Kept, it would fail every later turn, too.
+        // The message itself may have caused a failure before the first answer. Kept, it would fail every later turn.
         let is_answered = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
         if cause.kind == CauseKind::Failure && !kept.iter().any(is_answered) {
             return Vec::new();
@@ -181,7 +180,7 @@ impl Draft {
         kept
     }
 
-    /// Text for the model about a call that has no result.
+    /// Text for the model about a call without a result.
     fn why_no_result(&self, receipt: Option<&Receipt>, id: &CallId, cause: &Cause) -> String {
         let cause = for_model(cause);
         if !self.state.has_started(id) {
@@ -204,9 +203,9 @@ impl Draft {
 }
 
 impl Refusal {
-    /// Ends a turn that was refused at its entry: its start and its ending are the records.
+    /// Ends a turn that was refused before it began. Its start and its ending are the records.
     ///
-    /// Of one that a stop refused the policy `keep` keeps the user's words; what a limit refused leaves nothing.
+    /// After a stop, the policy `keep` keeps the user's message; after a limit, nothing is kept.
     pub fn stop(
         &self,
         start: &TurnStart,
@@ -241,7 +240,7 @@ impl Refusal {
     }
 }
 
-/// The ending of a turn that was not committed.
+/// Parameters of an ending without a commit.
 pub(super) struct StopEnding {
     pub(super) at: Timestamp,
     pub(super) reason: StopReason,
@@ -252,7 +251,7 @@ pub(super) struct StopEnding {
 }
 
 impl StoppedTurn {
-    /// Ends the turn behind these records. No call of it is open.
+    /// Appends the turn's ending to these records. No call of the turn may be open.
     pub(super) fn new(
         base: Arc<Conversation>,
         mut state: TurnState,
@@ -305,8 +304,8 @@ impl StoppedTurn {
         }
     }
 
-    /// The store refused the records (`is_certain`), or nobody knows whether it took them: what was to be kept is then
-    /// not there, or not known to be there.
+    /// Corrects the effect and the receipt after a failed append: the store refused the records (`is_certain`), or may
+    /// have taken them. The kept messages are then not there, or not known to be there.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
         if self.effect == ConversationEffect::Unchanged {
@@ -324,13 +323,13 @@ impl StoppedTurn {
     }
 }
 
-/// The mark of a stop in a conversation that keeps what was said before it.
+/// Marker of a stop in a conversation that keeps the stopped turn.
 pub(super) fn stop_marker(cause: &Cause) -> Arc<Message> {
     let text = format!("The turn was stopped here ({}).", for_model(cause)).into();
     Arc::new(Message::StopMarker { text })
 }
 
-/// The cause in words for the model: without a provider's error text, and without an id that it has never seen.
+/// The cause as text for the model: without a provider's error text, and without ids that the model has never seen.
 fn for_model(cause: &Cause) -> String {
     match cause.kind {
         CauseKind::Failure | CauseKind::Superseded => cause.kind.as_str().to_owned(),
@@ -339,7 +338,7 @@ fn for_model(cause: &Cause) -> String {
 }
 
 pub(super) fn reason_of(cause: &Cause) -> StopReason {
-    // A lost lease writes no ending; the answer that the caller gets here is that the turn could not go on.
+    // A lost lease writes no ending; its caller gets `error`, because the turn could not continue.
     cause.kind.stop_reason().unwrap_or(StopReason::Error)
 }
 

@@ -1,4 +1,4 @@
-//! Summaries of each turn and of background work in a session's log, for people and for the next start.
+//! Summaries of turns and background work from a session's log, for display and for the next start.
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// One turn, as the log tells it.
+/// Summary of one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnSummary {
-    /// Its number.
+    /// Number of the turn.
     pub turn: TurnNumber,
-    /// When it started.
+    /// Time of the start.
     pub started_at: Timestamp,
-    /// The beginning of the user's words.
+    /// Beginning of the user's message.
     pub input: Arc<str>,
     /// The process that ran it.
     pub owner: Option<ProcessIdentity>,
-    /// The message that caused it.
+    /// Id of the message that caused it.
     pub message: Option<MessageId>,
-    /// Number of model calls that it started.
+    /// Number of started model calls.
     pub steps: u32,
-    /// Its usage: the metered ledger.
+    /// Usage of the turn: the metered total.
     pub metered: Usage,
-    /// The calls of which it is not known what they did.
+    /// Calls with an unknown outcome.
     pub unknown_calls: Vec<StartedCall>,
-    /// Whether it was taken back.
+    /// True if the turn was undone.
     pub undone: bool,
-    /// Its ending; `None` while it is under way.
+    /// The ending; `None` while the turn runs.
     pub ending: Option<TurnEnding>,
 }
 
 /// The ending of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnding {
-    /// When.
+    /// Time of the end.
     pub at: Timestamp,
     /// The reason.
     pub reason: StopReason,
@@ -51,39 +51,39 @@ pub struct TurnEnding {
     pub receipt: Option<Arc<Receipt>>,
 }
 
-/// One piece of background work, as the log tells it.
+/// Summary of one piece of background work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundWork {
-    /// Its id.
+    /// Id of the work.
     pub id: BackgroundId,
-    /// The turn that started it.
+    /// Turn that started it.
     pub turn: TurnNumber,
-    /// The call that started it.
+    /// Call that started it.
     pub call_id: CallId,
     /// The command.
     pub name: Arc<str>,
-    /// Its kind.
+    /// Kind of work.
     pub kind: BackgroundKind,
-    /// Whether idle waits for it.
+    /// `Attached` if a session that becomes idle waits for it.
     pub attachment: Attachment,
     /// Its process.
     pub process: Option<ProcessIdentity>,
     /// The keeper of its process.
     pub keeper: Option<ProcessIdentity>,
-    /// Marker that its processes carry in their environment.
+    /// Marker in the environment of its processes.
     pub marker: Option<Arc<str>>,
-    /// The file that its output goes to.
+    /// Path of its output file.
     pub output: Option<Arc<str>>,
-    /// Its ending, with its exit code; `None` as far as the log knows it runs.
+    /// State at the end, and exit code; `None` if the log has no end of it.
     pub ended: Option<(ItemState, Option<i32>)>,
-    /// Whether the model was told of its end in a turn that stands.
+    /// True if a committed or kept turn has reported its end to the model.
     pub told: bool,
 }
 
-/// Characters of a turn's input that its summary keeps: a line of a wide terminal.
+/// Characters of a turn's input in its summary: one line of a wide terminal.
 const INPUT_EXCERPT_CHARS: usize = 120;
 
-/// The beginning of a text, shared if it is all of it.
+/// The beginning of a text; a short text is shared.
 pub(super) fn excerpt(text: &Arc<str>) -> Arc<str> {
     match text.char_indices().nth(INPUT_EXCERPT_CHARS) {
         None => Arc::clone(text),

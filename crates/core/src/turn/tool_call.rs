@@ -1,4 +1,4 @@
-//! The tool calls of a step: each begins and ends once, or is answered without running.
+//! Tool calls of a step: each begins and ends once, or gets a result without running.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::turn::state::IllegalEvent;
 use crate::usage::Usage;
 
 impl Draft {
-    /// Begins a tool call that the model asked for: append the record, then run the tool.
+    /// Begins a tool call of the model: append the record, then run the tool.
     ///
     /// # Errors
-    /// The refusal, or a bug: a call that awaits no result, or whose arguments are malformed
-    /// ([`Draft::reject_call`] answers those).
+    /// Returns the refusal, or a bug: the call awaits no result, or has malformed arguments (answer it with
+    /// [`Draft::reject_call`]).
     pub fn begin_call(
         &mut self,
         id: &CallId,
@@ -39,7 +39,7 @@ impl Draft {
     /// Takes the result of a call that ran.
     ///
     /// # Errors
-    /// If the call is not open: never begun, or ended before.
+    /// If the call is not open: it never began, or has ended.
     pub fn finish_call(
         &mut self,
         result: ToolResult,
@@ -57,7 +57,7 @@ impl Draft {
         Ok(record)
     }
 
-    /// Answers a call that a policy, a person or a hook denied: it does not run. The records belong into one append.
+    /// Answers a call that a policy, a person or a hook denied: it does not run. Append both records together.
     ///
     /// # Errors
     /// If the call awaits no result.
@@ -70,7 +70,7 @@ impl Draft {
         self.answer_unrun(id, content.into(), CallOutcome::Denied, at)
     }
 
-    /// Answers a call that cannot run: no such tool, malformed arguments, a loop. The records belong into one append.
+    /// Answers a call that cannot run: unknown tool, malformed arguments, a loop. Append both records together.
     ///
     /// # Errors
     /// If the call awaits no result.
@@ -91,7 +91,7 @@ impl Draft {
         at: Timestamp,
     ) -> Result<[SessionRecord; 2], IllegalEvent> {
         let (place, call) = self.asked(id)?;
-        // It never runs, so nobody needs to know what repeating it would do.
+        // The call never runs, so the effect of a repetition does not matter.
         let call = started_tool(call, Effect::default());
         let started = self.start_call(call, at)?;
         let finished = self.end_tool_call(id.clone(), outcome)?;

@@ -1,4 +1,4 @@
-//! Arguments that are no JSON never become `{}`.
+//! Arguments that are not JSON never become `{}`.
 
 use allstop_core::message::{Arguments, Message};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
@@ -54,7 +54,7 @@ fn truncated_arguments_never_become_empty_ones() {
 }
 
 #[test]
-fn arguments_that_no_log_could_read_again_are_malformed() {
+fn arguments_nested_too_deeply_are_malformed() {
     let nested = |levels: usize| (0..levels).fold(json!(1), |inside, _| json!([inside]));
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
@@ -88,7 +88,7 @@ fn a_rejected_call_does_not_disturb_its_siblings() {
 }
 
 #[test]
-fn a_denied_call_is_answered_once_and_never_unknown() {
+fn denied_call_is_answered_once_and_never_unknown() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let calls = session.ask(

@@ -1,4 +1,4 @@
-//! Batches of tool calls: whatever stops them, each has exactly one result in the history.
+//! Batches of tool calls: however a batch is stopped, each call has exactly one result in the history.
 
 use allstop_core::message::check_history;
 use allstop_core::receipt::{
@@ -79,7 +79,7 @@ fn outcome_of(stopped: &StoppedTurn, wanted: &str) -> Option<CallOutcome> {
 }
 
 #[test]
-fn cancel_in_the_middle_of_a_batch_leaves_no_call_without_a_result() {
+fn cancel_in_mid_batch_leaves_no_call_without_result() {
     let mut session = keep();
     let draft = turn_in_two_tools(&mut session);
     session.stop(draft, user());
@@ -105,7 +105,7 @@ fn cancel_in_the_middle_of_a_batch_leaves_no_call_without_a_result() {
 }
 
 #[test]
-fn under_rollback_the_same_stop_leaves_nothing_but_the_journal() {
+fn rollback_in_mid_batch_leaves_only_the_metered_usage() {
     let mut session = Session::new(TurnLimits::default());
     let draft = turn_in_two_tools(&mut session);
     session.stop(draft, user());
@@ -165,14 +165,14 @@ fn an_open_call_ends_as_its_receipt_says() {
 }
 
 #[test]
-fn missing_results_in_the_middle_of_a_batch_are_filled_in_the_order_of_the_calls() {
+fn missing_results_in_mid_batch_are_filled_in_call_order() {
     let mut session = keep();
     let mut draft = session.begin("go");
     let calls = ["a", "b", "c", "d"]
         .map(|id| call(id, "read", json!({})))
         .to_vec();
     let calls = session.ask(&mut draft, calls);
-    // The last and the first finish, in that order; the two between do not.
+    // The last call finishes first and the first call last; the two between do not finish.
     session.run_call(&mut draft, &calls[3].id);
     session.begin_call(&mut draft, &calls[1].id);
     session.run_call(&mut draft, &calls[0].id);
@@ -232,7 +232,7 @@ fn a_step_cannot_begin_while_a_call_has_no_result() {
 }
 
 #[test]
-fn a_half_streamed_answer_is_dropped_and_its_calls_are_never_answered() {
+fn partial_answer_is_dropped_with_its_calls() {
     let mut session = keep();
     let mut draft = session.begin("go");
     let calls = session.ask(&mut draft, vec![call("a", "read", json!({}))]);
@@ -326,7 +326,7 @@ fn ids_of_sloppy_providers_are_made_unique() {
 }
 
 #[test]
-fn an_id_that_is_new_stays_as_the_model_named_it() {
+fn new_id_of_the_model_is_kept() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let asked = vec![
@@ -353,7 +353,7 @@ fn a_guardrails_stop_keeps_nothing() {
 }
 
 #[test]
-fn a_kept_turn_that_was_stopped_before_its_first_answer_keeps_the_users_message() {
+fn stop_before_the_first_answer_keeps_the_users_message() {
     let mut session = keep();
     let draft = session.begin("go");
     session.stop(draft, user());
@@ -363,7 +363,7 @@ fn a_kept_turn_that_was_stopped_before_its_first_answer_keeps_the_users_message(
 }
 
 #[test]
-fn the_check_of_a_history_finds_each_violation() {
+fn history_check_finds_each_violation() {
     use allstop_core::message::InvalidHistory;
     let asks = |ids: &[&str]| Message::Assistant {
         text: "".into(),

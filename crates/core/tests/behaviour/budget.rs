@@ -1,4 +1,4 @@
-//! Budgets under fan-out.
+//! Budgets under parallel calls.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::driver::*;
 
 #[test]
-fn of_512_calls_at_a_limit_of_150_not_one_too_many_runs() {
+fn parallel_calls_never_exceed_the_limit() {
     let of_calls = Budget::new(BudgetLimits {
         calls_max: Some(150),
         tokens_max: None,
@@ -48,7 +48,7 @@ fn of_512_calls_at_a_limit_of_150_not_one_too_many_runs() {
 }
 
 #[test]
-fn of_512_concurrent_reservations_no_more_are_held_than_fit() {
+fn parallel_reservations_never_exceed_the_limit() {
     let budget = Budget::of_tokens(150);
     let gate = Barrier::new(64);
     let held: Vec<_> = thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn of_512_concurrent_reservations_no_more_are_held_than_fit() {
 }
 
 #[test]
-fn a_dropped_reservation_gives_back_what_was_not_used_and_keeps_what_was_metered() {
+fn dropped_reservation_gives_back_only_unmetered_tokens() {
     let budget = Budget::of_tokens(100);
     let mut reservation = budget.reserve(60).expect("it fits");
     reservation.meter(25);
@@ -98,7 +98,7 @@ fn a_dropped_reservation_gives_back_what_was_not_used_and_keeps_what_was_metered
 }
 
 #[test]
-fn a_draft_that_is_dropped_in_mid_stream_gives_back_only_what_was_not_metered() {
+fn draft_dropped_in_mid_stream_gives_back_only_unmetered_tokens() {
     let budget = Budget::of_tokens(100);
     let limits = TurnLimits {
         budget: Some(budget.clone()),
@@ -113,7 +113,7 @@ fn a_draft_that_is_dropped_in_mid_stream_gives_back_only_what_was_not_metered() 
 }
 
 #[test]
-fn a_call_that_used_more_than_was_set_aside_is_metered_in_full() {
+fn usage_beyond_the_reservation_is_metered_in_full() {
     let budget = Budget::of_tokens(100);
     budget.reserve(60).expect("it fits").settle(usage(100, 50));
     assert_eq!(budget.spent_tokens(), 150);
@@ -149,7 +149,7 @@ fn model_calls_and_tool_calls_count_alike() {
 }
 
 #[test]
-fn absurd_figures_neither_wrap_nor_panic() {
+fn huge_numbers_neither_wrap_nor_panic() {
     let budget = Budget::of_tokens(u64::MAX);
     let all = budget.reserve(u64::MAX).expect("it fits exactly");
     all.settle(usage(u64::MAX, u64::MAX));
@@ -157,7 +157,7 @@ fn absurd_figures_neither_wrap_nor_panic() {
 }
 
 #[test]
-fn of_512_calls_of_children_and_grandchildren_at_a_limit_of_150_not_one_too_many_runs() {
+fn parallel_calls_of_descendants_never_exceed_the_limit() {
     let budget = Budget::new(BudgetLimits {
         calls_max: Some(150),
         tokens_max: Some(150 * 7),
@@ -197,7 +197,7 @@ fn of_512_calls_of_children_and_grandchildren_at_a_limit_of_150_not_one_too_many
 }
 
 #[test]
-fn a_child_gets_half_of_what_is_left_and_what_it_did_not_spend_comes_back() {
+fn child_gets_half_of_the_rest_and_returns_unspent_tokens() {
     let budget = Budget::of_tokens(100);
     let first = budget.child(None).expect("there is enough");
     let second = budget.child(Some(10)).expect("there is enough");
@@ -221,7 +221,7 @@ fn a_child_gets_half_of_what_is_left_and_what_it_did_not_spend_comes_back() {
 }
 
 #[test]
-fn what_a_child_used_beyond_its_own_is_its_parents_too() {
+fn overdraft_of_a_child_counts_for_its_parent() {
     let budget = Budget::of_tokens(100);
     let child = budget.child(Some(10)).expect("there is enough");
     child.reserve(10).expect("it fits").settle(usage(30, 0));
@@ -230,7 +230,7 @@ fn what_a_child_used_beyond_its_own_is_its_parents_too() {
 }
 
 #[test]
-fn a_call_that_the_parent_refuses_leaves_the_child_as_it_was() {
+fn call_refused_by_the_parent_leaves_the_child_unchanged() {
     let budget = Budget::new(BudgetLimits {
         calls_max: Some(1),
         tokens_max: None,
@@ -248,12 +248,12 @@ fn a_call_that_the_parent_refuses_leaves_the_child_as_it_was() {
         .expect("the first had cost nothing");
 }
 
-/// One thing that is done to a tree of budgets. Figures choose among what is there.
+/// An operation on a tree of budgets. The numbers select among the existing budgets and calls.
 #[derive(Debug, Clone)]
 enum Deed {
     Child(usize, Option<u64>),
     Reserve(usize, u64),
-    /// Part of what was set aside, in percent.
+    /// Share of the reserved tokens, in percent.
     Meter(usize, u64),
     EndCall(usize),
     DropBudget(usize),

@@ -1,4 +1,4 @@
-//! When a cancel is seen, and what it never overrides.
+//! Cancels: when the engine sees them, and results that they never override.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn fallen(cause: Cause) -> Arc<Decision> {
 }
 
 #[test]
-fn cancel_before_the_call_returns_cancelled_at_once_and_changes_nothing() {
+fn turn_cancelled_before_its_start_changes_nothing() {
     let mut session = Session::new(TurnLimits::default());
     session.turn("first", usage(10, 5));
     let before = session.state();
@@ -62,7 +62,7 @@ fn cancel_after_the_budget_check_is_seen_before_the_commit() {
 }
 
 #[test]
-fn cancel_after_the_commit_is_not_observable_and_the_next_call_observes_it() {
+fn cancel_after_the_commit_stops_only_the_next_turn() {
     let mut session = Session::new(TurnLimits::default());
     let decision = Arc::new(Decision::new());
     let mut draft = session
@@ -78,7 +78,7 @@ fn cancel_after_the_commit_is_not_observable_and_the_next_call_observes_it() {
     );
 
     assert_eq!(session.state(), committed);
-    // A stop of the run reaches the next turn through its own decision.
+    // A stop of the run reaches the next turn through that turn's own decision.
     let refusal = session
         .try_begin("next", fallen(user()))
         .expect_err("cancelled at its entry");
@@ -121,7 +121,7 @@ fn cancel_precedes_the_budget_check() {
 }
 
 #[test]
-fn a_limit_at_the_entry_decides_the_turn_so_that_a_later_cancel_learns_it() {
+fn limit_before_the_start_wins_over_a_later_cancel() {
     let limits = TurnLimits {
         turns_max: Some(0),
         ..TurnLimits::default()
@@ -165,7 +165,7 @@ fn cancel_during_the_last_model_call_is_not_lost() {
         .expect("not cancelled");
     let step = draft.begin_step(&model(), 10, at()).expect("it begins");
     decision.stop(user());
-    // The answer arrives all the same: it is taken, and the commit is not.
+    // The answer still arrives: the draft takes it, but the commit is refused.
     let answer = draft
         .finish_model("done", Vec::new(), usage(5, 5), FinishReason::Done)
         .expect("the call is open");
@@ -177,7 +177,7 @@ fn cancel_during_the_last_model_call_is_not_lost() {
 }
 
 #[test]
-fn nothing_starts_behind_a_stop() {
+fn nothing_starts_after_a_stop() {
     let mut session = Session::new(TurnLimits::default());
     let decision = Arc::new(Decision::new());
     let mut draft = session
@@ -191,7 +191,7 @@ fn nothing_starts_behind_a_stop() {
 }
 
 #[test]
-fn a_deadline_and_a_users_cancel_are_told_apart() {
+fn deadline_and_user_cancel_have_different_reasons() {
     for (cause, reason) in [
         (user(), StopReason::Cancelled),
         (Cause::new(CauseKind::Superseded), StopReason::Cancelled),
@@ -224,7 +224,7 @@ fn the_first_cause_wins_and_is_never_overwritten() {
         .try_begin("go", Arc::clone(&decision))
         .expect("not stopped");
     decision.stop(deadline());
-    // The driver has heard of the user's cancel only, which came second.
+    // The driver knows only the user's cancel, which came second.
     let stopped = session.stop(draft, user());
     assert_eq!(
         (stopped.reason, stopped.cause),
@@ -233,7 +233,7 @@ fn the_first_cause_wins_and_is_never_overwritten() {
 }
 
 #[test]
-fn a_limit_that_ends_a_turn_decides_it_so_that_a_later_cancel_learns_it() {
+fn limit_that_ends_a_turn_wins_over_a_later_cancel() {
     let mut session = Session::new(TurnLimits {
         steps_max: Some(0),
         ..TurnLimits::default()
@@ -248,7 +248,7 @@ fn a_limit_that_ends_a_turn_decides_it_so_that_a_later_cancel_learns_it() {
 }
 
 #[test]
-fn a_lost_lease_writes_no_ending_of_its_own() {
+fn lost_lease_writes_no_ending() {
     let lost = || Cause::new(CauseKind::LeaseLost);
     let session = Session::new(TurnLimits::default());
     let start = session.start("go");
@@ -282,7 +282,7 @@ fn a_failure_before_the_first_answer_keeps_nothing() {
     let stopped = keep(session.begin("what the provider refuses"));
     assert_eq!(stopped.conversation, before);
 
-    // An answer and what its calls did are kept, without the provider's words.
+    // An answer and the effects of its calls are kept, without the provider's error text.
     let mut draft = session.begin("look");
     session.ask(&mut draft, vec![call("a", "shell", serde_json::json!({}))]);
     let stopped = keep(draft);

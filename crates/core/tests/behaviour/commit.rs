@@ -1,4 +1,4 @@
-//! Commit versus stop: one decision, and what each side leaves.
+//! Commit versus stop: one decision, and the effects of each verdict.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
@@ -13,7 +13,7 @@ use allstop_core::{FinishReason, Message, StopReason, TurnNumber};
 
 use crate::driver::*;
 
-/// Threads race the commit and the stop of one turn; many rounds, because a gap would be nanoseconds wide.
+/// Threads race the commit and the stop of one turn. Many rounds, because the window of a bug would be nanoseconds.
 const RACES: u32 = 100_000;
 
 #[test]
@@ -76,7 +76,7 @@ fn a_ghost_turn_is_impossible() {
 }
 
 #[test]
-fn of_many_who_decide_one_wins_and_the_others_learn_it() {
+fn one_of_many_deciders_wins_and_the_others_learn_it() {
     for _ in 0..1_000 {
         let decision = Decision::new();
         let gate = Barrier::new(8);
@@ -100,7 +100,7 @@ fn of_many_who_decide_one_wins_and_the_others_learn_it() {
 }
 
 #[test]
-fn a_second_commit_of_one_decision_is_refused_and_no_panic() {
+fn second_commit_of_a_decision_is_refused() {
     let decision = Decision::new();
     decision.commit().map(drop).expect("the first");
     assert_eq!(decision.commit().map(drop), Err(Verdict::Commit));
@@ -126,7 +126,7 @@ fn a_dropped_draft_changes_nothing() {
 }
 
 #[test]
-fn a_commit_whose_append_fails_gets_its_ending_and_leaves_the_conversation() {
+fn failed_append_ends_the_turn_and_keeps_the_conversation() {
     let mut session = Session::new(TurnLimits::default());
     session.turn("one", usage(1, 1));
     let before = Arc::clone(&session.conversation);
@@ -154,7 +154,7 @@ fn a_commit_whose_append_fails_gets_its_ending_and_leaves_the_conversation() {
 }
 
 #[test]
-fn a_turn_without_a_final_answer_cannot_commit_and_can_still_be_stopped() {
+fn turn_without_final_answer_can_be_stopped_but_not_committed() {
     let mut session = Session::new(TurnLimits::default());
     let draft = session.begin("go");
     let not = draft.commit(at()).expect_err("the model said nothing");
@@ -171,7 +171,7 @@ fn a_turn_without_a_final_answer_cannot_commit_and_can_still_be_stopped() {
 }
 
 #[test]
-fn a_turn_whose_calls_have_not_even_begun_cannot_commit() {
+fn turn_with_calls_not_begun_cannot_commit() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     session.ask(&mut draft, vec![call("a", "read", serde_json::json!({}))]);
@@ -184,7 +184,7 @@ fn a_turn_whose_calls_have_not_even_begun_cannot_commit() {
 }
 
 #[test]
-fn only_what_the_conversation_holds_is_on_the_committed_ledger() {
+fn committed_usage_counts_only_committed_messages() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let step = draft.begin_step(&model(), 10, at()).expect("it begins");
@@ -199,7 +199,7 @@ fn only_what_the_conversation_holds_is_on_the_committed_ledger() {
 }
 
 #[test]
-fn nothing_is_taken_after_the_ending() {
+fn ended_turn_refuses_every_event() {
     let mut turn = TurnState::new(TurnNumber(1));
     turn.apply(TurnEvent::Stopped(StopReason::Cancelled))
         .expect("a turn can be stopped at once");

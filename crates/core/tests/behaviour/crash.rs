@@ -1,4 +1,4 @@
-//! A crash: the log ends anywhere, and the next start gives the turn its ending.
+//! A crash can cut the log anywhere; the next start writes the turn's ending.
 
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{SessionState, StopPolicy, TurnLimits};
@@ -6,7 +6,7 @@ use allstop_core::{CauseKind, StopReason};
 
 use crate::driver::*;
 
-/// A log with two committed turns, one that was stopped, and one that ended in mid-batch.
+/// A log with two committed turns, a stopped turn, and a turn that crashed in mid-batch.
 fn crashed() -> Session {
     let mut session = Session::new(TurnLimits::default());
     session.turn("one", usage(10, 1));
@@ -92,7 +92,7 @@ fn a_crash_at_any_record_leaves_the_last_committed_turn() {
 }
 
 #[test]
-fn recovery_interrupted_by_a_crash_goes_on_where_it_was() {
+fn recovery_continues_after_a_crash_in_it() {
     let session = crashed();
     let (whole, records) = recover(&session.log);
     for cut in 0..records.len() {
@@ -105,7 +105,7 @@ fn recovery_interrupted_by_a_crash_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_late_result_of_a_recovered_turn_is_fenced_off() {
+fn late_result_of_a_recovered_turn_is_refused() {
     let session = crashed();
     let (mut state, _) = recover(&session.log);
     let before = state.clone();

@@ -1,4 +1,4 @@
-//! A driver of the engine without I/O: a session in miniature, with its log, its conversation and its budget.
+//! A driver of the engine without I/O: a small session with a log, a conversation and a budget.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use allstop_core::{
 };
 use serde_json::{Value, json};
 
-/// The moment at which everything happens: nothing here depends on time.
+/// Time of all records: no test depends on it.
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(1_790_000_000_000)
 }
@@ -64,7 +64,7 @@ pub(crate) fn deadline() -> Cause {
     Cause::new(CauseKind::Deadline).detail("turn deadline of 2s")
 }
 
-/// What a turn of [`Session`] came to.
+/// Outcome of a turn of [`Session`].
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     Committed,
@@ -80,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// How a turn of [`Session`] was stopped; its records are in the log.
+/// Stop of a turn of [`Session`]; its records are in the log.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) reason: StopReason,
@@ -88,7 +88,7 @@ pub(crate) struct Ended {
     pub(crate) state: TurnState,
 }
 
-/// A session: what it has committed, and its log.
+/// A session: its committed conversation and its log.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) conversation: Arc<Conversation>,
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// The log, folded: it must always be foldable.
+    /// Folds the log, which must always be possible.
     pub(crate) fn state(&self) -> SessionState {
         SessionState::fold(&self.log).expect("the log of a session can be folded")
     }
@@ -159,7 +159,7 @@ impl Session {
         draft
     }
 
-    /// A model call that answers with text.
+    /// Runs a model call that answers with text.
     pub(crate) fn answer(&mut self, draft: &mut Draft, text: &str, cost: Usage) {
         let step = draft
             .begin_step(&model(), cost.total_tokens(), at())
@@ -171,7 +171,7 @@ impl Session {
         self.log.extend([step.record, answer.record]);
     }
 
-    /// A model call that asks for calls.
+    /// Runs a model call that requests tool calls.
     pub(crate) fn ask(&mut self, draft: &mut Draft, calls: Vec<ToolCall>) -> Vec<ToolCall> {
         let step = draft
             .begin_step(&model(), 10, at())
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Commits, or stops for the cause that was first.
+    /// Commits the turn, or stops it for the first cause.
     pub(crate) fn end(&mut self, draft: Draft) -> Outcome {
         match draft.commit(at()) {
             Ok(commit) => {
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// A whole turn of one step.
+    /// Runs a whole turn of one step.
     pub(crate) fn turn(&mut self, input: &str, cost: Usage) -> Outcome {
         let decision = Arc::new(Decision::new());
         let mut draft = match self.try_begin(input, decision) {
@@ -263,7 +263,8 @@ impl Session {
         self.end(draft)
     }
 
-    /// What holds after each ending: memory and log agree, no turn is open, the history is valid, one ending a turn.
+    /// Checks the invariants after each ending: the log folds to the state in memory, no turn is open, the history is
+    /// valid, and each turn has one ending.
     pub(crate) fn check(&self) {
         let state = self.state();
         assert_eq!(
@@ -292,13 +293,13 @@ fn is_ending_of(record: &SessionRecord, number: u32) -> bool {
     }
 }
 
-/// What is sent to a model must always be a valid history.
+/// Checks that the request to the model is a valid history.
 pub(crate) fn check_request(draft: &Draft) {
     let messages = draft.request_messages();
     check_history(messages.iter().map(AsRef::as_ref)).expect("the request is valid");
 }
 
-/// A step and a half under way: one step done, and a step whose two calls are running and not begun.
+/// Runs one and a half steps: one complete step, and a step with one running call and one that has not begun.
 pub(crate) fn turn_in_two_tools(session: &mut Session) -> Draft {
     let mut draft = session.begin("go");
     let calls = session.ask(&mut draft, vec![call("a", "read", json!({"path": "x"}))]);

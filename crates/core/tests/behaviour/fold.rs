@@ -1,4 +1,4 @@
-//! The fold of a session's log: what it refuses, and what it knows.
+//! The fold of a session's log: refused records and the resulting state.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn background_ended(id: &str) -> SessionRecord {
     }
 }
 
-/// Folds all but the last record, and expects the last to be refused without a trace.
+/// Folds all but the last record, and expects that the last one is refused without a change of the state.
 fn refuses(records: &[SessionRecord]) -> IllegalRecord {
     let (last, before) = records.split_last().expect("there is a last record");
     let mut state = SessionState::fold(before).expect("what comes before is legal");
@@ -238,7 +238,7 @@ fn a_commit_of_an_invalid_history_is_refused() {
 }
 
 #[test]
-fn open_calls_are_told_in_the_order_of_their_start() {
+fn open_calls_are_listed_in_start_order() {
     let mut records = vec![
         opened(),
         started(1),
@@ -254,7 +254,7 @@ fn open_calls_are_told_in_the_order_of_their_start() {
 }
 
 #[test]
-fn background_work_is_known_by_its_id_with_its_state() {
+fn background_work_is_found_by_id_with_its_state() {
     let mut state =
         SessionState::fold([&opened(), &background("bg_1"), &background("bg_2")]).expect("legal");
     let detached = SessionRecord::BackgroundDetached { id: "bg_2".into() };
@@ -297,7 +297,7 @@ fn records_survive_their_json() {
 }
 
 #[test]
-fn a_long_input_is_excerpted_in_its_summary_at_a_character() {
+fn long_input_is_cut_at_a_character_boundary() {
     let mut session = Session::new(TurnLimits::default());
     session.turn(&"ß".repeat(10_000_000), usage(1, 1));
     let state = session.state();

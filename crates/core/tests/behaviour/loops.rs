@@ -1,4 +1,4 @@
-//! Runs that go in circles.
+//! Detection of runs that repeat themselves.
 
 use allstop_core::ToolCall;
 use allstop_core::turn::{LoopDetector, LoopFound, LoopLimits};
@@ -12,7 +12,7 @@ const OFF: LoopLimits = LoopLimits {
     calls_per_tool_max: None,
 };
 
-/// The first call of the list that completes a loop, counted from one.
+/// Position of the first call that completes a loop, counted from one, and the loop.
 fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, LoopFound)> {
     let mut detector = LoopDetector::new(limits);
     let mut seen = calls.iter().map(|call| detector.observe(call));
@@ -55,7 +55,7 @@ fn the_same_call_in_a_row_is_a_loop() {
 }
 
 #[test]
-fn the_order_of_keys_and_the_id_do_not_matter_and_the_arguments_do() {
+fn loops_depend_on_arguments_but_not_on_ids_or_key_order() {
     let limits = LoopLimits {
         repeats_max: Some(2),
         ..OFF
@@ -89,7 +89,7 @@ fn the_order_of_keys_and_the_id_do_not_matter_and_the_arguments_do() {
 }
 
 #[test]
-fn two_calls_in_turn_are_a_ping_pong() {
+fn two_alternating_calls_are_a_ping_pong() {
     let limits = LoopLimits {
         ping_pongs_max: Some(3),
         ..OFF
@@ -148,7 +148,7 @@ fn too_many_calls_of_one_tool_are_a_flood() {
 }
 
 #[test]
-fn the_rules_can_be_switched_off_and_honest_work_is_none() {
+fn rules_can_be_disabled_and_honest_work_is_no_loop() {
     let same = vec![read("a"); 1_000];
     assert_eq!(found(OFF, &same), None);
     let honest: Vec<ToolCall> = (0..400).map(|n| read(&format!("file_{n}"))).collect();

@@ -1,4 +1,4 @@
-//! The behaviour of the turn engine, one test for each promise, named for it.
+//! Behaviour of the turn engine: one test for each promise, named after it.
 //!
 //! `README.md` beside this file maps every behaviour of the specification to its test, here or in another crate.
 

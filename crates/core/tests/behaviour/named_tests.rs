@@ -1,16 +1,16 @@
-//! The tests that `README.md` names exist.
+//! Checks that the tests named in `README.md` exist.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// Whether a word in backticks names a test by its module: `commit::a_ghost_turn_is_impossible`, `loops::*`.
+/// True if a word in backticks names a test by its module: `commit::a_ghost_turn_is_impossible`, `loops::*`.
 fn is_test(word: &&str) -> bool {
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:*".contains(c);
     word.contains("::") && word.chars().all(is_letter)
 }
 
-/// The names of the functions and of the files below a folder.
+/// Collects the names of the functions and files in a folder.
 fn names(folder: &Path, found: &mut HashSet<String>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

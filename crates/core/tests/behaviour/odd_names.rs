@@ -1,4 +1,4 @@
-//! A model is never sent a name or an id that a strict provider would refuse the whole history for.
+//! A request never contains a name or an id for which a strict provider would refuse the whole history.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn odd_names() -> [String; 6] {
     ]
 }
 
-/// As `^[a-zA-Z0-9_-]{1,64}$` and, for ids, at most 40.
+/// Checks that names match `^[a-zA-Z0-9_-]{1,64}$`; ids have at most 40 characters.
 fn check_request(messages: &[Arc<Message>]) {
     let is_plain = |text: &str, max: usize| {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -50,7 +50,7 @@ fn call(id: &str, name: &str) -> ToolCall {
 }
 
 #[test]
-fn an_invented_tool_name_is_valid_in_the_next_request() {
+fn invented_tool_name_is_valid_in_the_next_request() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let asked = odd_names();
@@ -72,7 +72,7 @@ fn an_invented_tool_name_is_valid_in_the_next_request() {
 }
 
 #[test]
-fn stored_sessions_with_odd_names_are_valid_in_a_request() {
+fn stored_odd_names_are_valid_in_a_request() {
     let mut messages = vec![Arc::new(Message::user("go"))];
     let ids = odd_names();
     messages.push(Arc::new(Message::Assistant {
@@ -95,7 +95,7 @@ fn stored_sessions_with_odd_names_are_valid_in_a_request() {
     session.conversation = Arc::new(stored);
     let draft = session.begin("and now?");
     check_request(&draft.request_messages());
-    // What is valid is shared, not copied.
+    // A valid message is shared, not copied.
     assert!(Arc::ptr_eq(
         &draft.request_messages()[0],
         &session.conversation.messages[0]

@@ -1,4 +1,4 @@
-//! A budget or a limit that is reached leaves no trace, and the engine goes on working.
+//! A budget or a limit that is reached changes nothing, and the engine continues to work.
 
 use allstop_core::StopReason;
 use allstop_core::turn::{Budget, BudgetExceeded, BudgetUnit, DraftError, Refusal, TurnLimits};
@@ -13,7 +13,7 @@ fn limits(tokens: u64) -> TurnLimits {
 }
 
 #[test]
-fn overflow_leaves_everything_unchanged_and_reports_the_usage_before_the_call() {
+fn overflow_changes_nothing_and_reports_the_earlier_usage() {
     let mut session = Session::new(limits(100));
     session.turn("first", usage(40, 20));
     let before = session.state();
@@ -100,7 +100,7 @@ fn repeated_overflows_leave_no_residue() {
 }
 
 #[test]
-fn an_exhausted_budget_refuses_the_turn_at_its_entry() {
+fn exhausted_budget_refuses_the_next_turn() {
     let mut session = Session::new(limits(60));
     session.turn("first", usage(40, 20));
     let refusal = session
@@ -111,7 +111,7 @@ fn an_exhausted_budget_refuses_the_turn_at_its_entry() {
 }
 
 #[test]
-fn max_turns_counts_turns_and_no_history_length_hides_or_fakes_one() {
+fn turn_limit_counts_turns_and_not_messages() {
     let mut session = Session::new(TurnLimits {
         turns_max: Some(30),
         ..TurnLimits::default()
@@ -123,7 +123,7 @@ fn max_turns_counts_turns_and_no_history_length_hides_or_fakes_one() {
         session.turn("go", usage(1, 1)).reason(),
         StopReason::MaxTurnsReached
     );
-    // A session whose messages were shortened still holds its turns.
+    // A session with fewer messages still has all its turns.
     let mut shorter = (*session.conversation).clone();
     shorter.messages.clear();
     session.conversation = std::sync::Arc::new(shorter);
@@ -134,7 +134,7 @@ fn max_turns_counts_turns_and_no_history_length_hides_or_fakes_one() {
 }
 
 #[test]
-fn stopped_turns_of_which_nothing_is_kept_do_not_count_for_max_turns() {
+fn rolled_back_turns_do_not_count_for_the_turn_limit() {
     let mut session = Session::new(TurnLimits {
         turns_max: Some(1),
         ..TurnLimits::default()
@@ -147,7 +147,7 @@ fn stopped_turns_of_which_nothing_is_kept_do_not_count_for_max_turns() {
 }
 
 #[test]
-fn max_steps_refuses_the_step_beyond_and_rolls_back() {
+fn step_limit_refuses_the_next_step_and_rolls_back() {
     let mut session = Session::new(TurnLimits {
         steps_max: Some(2),
         ..TurnLimits::default()

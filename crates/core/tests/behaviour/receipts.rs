@@ -1,4 +1,4 @@
-//! Receipts: the verdict follows from the items, and several stops make one receipt.
+//! Receipts: the verdict follows from the items, and several stops merge into one receipt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn an_engine_that_has_not_acknowledged_breaks_quiet() {
 }
 
 #[test]
-fn what_the_stop_of_the_turn_left_alone_is_accounted_for_once() {
+fn work_outside_one_part_is_reported_by_a_later_part() {
     let call = item(ItemKind::ToolCall, "call_1", FINISHED);
     let turn = receipt(
         1_000,
@@ -77,7 +77,7 @@ fn what_the_stop_of_the_turn_left_alone_is_accounted_for_once() {
 }
 
 #[test]
-fn what_several_parts_cover_is_there_once_as_the_last_one_has_it() {
+fn item_of_several_parts_is_listed_once_as_in_the_last() {
     let engine = |why| item(ItemKind::Engine, "engine_4", running(why));
     let parts = [
         receipt(0, &[engine(Why::NotAcknowledged)]),
@@ -88,7 +88,7 @@ fn what_several_parts_cover_is_there_once_as_the_last_one_has_it() {
 }
 
 #[test]
-fn the_ends_of_a_later_part_count_from_the_first_request() {
+fn times_of_a_later_part_count_from_the_first_request() {
     let ended = |after_ms: u64| {
         background(ItemState::Finished {
             after_ms: Some(Duration::from_millis(after_ms).into()),
@@ -100,7 +100,7 @@ fn the_ends_of_a_later_part_count_from_the_first_request() {
 }
 
 #[test]
-fn what_no_part_covers_is_named_once() {
+fn item_outside_all_parts_is_listed_once() {
     let outside = background(running(Why::OutsideExtent));
     let parts = [
         receipt(0, std::slice::from_ref(&outside)),
@@ -125,7 +125,7 @@ fn parts_that_joined_one_stop_count_once() {
 }
 
 #[test]
-fn what_is_not_known_of_one_part_is_not_known_of_all() {
+fn unknown_effect_of_one_part_makes_the_whole_unknown() {
     use ConversationEffect::{KeptCompletedSteps, Unchanged, Unknown};
     for (first, second, all) in [
         (Unchanged, Unchanged, Unchanged),
@@ -142,7 +142,7 @@ fn what_is_not_known_of_one_part_is_not_known_of_all() {
 }
 
 #[test]
-fn a_part_that_had_ended_still_names_what_runs() {
+fn part_that_had_ended_still_lists_running_work() {
     let left = item(ItemKind::Thread, "thread_1", running(Why::BlockingThread));
     let ended = Arc::new(Receipt::of_ended(request(0), vec![left.clone()]));
     assert_eq!(ended.outcome(), Some(StopOutcome::AlreadyEnded));

@@ -1,4 +1,4 @@
-//! Deadlines, as the engine sees them: a decision that has fallen for one.
+//! Deadlines from the engine's point of view: a decision for a stop with the cause `deadline`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::driver::*;
 
 #[test]
 fn zero_and_negative_deadlines_stop_the_first_turn() {
-    // The driver lets the decision fall before it begins; a limit of the engine must not hide it.
+    // The driver stops the decision before the turn begins; a limit of the engine must not hide the deadline.
     for limits in [
         TurnLimits::default(),
         TurnLimits {
@@ -35,7 +35,7 @@ fn zero_and_negative_deadlines_stop_the_first_turn() {
 
 #[test]
 fn the_deadline_is_cumulative_over_turns() {
-    // One run, two turns: the first commits, the deadline falls, and the second ends at its entry.
+    // One run with two turns: the first commits, the deadline passes, and the second is refused at its start.
     let mut session = Session::new(TurnLimits::default());
     assert_eq!(session.turn("first", usage(3, 4)), Outcome::Committed);
     let decision = Arc::new(Decision::new());
@@ -82,7 +82,7 @@ fn a_timeout_result_keeps_the_accumulated_usage() {
 }
 
 #[test]
-fn a_model_call_that_a_stop_drops_costs_what_was_metered_so_far() {
+fn model_call_dropped_by_a_stop_costs_its_metered_usage() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let step = draft.begin_step(&model(), 50, at()).expect("it begins");
@@ -114,7 +114,7 @@ fn a_timeout_result_carries_the_right_prompt() {
 }
 
 #[test]
-fn a_providers_own_timeout_is_an_error_and_not_the_wall_clock() {
+fn timeout_of_the_provider_is_an_error_and_no_deadline() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let step = draft.begin_step(&model(), 50, at()).expect("it begins");
@@ -128,8 +128,8 @@ fn a_providers_own_timeout_is_an_error_and_not_the_wall_clock() {
 }
 
 #[test]
-fn the_engine_waits_for_nothing() {
-    // A hung call is the driver's to drop; stopping the turn around it takes no time of its own.
+fn engine_never_waits() {
+    // Dropping a hung call is the driver's task; stopping the turn needs no time.
     let mut session = Session::new(TurnLimits::default());
     let draft = turn_in_two_tools(&mut session);
     let before = Instant::now();

@@ -13,7 +13,7 @@ use crate::driver::*;
 use tries::{Try, tries};
 use turn::{ALL_ENDS, End, ends, run_turn};
 
-/// The limits of a session, to be made anew for each run of it: a budget is spent.
+/// Limits of a session. Each run creates its budget anew, because a run uses it up.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     steps_max: Option<u32>,
@@ -46,7 +46,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec((prop::collection::vec(tries(), 0..24), ends()), 1..5)
 }
 
-/// Runs these turns in a session of its own, which is left for more.
+/// Runs these turns in a new session and returns the session for more turns.
 fn run(limits: Limits, turns: &[Turn]) -> Session {
     let budget = limits.budget.map(Budget::new);
     let mut session = Session::new(TurnLimits {
@@ -63,7 +63,7 @@ fn run(limits: Limits, turns: &[Turn]) -> Session {
     session
 }
 
-/// The next message works, whatever was before.
+/// Checks that the next message works after any history.
 fn check_next_turn(session: &mut Session) {
     session.limits = TurnLimits::default();
     let turns = session.conversation.turns;
@@ -75,13 +75,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_turn_cut_anywhere_is_whole_or_never_was(turns in turns(), limits in limits()) {
+    fn turn_cut_anywhere_is_committed_or_never_happened(turns in turns(), limits in limits()) {
         let mut session = run(limits, &turns);
         check_next_turn(&mut session);
     }
 
     #[test]
-    fn a_turn_can_be_ended_in_every_way_at_every_point(
+    fn turn_can_end_in_every_way_at_every_point(
         before in prop::collection::vec((prop::collection::vec(tries(), 0..12), ends()), 0..2),
         steps in prop::collection::vec(tries(), 0..16),
         limits in limits(),
@@ -107,7 +107,7 @@ proptest! {
             let records = crashed.recovery_records(at());
             let mut recovered = crashed.clone();
             for (written, record) in records.iter().enumerate() {
-                // A crash in the middle of the recovery: the next one writes what is left, and no more.
+                // A crash during the recovery: the next recovery writes exactly the remaining records.
                 prop_assert_eq!(&recovered.recovery_records(at())[..], &records[written..]);
                 recovered.apply(record).expect("recovery is legal");
             }

@@ -1,4 +1,4 @@
-//! Any events into the transition function of one turn.
+//! Any sequence of events in the transition function of one turn.
 
 use allstop_core::record::{CallOutcome, StartedCall, StartedCallKind};
 use allstop_core::turn::{TurnEvent, TurnState};
@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_transition_function_refuses_or_moves_on_and_never_ends_twice(
+    fn transition_function_never_ends_a_turn_twice(
         events in prop::collection::vec((0..6_u8, 0..4_u8), 0..60),
     ) {
         let mut turn = TurnState::new(TurnNumber(1));

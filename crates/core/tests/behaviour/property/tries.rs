@@ -1,4 +1,4 @@
-//! What a driver tries, at random: what is illegal at that point is refused, and must leave no trace.
+//! Random attempts of a driver. An illegal attempt is refused and must change nothing.
 
 use allstop_core::decision::Decision;
 use allstop_core::record::{CallOutcome, SessionRecord};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::driver::*;
 
-/// One thing that a driver tries.
+/// One attempt of a driver.
 #[derive(Debug, Clone)]
 pub(super) enum Try {
     Step { estimate: u64 },
@@ -23,7 +23,7 @@ pub(super) enum Try {
     StopFalls(CauseKind),
 }
 
-/// A call that the model asks for.
+/// Kind of a call that the model requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Asked {
     Well,
@@ -65,7 +65,7 @@ pub(super) fn causes() -> impl Strategy<Value = CauseKind> {
     ])
 }
 
-/// The driver's own books, to compare with.
+/// Expected values, recorded by the driver.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     asked: Vec<ToolCall>,
@@ -79,7 +79,7 @@ impl Books {
     }
 }
 
-/// Tries it, and returns the records that it made.
+/// Makes the attempt and returns its records.
 pub(super) fn attempt(
     draft: &mut Draft,
     decision: &Decision,
@@ -90,7 +90,7 @@ pub(super) fn attempt(
     match what {
         Try::Step { estimate } => match draft.begin_step(&model(), *estimate, at()) {
             Ok(step) => {
-                assert!(!stopped, "a step starts behind the stop");
+                assert!(!stopped, "a step starts after the stop");
                 vec![step.record]
             }
             Err(_) => Vec::new(),
@@ -145,7 +145,7 @@ pub(super) fn attempt(
 fn begin(draft: &mut Draft, id: &CallId, stopped: bool) -> Vec<SessionRecord> {
     match draft.begin_call(id, Effect::Idempotent, at()) {
         Ok(record) => {
-            assert!(!stopped, "a call starts behind the stop");
+            assert!(!stopped, "a call starts after the stop");
             vec![record]
         }
         Err(DraftError::Illegal(IllegalEvent::MalformedArguments(refused))) => {

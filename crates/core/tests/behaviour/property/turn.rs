@@ -1,4 +1,4 @@
-//! One turn: tried, then ended in one of the ways in which turns end.
+//! One turn with random attempts and one of the possible endings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use proptest::prelude::*;
 use super::tries::{Books, Try, attempt, causes};
 use crate::driver::*;
 
-/// How a turn ends.
+/// Ending of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
     Commit,
-    /// Its record could not be written.
+    /// The commit's record could not be written.
     CommitFails,
     Stop {
         policy: StopPolicy,
         cause: CauseKind,
-        /// Whether a receipt says that the open calls were stopped.
+        /// True if a receipt reports the open calls as stopped.
         accounted: bool,
     },
     Crash,
@@ -42,7 +42,7 @@ pub(super) fn ends() -> impl Strategy<Value = End> {
     ]
 }
 
-/// Every way, for a turn that is cut at a point.
+/// One ending of each kind, for a turn that is cut at a point.
 pub(super) const ALL_ENDS: [End; 7] = [
     End::Commit,
     End::CommitFails,
@@ -61,7 +61,7 @@ const fn stop(policy: StopPolicy, cause: CauseKind) -> End {
     }
 }
 
-/// Runs a turn and checks all that is promised of it.
+/// Runs a turn and checks all its invariants.
 pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
     let before = session.state();
     let first = session.log.len();
@@ -78,7 +78,7 @@ pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
             state.apply(&record).expect("live work and the fold agree");
             session.log.push(record);
         }
-        // Live work and the fold are in the same place after each event, and the base is as it was.
+        // After each event, the draft and the fold have the same state, and the base is unchanged.
         assert_eq!(state.open_turn(), Some(draft.state()));
         assert_eq!(draft.base(), before.conversation());
         assert_eq!(draft.state().metered(), books.metered);
@@ -107,16 +107,13 @@ pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
     }
 }
 
-/// Ends the turn; whether it leaves something in the conversation.
+/// Ends the turn. Returns true if the turn adds messages to the conversation.
 fn finish(session: &mut Session, draft: Draft, decision: &Decision, end: End) -> bool {
     match end {
         End::Commit | End::CommitFails => match draft.commit(at()) {
             Ok(commit) => {
                 assert!(decision.stopped_by().is_none());
-                assert!(
-                    !decision.stop(user()),
-                    "what is committed is stopped no more"
-                );
+                assert!(!decision.stop(user()), "a committed turn cannot be stopped");
                 if let End::CommitFails = end {
                     let mut failed = commit.fail("the disk is full", at());
                     session.log.append(&mut failed.records);
@@ -170,9 +167,9 @@ fn stop_turn(
     let is_unknown = |record: &SessionRecord| matches!(record, SessionRecord::CallFinished { outcome, .. } if *outcome == CallOutcome::Unknown);
     assert!(
         !accounted || !stopped.records.iter().any(is_unknown),
-        "the receipt knows what became of each"
+        "the receipt has an outcome for each call"
     );
-    // The one who took a lost lease writes the ending.
+    // After a lost lease, the new owner writes the ending.
     let is_lost = stopped.cause.kind == CauseKind::LeaseLost;
     assert_eq!(stopped.records.is_empty(), is_lost);
     session.log.append(&mut stopped.records);
@@ -186,7 +183,7 @@ fn stop_turn(
     false
 }
 
-/// A receipt that says of every open call that it was stopped.
+/// A receipt that reports every open call as stopped.
 fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
     let request = StopRequest {
         stop_id: "stop".into(),
@@ -211,7 +208,7 @@ fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
     Receipt::of_stop(request, findings)
 }
 
-/// What the next start does.
+/// Appends the records of a recovery, as the next start does.
 fn recover(session: &mut Session) {
     let records = session.state().recovery_records(at());
     session.log.extend(records);
@@ -227,7 +224,7 @@ pub(super) fn endings(records: &[SessionRecord]) -> usize {
     records.iter().filter(is_ending).count()
 }
 
-/// A call with malformed arguments starts only together with its end: it was answered, never run.
+/// Checks that the start of a call with malformed arguments is followed by its end: it is answered, never run.
 fn check_no_malformed_call_ran(records: &[SessionRecord]) {
     for (at, record) in records.iter().enumerate() {
         if let SessionRecord::CallStarted { call, .. } = record
