@@ -1,5 +1,5 @@
-//! The log's share of a session: the records of a turn on the log in memory (checked, encoded, appended and folded), and
-//! long sessions on SQLite, resumed and listed.
+//! The log's share of a session's time: the records of a turn in the memory log (checked, encoded, appended and
+//! folded), and long sessions on SQLite, resumed and listed.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Long sessions are written in large appends: what is measured is reading them.
+/// Long sessions are written in large appends, because the benchmark measures only reading.
 const TURNS_PER_APPEND: usize = 100;
 const AT: i64 = 1_795_291_200_000;
 
@@ -54,7 +54,7 @@ fn short_turn(turn: TurnNumber) -> Vec<SessionRecord> {
     records
 }
 
-/// A turn of two steps and two calls, as the loop appends it: ten records.
+/// A turn of two steps and two calls, with the appends of the agent loop: ten records.
 fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
     let ids = ["step_1", "call_1", "call_2", "step_2"].map(CallId::from);
     let [first, one, two, second] = &ids;
@@ -127,7 +127,7 @@ fn in_memory(suite: &mut BenchSuite) {
     );
 }
 
-/// A session of these turns, on SQLite in a folder of its own.
+/// A session of these turns on SQLite, in a separate folder.
 fn stored_session(runtime: &Runtime, turns: &[Vec<SessionRecord>]) -> (TempDir, Arc<dyn Log>, u64) {
     let folder = TempDir::new_in(".").expect("the working directory can be written");
     let log = runtime.block_on(SqliteLog::open(folder.path().join("store.db")));
@@ -166,12 +166,12 @@ fn resume(suite: &mut BenchSuite, name: &str, turns: &[Vec<SessionRecord>], goal
     suite.run(Figure::new(name, resume).median_at_most(Duration::from_millis(goal_ms)));
 }
 
-/// One turn of so many records: a start, calls in turns, and no end, as a crash leaves it.
+/// A crashed turn of this many records: a start, calls, and no end.
 fn endless_turn(records: u32) -> Vec<Vec<SessionRecord>> {
     let turn = TurnNumber(1);
     let mut all = vec![long_turn(turn).swap_remove(0).swap_remove(0)];
     for step in 1..records / 2 {
-        // Ids in no order, as providers give them.
+        // Ids in random order, as providers give them.
         let id = CallId::from(format!("call_{:08x}", step.wrapping_mul(0x9e37_79b1)));
         let reserved_tokens = 1_000;
         all.push(started(
@@ -184,7 +184,7 @@ fn endless_turn(records: u32) -> Vec<Vec<SessionRecord>> {
     vec![all]
 }
 
-/// A session whose conversation was compacted in its middle, and again before its last hundred turns.
+/// A session whose conversation was compacted in the middle, and again before its last hundred turns.
 fn compacted_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
     let mut all = short_turns(turns);
     for (at_turn, turns_dropped) in [(turns - 100, turns / 2 - 100), (turns / 2, turns / 2)] {
@@ -202,7 +202,7 @@ fn compacted_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
 
 type Turns = fn(u32) -> Vec<Vec<SessionRecord>>;
 
-/// The time for 160,000 records must be at most five times that for 40,000, and that five times that for 10,000.
+/// Goals: 160,000 records take at most five times as long as 40,000, which take at most five times as long as 10,000.
 fn grows_linearly(suite: &mut BenchSuite, what: &str, turns: Turns, listed: bool) {
     let runtime = Runtime::new().expect("the system gives threads");
     let sample = |len| {

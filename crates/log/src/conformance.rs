@@ -1,7 +1,7 @@
-//! What every log must do, as checks that run on any of them.
+//! Conformance checks for every implementation of [`Log`].
 //!
-//! [`log_conformance!`](crate::log_conformance) makes a test of each for one kind of log; the expression opens a fresh
-//! one and may keep what it needs (a temporary folder) alive beside it:
+//! [`log_conformance!`](crate::log_conformance) makes a test of each check for one kind of log. Its expression opens a
+//! fresh log, and may return a value to keep alive with it (a temporary folder):
 //!
 //! ```
 //! # mod tests {
@@ -9,7 +9,7 @@
 //! # }
 //! ```
 //!
-//! The checks panic where the log does not keep its promises.
+//! A check panics if the log violates a rule of [`Log`].
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -21,7 +21,7 @@ use crate::{
     AppendError, AppendId, LockAttempt, Log, RecordBytes, StreamLock, StreamName, Version,
 };
 
-/// Makes a module of tests, one for each check.
+/// Makes a module with one test for each check.
 #[macro_export]
 macro_rules! log_conformance {
     ($name:ident, $open:expr) => {
@@ -100,7 +100,7 @@ async fn lock(log: &dyn Log, name: &str) -> StreamLock {
     }
 }
 
-/// Records are numbered 1, 2, 3 … and come back as they were, empty and long and binary ones too.
+/// Records are numbered 1, 2, 3 … and keep their bytes, even if they are empty, long or binary.
 pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
     let bulk: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[0]).collect();
     let written = [
@@ -123,8 +123,8 @@ pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
     );
 }
 
-/// Of writers that race for a version one wins, the others get a conflict that says where the stream is; and who goes
-/// on from there loses nothing.
+/// If writers race for a version, one wins and the others get a conflict with the present version. A writer that
+/// continues from there loses no record.
 pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
     const WRITERS: u64 = 16;
     let (name, wins) = (stream("s"), async |writer: u64| {
@@ -139,10 +139,7 @@ pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
             {
                 Ok(version) => return version,
                 Err(AppendError::Conflict { actual }) => {
-                    assert!(
-                        actual > expected,
-                        "a conflict says a version that is further on"
-                    );
+                    assert!(actual > expected, "a conflict has a later version");
                     expected = actual;
                 }
                 Err(other) => panic!("{other}"),
@@ -153,7 +150,11 @@ pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
         .await
         .into_iter()
         .collect();
-    assert_eq!(won.len() as u64, WRITERS, "each won a version of its own");
+    assert_eq!(
+        won.len() as u64,
+        WRITERS,
+        "each writer won a different version"
+    );
     let found = log
         .read(&name, Version(1), 100)
         .await
@@ -162,7 +163,7 @@ pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
     assert_eq!((found.len() as u64, texts.len() as u64), (WRITERS, WRITERS));
 }
 
-/// An append that expects more than there is conflicts, also on a stream that is not there, and makes none.
+/// An append that expects a later version conflicts, and creates no stream.
 pub async fn a_version_that_is_not_there_yet_conflicts(log: &dyn Log) {
     let ahead = |expected, id| {
         log.append(
@@ -192,7 +193,7 @@ pub async fn a_version_that_is_not_there_yet_conflicts(log: &dyn Log) {
     ));
 }
 
-/// The same id again returns the first answer and writes nothing, however much was appended since.
+/// A repeated append with the same id returns the first result and writes nothing, even after many other appends.
 pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
     assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
     assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
@@ -202,7 +203,7 @@ pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
     assert_eq!(append(log, "s", 2, 2, ["c"]).await, 3);
     assert_eq!(append(log, "s", 3, 3, ["d", "e", "f"]).await, 6);
     assert_eq!(read(log, "s", 1, 100).await.len(), 6);
-    // Two that wait at the same time are one.
+    // Two waiting appends with the same id count as one.
     let twice = [(); 2].map(|()| log.append(&stream("s"), Version(6), AppendId(4), records(["g"])));
     for answer in join_all(twice).await {
         assert_eq!(answer.expect("both are the same append"), Version(7));
@@ -210,7 +211,7 @@ pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
     assert_eq!(read(log, "s", 1, 100).await.len(), 7);
 }
 
-/// No records: the version stays.
+/// An append without records keeps the version.
 pub async fn an_empty_append_changes_nothing(log: &dyn Log) {
     assert_eq!(append(log, "s", 0, 1, []).await, 0);
     append(log, "s", 0, 2, ["a"]).await;
@@ -225,7 +226,7 @@ pub async fn an_empty_append_changes_nothing(log: &dyn Log) {
     assert_eq!(read(log, "s", 1, 10).await.len(), 1);
 }
 
-/// A read starts where it is told, ends at its limit, and is empty behind the end and for an unknown stream.
+/// A read starts at its first number and ends at its limit. It is empty after the end and for an unknown stream.
 pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
     append(log, "s", 0, 1, ["1", "2", "3", "4", "5"]).await;
     for (from, limit, numbers) in [
@@ -252,7 +253,7 @@ pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
     assert_eq!(read(log, "unknown", 1, 10).await, []);
 }
 
-/// A stream whose records lie among many others is read in parts; so is the one that takes its place in between.
+/// A stream with many other streams' records in between is read in parts; so is a new stream of the same name.
 pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
     const RECORDS: u64 = 40;
     let write = async |round: u64| {
@@ -263,7 +264,7 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
                 .append(&stream("s"), Version(number), id, vec![text.into()])
                 .await;
             assert_eq!(version.expect("nobody else writes"), Version(number + 1));
-            // None between some, a few between others, and more than anybody would step over.
+            // No records of others between some, a few between others, and more than a reader would skip one by one.
             let others = [0, 0, 3, 0, 50][number as usize % 5];
             for other in 0..others {
                 let name = format!("other/{round}/{number}/{other}");
@@ -288,7 +289,7 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
         let all: Vec<_> = (1..=RECORDS).map(|number| text(1, number)).collect();
         assert_eq!(found, all, "at most {limit}");
     }
-    // Between two parts the stream grows, and is deleted and begun anew.
+    // Between two reads, the stream grows, and is then deleted and started anew.
     assert_eq!(part(1, 5).await.len(), 5);
     append(log, "s", RECORDS, 1 << 100, ["grown"]).await;
     let grown = (Version(RECORDS + 1), "grown".to_owned());
@@ -306,7 +307,7 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
     assert_eq!(part(6, 1).await, [text(2, 6)]);
 }
 
-/// A list holds the streams with the prefix, by name, with their versions.
+/// A list holds the streams with the prefix, sorted by name, with their versions.
 pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
     for name in ["b/2", "a/1", "b/1", "b0", "b", "c", "b/é", "B/1"] {
         append(log, name, 0, 1, ["x"]).await;
@@ -325,7 +326,7 @@ pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
     assert_eq!(log.list("x").await.expect("the log can be listed"), []);
 }
 
-/// A tail answers at once where there are records, and else when there are; several hear the same.
+/// A tail returns existing records at once, otherwise the next ones. Several tails get the same records.
 pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     append(log, "s", 0, 1, ["a", "b"]).await;
     let there = log
@@ -351,7 +352,7 @@ pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
             [(Version(3), "c".into())]
         );
     }
-    // Also before the stream is there.
+    // Also for a stream that does not exist yet.
     let mut first = log.tail(&stream("new"), Version(1), 10);
     assert!(
         matches!(poll!(&mut first), Poll::Pending),
@@ -361,7 +362,7 @@ pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     assert_eq!(first.await.expect("the log can be read").len(), 1);
 }
 
-/// A lock is held by one; others hear by whom; dropping it gives it back; other streams have their own.
+/// A lock has one holder, and others see its owner. Dropping it releases it. Each stream has its own lock.
 pub async fn a_lock_is_held_by_one(log: &dyn Log) {
     let owner = async || {
         log.lock_owner(&stream("s"))
@@ -392,10 +393,10 @@ pub async fn a_lock_is_held_by_one(log: &dyn Log) {
         .iter()
         .filter(|attempt| matches!(attempt, Ok(LockAttempt::Locked(_))))
         .count();
-    assert_eq!(won, 1, "of those who race for it one gets it");
+    assert_eq!(won, 1, "one of the racers gets the lock");
 }
 
-/// A deleted stream is gone, its lock is free, and its next record is the first. Others stay.
+/// A deleted stream is empty, its lock is free, and its next record has number 1. Other streams stay.
 pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     append(log, "s", 0, 1, ["a", "b"]).await;
     append(log, "t", 0, 2, ["c"]).await;
@@ -417,7 +418,7 @@ pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     log.delete(held).await.expect("there is nothing to delete");
 }
 
-/// A dropped append is there whole or not at all, and repeating it with its id makes it so once.
+/// A dropped append is written whole or not at all, and repeating it with its id writes it exactly once.
 pub async fn a_dropped_append_is_whole_or_not_there(log: &dyn Log) {
     const APPENDS: u64 = 50;
     for n in 0..APPENDS {
@@ -450,7 +451,7 @@ pub async fn a_dropped_append_is_whole_or_not_there(log: &dyn Log) {
     );
 }
 
-/// 64 writers that append at the same time, each to its own stream, find their own records and no others.
+/// 64 writers append at the same time, each to its own stream, and each finds only its own records.
 pub async fn many_writers_on_many_streams_mix_nothing(log: &dyn Log) {
     const APPENDS: u64 = 20;
     join_all((0..64_u64).map(async |writer| {

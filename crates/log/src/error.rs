@@ -1,4 +1,4 @@
-//! Why a store did not do what it was asked.
+//! Errors of a store.
 
 use std::error::Error;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crate::Version;
 
-/// Why an append did not happen, or is not known to have.
+/// Reason why an append failed or has an unknown outcome.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// Another writer was first.
+    /// Another writer appended before.
     #[error("the stream is at version {actual}, not at the expected one")]
     Conflict {
-        /// Where the stream is.
+        /// Present version of the stream.
         actual: Version,
     },
-    /// The answer was lost: repeat it with its id.
+    /// The outcome is unknown: repeat the append with its id.
     #[error("it is not known whether the append happened")]
     Indeterminate,
     /// The store failed; nothing was written.
@@ -23,7 +23,7 @@ pub enum AppendError {
     Log(#[from] LogError),
 }
 
-/// A store failed. The text is one line that names the place; [`LogError::hint`] says what helps.
+/// Error of a store. Its text is one line that names the place; [`LogError::hint`] suggests a remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{kind}: {place}")]
 pub struct LogError {
@@ -33,27 +33,27 @@ pub struct LogError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What callers branch on.
+/// Kind of a store's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LogErrorKind {
-    /// The folder of the store, or the store, is not there.
+    /// The store or its folder does not exist.
     NotFound,
-    /// Another process kept the store locked for too long. Transient.
+    /// Another process kept the store locked for too long. Retry later.
     Busy,
-    /// The store, its folder or the file system may not be written.
+    /// The store, its folder or the file system is read-only.
     ReadOnly,
-    /// No room is left on the device, or in a quota.
+    /// The device or a quota is full.
     Full,
-    /// The file is not a store, or it is damaged.
+    /// The file is not a store, or is damaged.
     Corrupt,
     /// A file of the store was moved, removed or replaced while the store was open.
     Replaced,
-    /// A newer Allstop wrote it.
+    /// A newer version of Allstop wrote the store.
     NewerVersion,
     /// The store was closed, or its thread has ended.
     Closed,
-    /// Anything else that the system reported.
+    /// Any other error of the system.
     Io,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for LogErrorKind {
 }
 
 impl LogError {
-    /// A failure of this kind at this place, usually a path.
+    /// An error of this kind at this place, usually a path.
     pub fn new(kind: LogErrorKind, place: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -85,19 +85,19 @@ impl LogError {
         }
     }
 
-    /// The same, with what the system said.
+    /// Returns the error with its source.
     #[must_use]
     pub fn caused_by(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What to branch on.
+    /// The kind of error.
     pub fn kind(&self) -> LogErrorKind {
         self.kind
     }
 
-    /// What a person can do about it, in one line.
+    /// A remedy for the user, in one line.
     pub fn hint(&self) -> Option<&'static str> {
         match self.kind {
             LogErrorKind::NotFound => Some("make the folder first, or name another store"),

@@ -1,4 +1,4 @@
-//! The answer of a log.
+//! Future of a log's answer.
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
@@ -7,22 +7,22 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 
-/// The answer of a log: there at once from a store in memory, without an allocation, or awaited.
+/// A log's answer: available at once from a store in memory, without an allocation, or awaited.
 #[must_use = "a future does nothing unless it is polled"]
 pub enum LogFuture<T> {
-    /// The answer is there.
+    /// The answer is available.
     Ready(Ready<T>),
-    /// The answer comes.
+    /// The answer comes later.
     Waiting(BoxFuture<'static, T>),
 }
 
 impl<T> LogFuture<T> {
-    /// An answer that is there.
+    /// A future with an available answer.
     pub fn ready(answer: T) -> Self {
         Self::Ready(ready(answer))
     }
 
-    /// An answer that comes.
+    /// A future with a later answer.
     pub fn waiting(answer: impl Future<Output = T> + Send + 'static) -> Self {
         Self::Waiting(Box::pin(answer))
     }

@@ -1,11 +1,10 @@
 //! The append-only log of sessions: in memory and on SQLite.
 //!
-//! The log is the only truth: state is a fold over its records. A [`Log`] holds streams of records that it does not
-//! look into; each stream is numbered densely (1, 2, 3 …), each append names the version it expects, and of two
-//! writers one gets a conflict. [`MemoryLog`] lives as long as the process, [`SqliteLog`] survives
-//! `kill -9` and power loss. [`SessionStream`] puts the records of one
-//! conversation on top: it holds the session's lock, folds what is there, ends the turn that a crash left open, and
-//! appends.
+//! State is a fold over the records of the log, and nothing else is stored. A [`Log`] holds streams of records and
+//! does not interpret them. The records of a stream are numbered without gaps (1, 2, 3 …), and each append names the
+//! version that it expects: if two writers race, one gets a conflict. [`MemoryLog`] lives as long as the process,
+//! [`SqliteLog`] survives `kill -9` and power loss. [`SessionStream`] is the layer for the records of one
+//! conversation: it holds the session's lock, folds its records, ends the turn that a crash left open, and appends.
 //!
 //! ```
 //! # use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The lock of a stream: who owns a session while it is in use.
+//! Lock of a stream: it identifies the owner of a session in use.
 
 use std::fmt;
 
@@ -6,23 +6,22 @@ use allstop_core::process::ProcessIdentity;
 
 use crate::StreamName;
 
-/// What came of asking for a lock.
+/// Result of a request for a lock.
 #[derive(Debug)]
 #[must_use = "dropping a lock gives it back"]
 pub enum LockAttempt {
-    /// The lock is ours until it is dropped.
+    /// The caller has the lock until it drops it.
     Locked(StreamLock),
-    /// Somebody else has it.
+    /// Another owner has the lock.
     HeldBy(
-        /// Who; `None` in the moment between taking the lock and writing the owner down.
+        /// The owner; `None` for the moment after the lock was taken and before its owner is written.
         Option<ProcessIdentity>,
     ),
 }
 
-/// A held lock. Dropping it gives it back; so does the end of the process, in whatever way it ends.
+/// A held lock. Dropping it releases it, and so does any end of the process.
 ///
-/// The drop does no I/O of its own: the store's thread gives the lock back, in order with what is asked of the same
-/// store afterwards.
+/// The drop does no I/O itself: the store's thread releases the lock, in order with later requests to the same store.
 #[must_use = "dropping a lock gives it back"]
 pub struct StreamLock {
     stream: StreamName,
@@ -31,7 +30,7 @@ pub struct StreamLock {
 }
 
 impl StreamLock {
-    /// A lock that is given back by calling `release` once; for those who write a store.
+    /// A lock that calls `release` once when it is dropped. For implementations of a store.
     pub fn new(stream: StreamName, release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self {
             stream,
@@ -40,7 +39,7 @@ impl StreamLock {
         }
     }
 
-    /// Marks it as taken where the store had no trace of any lock: it is new, or all of them were deleted.
+    /// Marks the lock as taken when the store had no trace of any lock: the store is new, or all locks were deleted.
     pub fn first(mut self) -> Self {
         self.is_first = true;
         self
@@ -51,7 +50,7 @@ impl StreamLock {
         self.is_first
     }
 
-    /// What is locked.
+    /// The locked stream.
     pub fn stream(&self) -> &StreamName {
         &self.stream
     }

@@ -11,9 +11,9 @@ use crate::lock::{LockAttempt, StreamLock};
 use crate::process::this_process;
 use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
 
-/// A log that lives as long as the value: for tests, and for programs that keep nothing. Clones share it.
+/// A log that lives as long as the value: for tests, and for programs without storage. Clones share it.
 ///
-/// Every answer but a tail's is there at once, and the append happens in the call, not when the future is polled.
+/// All results except a tail's are available at once; an append happens in the call, not when the future is polled.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog {
     shared: Arc<Mutex<Streams>>,
@@ -21,16 +21,16 @@ pub struct MemoryLog {
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// Sorted, because a list is by name.
+    /// Sorted, for lists by name.
     streams: BTreeMap<StreamName, Stream>,
     locked: BTreeSet<StreamName>,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// Record `n` is at `n - 1`, each with the id of its append.
+    /// Record `n` is at index `n - 1`, with the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
-    /// Held by the tails that wait, so that an append that nobody waits for pays nothing and an empty stream can go.
+    /// Held by the waiting tails: an append without a waiting tail costs nothing, and an empty stream can be removed.
     grown: Weak<Notify>,
 }
 
@@ -54,7 +54,7 @@ impl Stream {
     ) -> Result<Version, AppendError> {
         let actual = self.version();
         if expected != actual {
-            // Invariant 4: the record after `expected` carries the id of the append that wrote it.
+            // Invariant 4 of `Log`: the record after `expected` has the id of its append.
             let written = usize::try_from(expected.0)
                 .ok()
                 .and_then(|at| self.records.get(at..))
@@ -135,7 +135,7 @@ impl Log for MemoryLog {
                     if !records.is_empty() || limit == 0 {
                         return Ok(records);
                     }
-                    // Made under the lock, so it hears every append from here on, also before its first poll.
+                    // Created under the lock, so it receives every later append, even before its first poll.
                     let grown = known.grown.upgrade().unwrap_or_default();
                     known.grown = Arc::downgrade(&grown);
                     grown.notified_owned()
@@ -180,7 +180,7 @@ impl Log for MemoryLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         let mut shared = self.shared.lock();
         if let Some(stream) = shared.streams.get_mut(lock.stream()) {
-            // A tail that waits keeps waiting: the stream may begin again.
+            // A waiting tail continues to wait: the stream may start again.
             stream.records = Vec::new();
             if stream.grown.strong_count() == 0 {
                 shared.streams.remove(lock.stream());
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deleted_stream_that_nobody_waits_for_leaves_nothing() {
+    fn deleted_stream_without_a_waiting_tail_is_removed() {
         let log = MemoryLog::new();
         let name = StreamName::new("s");
         let mut tail = log.tail(&name, Version(1), 1);
@@ -212,7 +212,11 @@ mod tests {
             assert!(matches!(log.delete(lock).now_or_never(), Some(Ok(()))));
             log.shared.lock().streams.len()
         };
-        assert_eq!(delete(&log), 1, "the tail waits for it to begin again");
+        assert_eq!(
+            delete(&log),
+            1,
+            "the tail waits for the stream to start again"
+        );
         drop(tail);
         assert_eq!(delete(&log), 0);
     }

@@ -1,17 +1,17 @@
-//! How streams, positions and appends are named.
+//! Names of streams, positions and appends.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a stream: `session/01J…`.
+/// Name of a stream, such as `session/01J…`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StreamName(Arc<str>);
 
 impl StreamName {
-    /// Takes the name as it is.
+    /// Takes the name unchecked.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
@@ -28,7 +28,7 @@ impl fmt::Display for StreamName {
     }
 }
 
-/// The number of a record in its stream, and so also of the last one; 0 is the empty stream.
+/// Number of a record in its stream. A stream's version is the number of its last record, or 0 if it is empty.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -36,7 +36,7 @@ impl fmt::Display for StreamName {
 pub struct Version(pub u64);
 
 impl Version {
-    /// The version that follows.
+    /// The next version.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -49,21 +49,21 @@ impl fmt::Display for Version {
     }
 }
 
-/// Names one append, so that repeating it after a lost answer returns the first version. It is stored with the records
-/// that it wrote, so a store remembers nothing else and forgets none.
+/// Id of one append: a repetition after a lost answer returns the first result. The id is stored with the records of
+/// the append, so a store needs no other memory and forgets no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AppendId(pub u128);
 
-/// The append ids of one writer: a random half that no other writer shares, and a count.
+/// Append ids of one writer: a random upper half that identifies the writer, and a counter.
 #[derive(Debug)]
 pub struct AppendIds {
     next: u128,
 }
 
 impl AppendIds {
-    /// The ids of a new writer.
+    /// Ids for a new writer.
     pub fn new() -> Self {
-        // The random part of a ULID has 80 bits; the 64 lowest of them go into the upper half.
+        // The random part of a ULID has 80 bits; its 64 lowest bits become the upper half.
         Self {
             next: u128::from(ulid::Ulid::generate().random() as u64) << 64,
         }
@@ -82,5 +82,5 @@ impl Default for AppendIds {
     }
 }
 
-/// One record: bytes that the log does not look into.
+/// One record: bytes that the log does not interpret.
 pub type RecordBytes = bytes::Bytes;

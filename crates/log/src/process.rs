@@ -1,11 +1,11 @@
-//! Identity of this process, for the owner record of a lock, and a look whether another owner lives.
+//! Identity of this process for the owner record of a lock, and a check if another owner runs.
 
 use std::fs;
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::process::ProcessIdentity;
 
-/// This process. Where there is no `/proc`, start and boot are left empty: the lock itself still tells owners apart.
+/// Identity of this process. Without `/proc`, start and boot are empty; the lock itself still distinguishes owners.
 pub(crate) fn this_process() -> &'static ProcessIdentity {
     static THIS: OnceLock<ProcessIdentity> = OnceLock::new();
     THIS.get_or_init(|| {
@@ -19,14 +19,15 @@ pub(crate) fn this_process() -> &'static ProcessIdentity {
     })
 }
 
-/// Field 22. The command's name, field 2, may hold spaces and brackets, so counting starts after its last bracket.
+/// Field 22 of `/proc/PID/stat`. Field 2, the command, may contain spaces and parentheses, so the count starts after
+/// the last parenthesis.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// True if this process runs, for all that can be seen from here. One of another boot, machine or pid namespace, or one
-/// that `/proc` does not show, is not seen to run. A zombie has ended.
+/// True if this process is known to run. False for a process of another boot, machine or pid namespace, for one that
+/// `/proc` does not show, and for a zombie.
 pub(crate) fn is_seen_alive(owner: &ProcessIdentity) -> bool {
     let boot = &this_process().boot_id;
     if boot.is_empty() || owner.boot_id != *boot {
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn start_ticks_survive_a_name_with_brackets() {
+    fn start_ticks_are_found_behind_parentheses_in_the_name() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 9";
         assert_eq!(start_ticks(stat), Some(4242));
     }

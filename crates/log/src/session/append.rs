@@ -1,4 +1,4 @@
-//! The records of one append, encoded with what a later reader begins with.
+//! Encoding of one append, with the snapshots for later readers.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,12 @@ use allstop_core::turn::{IllegalRecord, SessionState};
 use super::codec::{self, RecordExtras};
 use crate::{RecordBytes, Version};
 
-/// Encodes records that follow `state`, which is the state at this version, with the last snapshot there. A compaction
-/// gets the state behind it, the start of a turn the number of the record with the last such state.
+/// Encodes records that follow `state`, the state at this version; `snapshot_at` is the record with the last snapshot.
+/// A compaction gets a snapshot of the state after it, the start of a turn the number of the last record with a
+/// snapshot.
 ///
 /// # Errors
-/// If the records cannot follow.
+/// If the records are not allowed after this state.
 pub(super) fn encode_append(
     records: &[SessionRecord],
     state: &SessionState,

@@ -1,4 +1,4 @@
-//! Why a session could not be opened or written.
+//! Errors of opening and writing a session.
 
 use allstop_core::SessionId;
 use allstop_core::process::ProcessIdentity;
@@ -7,55 +7,55 @@ use allstop_core::turn::IllegalRecord;
 use super::codec::DecodeError;
 use crate::{LogError, Version};
 
-/// Why a session could not be opened or written.
+/// Reason why a session could not be opened or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// There is no such session.
+    /// The session does not exist.
     #[error("there is no session {0}")]
     NotFound(SessionId),
-    /// A session of this id is there already.
+    /// A session with this id already exists.
     #[error("the session {0} is there already")]
     Exists(SessionId),
-    /// Somebody else has it open.
+    /// Another process has the session open.
     #[error("the session {id} is in use{}", .owner.as_ref().map(|o| format!(" by process {}", o.pid)).unwrap_or_default())]
     InUse {
-        /// The session.
+        /// Id of the session.
         id: SessionId,
-        /// Who, where it is known.
+        /// The owner, if known.
         owner: Option<ProcessIdentity>,
     },
-    /// Another writer has appended: this one may write no more.
+    /// Another writer has appended: this writer must not write any more.
     #[error("another writer has taken the session over: it is at version {actual}")]
     Fenced {
-        /// Where the stream is.
+        /// Present version of the stream.
         actual: Version,
     },
-    /// It stayed unknown whether the records were written. The next append settles it first.
+    /// It is still unknown if the records were written. The next append settles this first.
     #[error("it is not known whether the records of the session were written")]
     Indeterminate,
-    /// The records do not follow from the state; nothing was written.
+    /// The records are not allowed after the state; nothing was written.
     #[error("the record cannot follow")]
     Illegal(#[from] IllegalRecord),
     /// A stored record cannot be read.
     #[error("record {version} of the session {id} is damaged or newer")]
     Unreadable {
-        /// The session.
+        /// Id of the session.
         id: SessionId,
-        /// The record.
+        /// Number of the record.
         version: Version,
-        /// Why.
+        /// The cause.
         #[source]
         source: DecodeError,
     },
-    /// A stored record does not follow from those before it.
+    /// A stored record is not allowed after the records before it.
     #[error("record {version} of the session {id} does not follow from those before it")]
     Inconsistent {
-        /// The session.
+        /// Id of the session.
         id: SessionId,
-        /// The record.
+        /// Number of the record.
         version: Version,
-        /// Why.
+        /// The cause.
         #[source]
         source: IllegalRecord,
     },

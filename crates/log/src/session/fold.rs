@@ -9,7 +9,7 @@ use super::tail::last_snapshot;
 use super::{codec, stream_of};
 use crate::{Log, Version};
 
-/// A session, read from its last snapshot on.
+/// A session, read from its last snapshot to its end.
 #[derive(Debug)]
 pub(super) struct SessionEnd {
     pub(super) state: SessionState,
@@ -18,7 +18,7 @@ pub(super) struct SessionEnd {
     pub(super) snapshot_at: Option<Version>,
 }
 
-/// Folds a session from its last snapshot on; an unknown session is the empty state at version 0.
+/// Folds a session from its last snapshot; an unknown session is the empty state at version 0.
 pub(super) async fn fold_end(log: &dyn Log, id: &SessionId) -> Result<SessionEnd, SessionError> {
     let (state, at) = last_snapshot(log, &stream_of(id)).await?;
     let (state, version) = fold(log, id, state, at).await?;
@@ -29,7 +29,7 @@ pub(super) async fn fold_end(log: &dyn Log, id: &SessionId) -> Result<SessionEnd
     })
 }
 
-/// Folds a session from its first record on.
+/// Folds a session from its first record.
 pub(super) async fn fold_all(
     log: &dyn Log,
     id: &SessionId,
@@ -37,7 +37,7 @@ pub(super) async fn fold_all(
     fold(log, id, SessionState::default(), Version(0)).await
 }
 
-/// Folds the records behind number `last` onto the state behind that.
+/// Folds the records after number `last` onto `state`, the state at `last`.
 async fn fold(
     log: &dyn Log,
     id: &SessionId,
@@ -46,7 +46,7 @@ async fn fold(
 ) -> Result<(SessionState, Version), SessionError> {
     let stream = stream_of(id);
     loop {
-        // The store bounds its memory by itself.
+        // The store bounds its own memory.
         let records = log.read(&stream, last.next(), usize::MAX).await?;
         if records.is_empty() {
             return Ok((state, last));

@@ -1,4 +1,4 @@
-//! Sessions seen from outside: listed, read and removed without being opened.
+//! Lists, reads and removes sessions without opening them.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::SessionRecord;
@@ -13,31 +13,32 @@ use super::tail::find_last;
 use super::{STREAM_PREFIX, session_of, stream_of};
 use crate::{LockAttempt, Log, LogError, StreamName, Version};
 
-/// One line of a list of sessions.
+/// One entry in a list of sessions.
 #[derive(Debug)]
 pub struct SessionSummary {
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
-    /// The number of its last record.
+    /// Number of its last record.
     pub version: Version,
-    /// Who has it open, if anybody has.
+    /// The process that has it open, if any.
     pub owner: Option<ProcessIdentity>,
-    /// When something last happened in it: a turn started or ended, or it was opened.
+    /// Time of the last activity: the start or end of a turn, or the opening.
     pub active_at: Option<Timestamp>,
-    /// How many turns have started.
+    /// Number of started turns.
     pub turns: usize,
-    /// How the last turn ended; `None` before the first ending.
+    /// Reason for the end of the last turn; `None` before the first end.
     pub last_stop_reason: Option<StopReason>,
-    /// Whether a turn has no ending: it runs if there is an owner, else the next start ends it.
+    /// True if a turn has no ending: it runs if there is an owner, otherwise the next start ends it.
     pub turn_open: bool,
-    /// Why its end cannot be read, if it cannot; then the turns are not known.
+    /// Error of reading its end; the number of turns is then unknown.
     pub problem: Option<SessionError>,
 }
 
-/// The sessions of a log, by id. Of each only the end is read: back to the start of its last turn at most, or, while that
-/// turn is open, to the ending of the one before. An end that cannot be read is listed with its problem.
+/// Lists the sessions of a log by id. Reads only the end of each session: at most back to the start of its last turn
+/// or, if that turn is open, to the ending of the previous one. A session with an unreadable end is listed with its
+/// problem.
 ///
-/// **Cancel safety**: dropping it leaves nothing behind.
+/// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
 /// If the store fails.
@@ -69,7 +70,8 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
 }
 
 impl SessionSummary {
-    /// Fills in what the last start or ending of a turn says. Turns are numbered from 1, so the last one is their count.
+    /// Fills in the fields from the last start or end of a turn. Turns are numbered from 1, so the last number is the
+    /// count.
     async fn read_end(&mut self, log: &dyn Log, stream: &StreamName) -> Result<(), SessionError> {
         use RecordKind::{SessionOpened, TurnCommitted, TurnStarted, TurnStopped};
         let kinds = [SessionOpened, TurnStarted, TurnCommitted, TurnStopped];
@@ -91,7 +93,7 @@ impl SessionSummary {
                 self.active_at = Some(at);
                 self.turn_open = true;
                 let before = Version(version.0 - 1);
-                // Before the first turn there is no ending to look for.
+                // The first turn has no earlier ending.
                 if turn.0 > 1 {
                     let kinds = [TurnCommitted, TurnStopped];
                     let ending = find_last(log, stream, before, &kinds).await?;
@@ -123,17 +125,17 @@ fn stop_reason(ending: &SessionRecord) -> Option<StopReason> {
     }
 }
 
-/// Reads a session without opening it, from its first record on, and says who has it open.
+/// Reads a session from its first record, without opening it. Returns its state and its owner.
 ///
-/// **Cancel safety**: dropping it leaves nothing behind.
+/// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
-/// [`SessionError::NotFound`], a session that cannot be read, or a failure of the store.
+/// [`SessionError::NotFound`], an unreadable session, or a failure of the store.
 pub async fn read_session(
     log: &dyn Log,
     id: &SessionId,
 ) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
-    // The owner first: a turn that is open in what is read after it may have ended meanwhile, never the reverse.
+    // The owner first: a turn that is open in the records read after it may have ended meanwhile, never the reverse.
     let owner = log.lock_owner(&stream_of(id)).await?;
     match fold_all(log, id).await? {
         (_, Version(0)) => Err(SessionError::NotFound(id.clone())),
@@ -153,10 +155,10 @@ async fn with_owner(
     Ok((state, owner))
 }
 
-/// Reads a session like [`read_session`], but from its last compaction on: of the turns and the background work before it
-/// the state has only what later ones build on.
+/// Reads a session like [`read_session`], but from its last compaction: of earlier turns and background work, the
+/// state has only the parts that later records depend on.
 ///
-/// **Cancel safety**: dropping it leaves nothing behind.
+/// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
 /// As for [`read_session`].
@@ -176,7 +178,7 @@ pub async fn read_session_end(
 
 /// Deletes a session that nobody has open.
 ///
-/// **Cancel safety**: dropping it does not take the deletion back.
+/// **Cancel safety**: dropping it does not undo the deletion.
 ///
 /// # Errors
 /// [`SessionError::NotFound`], [`SessionError::InUse`], or a failure of the store.
@@ -203,7 +205,7 @@ pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), Session
             }
         }
         Err(SessionError::Log(error)) => return Err(error.into()),
-        // It cannot be read, and can be removed all the same.
+        // An unreadable session can still be removed.
         Err(_) => {}
     }
     Ok(log.delete(lock).await?)

@@ -1,14 +1,14 @@
-//! Owners that the records of a session name, and that live whatever its lock says.
+//! Living owners of a session that its records name, regardless of its lock.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::SessionState;
 
 use crate::{Log, LogError};
 
-/// The living process, other than this one, that the last turn names as its owner, if it is to be believed.
+/// The owner of the last turn, if it is another process that runs, and if the record still counts.
 ///
-/// While a turn is open it is: an owner keeps the session from a turn's start to its ending. Behind the ending it may have
-/// given the session back, to sleep, so there the lock decides; unless `locks_are_lost`.
+/// The record counts while the turn is open, because an owner keeps the session until the turn ends. After that it may
+/// have released the session, so the lock decides, unless `locks_are_lost`.
 ///
 /// **Cancel safety**: dropping it leaves nothing behind.
 ///

@@ -1,4 +1,4 @@
-//! One conversation on a log: its records, its lock, its recovery.
+//! One conversation in a log: its records, its lock, its recovery.
 
 mod append;
 mod codec;
@@ -18,15 +18,15 @@ use allstop_core::SessionId;
 
 use crate::StreamName;
 
-/// What the names of the streams of sessions start with.
+/// Prefix of the stream names of sessions.
 pub const STREAM_PREFIX: &str = "session/";
 
-/// The stream of a session.
+/// Name of a session's stream.
 pub fn stream_of(id: &SessionId) -> StreamName {
     StreamName::new(format!("{STREAM_PREFIX}{id}"))
 }
 
-/// The session of a stream, if it is one's.
+/// Session of a stream, if the stream is a session's.
 pub fn session_of(stream: &StreamName) -> Option<SessionId> {
     stream
         .as_str()

@@ -1,11 +1,12 @@
-//! The one writer of a session.
+//! The single writer of a session.
 //!
 //! Invariants:
-//! 1. Who has a [`SessionStream`] holds the session's lock, so recovery never touches a turn that somebody runs.
-//! 2. The state is the fold of what is in the log, and of nothing else: a record is applied when it is durable. What lies
-//!    before the last compaction is taken from the snapshot that its record carries, and not read.
-//! 3. Records are checked against the state before they are written: the log never holds one that cannot follow.
-//! 4. An append that was dropped or whose answer was lost is settled before the next one, under its first id.
+//! 1. The owner of a [`SessionStream`] holds the session's lock, so recovery never touches a turn that runs.
+//! 2. The state is the fold of the log's records only: a record is applied when it is durable. The state before the
+//!    last compaction comes from the snapshot in the compaction's record.
+//! 3. Records are checked against the state before they are written: the log never holds a record that is not allowed
+//!    at its position.
+//! 4. An append that was dropped, or whose answer was lost, is settled under its first id before the next append.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,15 +25,15 @@ use crate::{
     Version,
 };
 
-/// How often an append whose answer was lost is repeated before the caller is told: once for the store's hiccup, and
-/// twice more for a store that is coming back. A store that stays silent is the caller's to wait for, not ours.
+/// Attempts of an append per call: the first, a repetition after a short failure of the store, and one more after its
+/// restart. Waiting for a store that stays silent is the caller's decision.
 const SETTLE_TRIES_MAX: u32 = 3;
 
-/// Room in which an append is encoded that a session keeps: the records of most appends. One that took more gives it
-/// back, so that ten thousand idle sessions stay small.
+/// Bytes of the encoding buffer that an idle session keeps: enough for most appends. A larger buffer is freed after
+/// its append, so that ten thousand idle sessions stay small.
 const SCRATCH_BYTES: usize = 1_024;
 
-/// One session, open for writing under its lock.
+/// A session, open for writing under its lock.
 #[must_use = "dropping it gives the session's lock back"]
 pub struct SessionStream {
     log: Arc<dyn Log>,
@@ -41,28 +42,29 @@ pub struct SessionStream {
     lock: StreamLock,
     version: Version,
     state: SessionState,
-    /// The last record that carries a snapshot.
+    /// Number of the last record with a snapshot.
     snapshot_at: Option<Version>,
     ids: AppendIds,
     scratch: Vec<u8>,
     unsettled: Option<Unsettled>,
-    /// Of the last append, what the store has refused or has not been asked for.
+    /// Records of the last append that the store has refused or has not been sent.
     unwritten: Vec<SessionRecord>,
     recovered: Vec<SessionRecord>,
     observer: Option<RecordObserver>,
 }
 
-/// Hears of every record when it is durable, in order, with its number. Called by whoever appends: must not block.
+/// Called with each record and its number once the record is durable, in order, by the task that appends: must not
+/// block.
 pub type RecordObserver = Arc<dyn Fn(Version, &SessionRecord) + Send + Sync>;
 
-/// An append that has been asked for and not answered.
+/// An append that was sent and not answered.
 #[derive(Debug)]
 struct Unsettled {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
-    /// Whether it was asked for before, so that it may be written: then a failure of the store no longer says that it
-    /// is not.
+    /// True if the append was sent before and may be written: an error of the store then no longer proves that it is
+    /// not.
     may_be_written: bool,
 }
 
@@ -76,9 +78,9 @@ impl fmt::Debug for SessionStream {
 }
 
 impl SessionStream {
-    /// Makes a session and takes its lock. `folder` is where it works.
+    /// Creates a session and takes its lock. `folder` is its working folder.
     ///
-    /// **Cancel safety**: dropping it may leave a session without a turn, which [`SessionStream::resume`] opens.
+    /// **Cancel safety**: dropping it may leave a session without turns, which [`SessionStream::resume`] can open.
     ///
     /// # Errors
     /// [`SessionError::Exists`], [`SessionError::InUse`], or a failure of the store.
@@ -103,12 +105,12 @@ impl SessionStream {
         Ok(session)
     }
 
-    /// Opens a session that is there and takes its lock. A turn that a crash left open is ended, as of `at`.
+    /// Opens an existing session and takes its lock. A turn that a crash left open ends at the time `at`.
     ///
-    /// **Cancel safety**: dropping it leaves the session as it was, or recovered.
+    /// **Cancel safety**: dropping it leaves the session unchanged or recovered.
     ///
     /// # Errors
-    /// [`SessionError::NotFound`], [`SessionError::InUse`], a session that cannot be read, or a failure of the store.
+    /// [`SessionError::NotFound`], [`SessionError::InUse`], an unreadable session, or a failure of the store.
     pub async fn resume(
         log: Arc<dyn Log>,
         id: SessionId,
@@ -131,7 +133,7 @@ impl SessionStream {
             LockAttempt::Locked(lock) => lock,
             LockAttempt::HeldBy(owner) => return Err(SessionError::InUse { id, owner }),
         };
-        // Read under the lock, so that nothing is appended between the fold and the recovery.
+        // Read under the lock, so that no append can come between the fold and the recovery.
         let SessionEnd {
             state,
             version,
@@ -158,16 +160,17 @@ impl SessionStream {
         })
     }
 
-    /// Appends records as one, all or nothing, and applies them to the state when they are durable. None at all only
-    /// settles what was asked for before. Where they begin with a turn, and the store has refused the ending of the one
-    /// before, that is ended first, as after a crash.
+    /// Appends records together, all or nothing, and applies them to the state once they are durable. An empty list
+    /// only settles the previous append. If the records begin with a turn and the store refused the ending of the
+    /// previous turn, that turn is ended first, as after a crash.
     ///
-    /// **Cancel safety**: a dropped append may have happened. The state then does not show it until the next append,
-    /// or [`SessionStream::settle`], has finished it; it is never lost halfway and never written twice. Where it was
-    /// dropped while an earlier one was settled, it has not happened, and [`SessionStream::take_unwritten`] has it.
+    /// **Cancel safety**: a dropped append may have happened. The state does not show it until the next append, or
+    /// [`SessionStream::settle`], has finished it; it is never written halfway or twice. If it was dropped while a
+    /// previous append was being settled, it has not happened, and [`SessionStream::take_unwritten`] returns its
+    /// records.
     ///
     /// # Errors
-    /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] when another writer has appended;
+    /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] if another writer has appended;
     /// [`SessionError::Indeterminate`]; or a failure of the store.
     pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         self.unwritten = records;
@@ -198,7 +201,7 @@ impl SessionStream {
         self.settle().await
     }
 
-    /// Finishes an append that was dropped, or whose answer was lost. Does nothing if there is none.
+    /// Finishes an append that was dropped, or whose answer was lost. Does nothing if there is no such append.
     ///
     /// **Cancel safety**: as for [`SessionStream::append`].
     ///
@@ -209,7 +212,7 @@ impl SessionStream {
             let Some(unsettled) = &mut self.unsettled else {
                 return Ok(());
             };
-            // Noted before the answer, which nobody may wait for.
+            // Set before the answer, because the caller may not wait for it.
             let asked_before = std::mem::replace(&mut unsettled.may_be_written, true);
             let (id, encoded) = (unsettled.id, unsettled.encoded.clone());
             let answer = self
@@ -234,13 +237,13 @@ impl SessionStream {
         Err(SessionError::Indeterminate)
     }
 
-    /// Whether the store has answered all that it was asked for.
+    /// True if the store has answered every append.
     pub fn is_settled(&self) -> bool {
         self.unsettled.is_none()
     }
 
-    /// The records of the last append, if it is known that they are not written: the store has refused them, or was not
-    /// asked. What they tell has happened all the same.
+    /// Returns the records of the last append if they are known to be unwritten: the store refused them, or did not
+    /// get them. The events that they record have still happened.
     pub fn take_unwritten(&mut self) -> Vec<SessionRecord> {
         std::mem::take(&mut self.unwritten)
     }
@@ -266,40 +269,40 @@ impl SessionStream {
         Ok(())
     }
 
-    /// Tells this observer of every record that becomes durable from now on.
+    /// Calls this observer for every record that becomes durable from now on.
     pub fn observe(&mut self, observer: RecordObserver) {
         self.observer = Some(observer);
     }
 
-    /// State by its records; of a session that was resumed, from the last compaction on.
+    /// State of the session. A resumed session has the details of its turns only from the last compaction on.
     pub fn state(&self) -> &SessionState {
         &self.state
     }
 
-    /// Which session it is.
+    /// Id of the session.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// The number of its last record.
+    /// Number of its last record.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The log that it is in.
+    /// The session's log.
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.log
     }
 
-    /// What recovery wrote when the session was resumed: the endings of what a crash left open. Empty after a clean
-    /// end.
+    /// Records that recovery wrote when the session was resumed: the endings of open calls and turns. Empty after a
+    /// clean end.
     pub fn recovered(&self) -> &[SessionRecord] {
         &self.recovered
     }
 
     /// Deletes the session.
     ///
-    /// **Cancel safety**: dropping it does not take the deletion back.
+    /// **Cancel safety**: dropping it does not undo the deletion.
     ///
     /// # Errors
     /// If the store fails.

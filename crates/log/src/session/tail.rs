@@ -1,20 +1,20 @@
-//! The end of a session's stream, read backwards as far as needed.
+//! Backward search in a session's stream.
 
 use allstop_core::turn::SessionState;
 
 use super::codec::{self, RecordExtras, RecordKind};
 use crate::{Log, LogError, RecordBytes, StreamName, Version};
 
-/// Records that are read first: mostly the last turn's ending is among them.
+/// Number of records in the first part: it mostly contains the last turn's ending.
 const FIRST_PART_LEN: u64 = 16;
 
-/// Growth of each further part. The way to a part starts at the end of the stream again, so parts of one
-/// length would make long searches quadratic.
+/// Growth factor of each further part. Each read starts at the end of the stream again, so parts of equal length would
+/// make long searches quadratic.
 const PART_GROWTH: u64 = 8;
 
-/// The last record up to number `end` that is of one of these kinds, or of which the kind cannot be told.
+/// The last record up to number `end` that has one of these kinds or an unknown kind.
 ///
-/// **Cancel safety**: dropping it leaves nothing behind.
+/// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
 /// If the store fails.
@@ -32,7 +32,7 @@ pub(super) async fn find_last(
             let limit = usize::try_from(end.0 - from.0 + 1).unwrap_or(usize::MAX);
             let records = log.read(stream, from, limit).await?;
             let Some((last, _)) = records.last() else {
-                // It was deleted meanwhile.
+                // The stream was deleted meanwhile.
                 return Ok(None);
             };
             from = last.next();
@@ -52,10 +52,9 @@ pub(super) async fn find_last(
     Ok(None)
 }
 
-/// State that a reader can begin with, and the number of the record that it is the state behind: the empty state before
-/// the first record, where there is no later one.
+/// The state in the last snapshot, and the number of its record; without a snapshot, the empty state and 0.
 ///
-/// **Cancel safety**: dropping it leaves nothing behind.
+/// **Cancel safety**: dropping it has no effect.
 ///
 /// # Errors
 /// If the store fails.
@@ -77,7 +76,7 @@ pub(super) async fn last_snapshot(
         };
         (at, bytes) = record;
     }
-    // Whatever else it carries, it is one that this version can read.
+    // The record may be in a format that this version cannot read.
     let is_readable = codec::decode(&bytes).is_ok_and(|record| record.is_some());
     let snapshot = RecordExtras::of(&bytes).snapshot;
     Ok(snapshot

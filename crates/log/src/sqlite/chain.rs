@@ -1,32 +1,33 @@
-//! The chain of a stream's records: each row points to the one before it.
+//! Chain of a stream's records: each row points to the previous one.
 //!
-//! Rows of one stream mostly lie side by side, so both ways along the chain are scans: what other streams have in
-//! between is stepped over, and a seek is made only where that is much. A session in a store that nobody else writes is
-//! read in about half a microsecond for each record.
+//! Rows of one stream are mostly adjacent, so both directions along the chain are scans. A scan steps over a few rows
+//! of other streams, and seeks if there are many. Without other writers in between, a read takes about half a
+//! microsecond per record.
 
 use rusqlite::{Connection, Row, ffi};
 
 use super::streams::StreamEnd;
 use crate::{RecordBytes, Version};
 
-/// Rows of other streams that a scan steps over before it seeks: a seek takes as long as some ten steps.
+/// Rows of other streams that a scan steps over before it seeks: a seek takes as long as about ten steps.
 const STEPS_MAX: u32 = 16;
 
-/// The rows of consecutive records of a stream, in order.
+/// Rows of consecutive records of a stream, in order.
 #[derive(Debug)]
 pub(super) struct Chain {
     stream: i64,
     first: Version,
     rows: Vec<i64>,
-    /// What stands in them, last record first, where that is no more than was asked for.
+    /// Bodies of the records, last record first, if all of them fit into the requested size.
     bodies: Option<Vec<RecordBytes>>,
 }
 
 impl Chain {
-    /// The rows of a stream's records from number `from` to the end, found by walking back from the end. A row that
-    /// belongs to another stream or has the wrong number is damage. Bodies of so many bytes in all are read on the way.
+    /// Finds the rows of a stream's records from number `from` to the end, backwards from the end. A row of another
+    /// stream or with a wrong number means damage. Also reads the bodies, if they have at most `bytes_max` bytes in
+    /// total.
     ///
-    /// To be called in a transaction.
+    /// Call it in a transaction.
     pub(super) fn walk_back(
         connection: &Connection,
         end: StreamEnd,
@@ -35,7 +36,7 @@ impl Chain {
     ) -> rusqlite::Result<Self> {
         let first = from.0.max(1);
         let len = usize::try_from((end.version.0 + 1).saturating_sub(first)).unwrap_or_default();
-        // A version that is damaged is no reason to ask for all the memory there is.
+        // A damaged version must not allocate all memory.
         let mut rows = Vec::with_capacity(len.min(1 << 16));
         let mut scan = connection.prepare_cached(
             "SELECT id, stream, number, previous, body FROM records WHERE id <= ?1 ORDER BY id DESC",
@@ -79,7 +80,7 @@ impl Chain {
         })
     }
 
-    /// Whether it is what a walk back from this end to this record would find.
+    /// True if a walk back from this end to this record would find the same rows.
     pub(super) fn reaches(&self, end: StreamEnd, from: Version) -> bool {
         self.stream == end.id
             && self.first.0 + self.rows.len() as u64 == end.version.0 + 1
@@ -100,15 +101,16 @@ impl Chain {
         &self.rows
     }
 
-    /// All its records, if they were read on the way back.
+    /// All records, if `walk_back` has read their bodies.
     pub(super) fn take_records(&mut self) -> Option<Vec<(Version, RecordBytes)>> {
         let bodies = self.bodies.take()?.into_iter().rev();
         Some((self.first.0..).map(Version).zip(bodies).collect())
     }
 
-    /// Reads records from number `from` on: at most `limit`, and no more after so many bytes.
+    /// Reads records from number `from`: at most `limit`, and at most `bytes_max` bytes unless the first one is
+    /// longer.
     ///
-    /// To be called in a transaction, which may be a later one than that of the walk: each row is looked at again.
+    /// Call it in a transaction, which may be a later one than that of the walk: each row is checked again.
     pub(super) fn read(
         &self,
         connection: &Connection,
@@ -152,7 +154,7 @@ impl Chain {
     }
 }
 
-/// Whether this row, which has the stream and the number behind its id, is the record of that number.
+/// True if this row, whose second and third columns are stream and number, is the record with that number.
 fn is_record(found: &Row<'_>, stream: i64, number: u64) -> rusqlite::Result<bool> {
     Ok(found.get::<_, i64>(1)? == stream && found.get::<_, i64>(2)?.cast_unsigned() == number)
 }

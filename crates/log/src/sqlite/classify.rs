@@ -1,4 +1,4 @@
-//! What went wrong, told from what SQLite and the system report.
+//! Classifies the errors of SQLite and the system.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 
 use crate::{LogError, LogErrorKind};
 
-/// A failure of SQLite on the store at this path.
+/// Error of SQLite for the store at this path.
 pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LogErrorKind::Busy,
@@ -17,14 +17,14 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         Some(ErrorCode::DiskFull) => LogErrorKind::Full,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
         Some(ErrorCode::CannotOpen) => why_it_cannot_be_opened(path),
-        // What a full disk is called where the index of the write-ahead log has to grow.
+        // The code for a full disk when the index of the write-ahead log must grow.
         _ if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => {
             LogErrorKind::Full
         }
         _ => LogErrorKind::Io,
     };
     let found = LogError::new(kind, path.display().to_string());
-    // What was found out above says more than SQLite, which names the path again, and twice.
+    // The kind found above says more than SQLite's error, which repeats the path twice.
     if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && kind != LogErrorKind::Io {
         return found;
     }
@@ -35,7 +35,7 @@ fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {
     error.sqlite_error().map(|error| error.extended_code)
 }
 
-/// A failure of the system on a file at this path.
+/// Error of the system for a file at this path.
 pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
     let kind = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LogErrorKind::NotFound,
@@ -50,8 +50,8 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
     LogError::new(kind, path.display().to_string()).caused_by(error)
 }
 
-/// SQLite says no more than that, so the places are looked at. The file itself is never opened here: closing it would
-/// drop the locks that another connection of this process has on it.
+/// Finds the reason, which SQLite does not report. Never opens the file: closing it would drop the locks that another
+/// connection of this process has on it.
 fn why_it_cannot_be_opened(path: &Path) -> LogErrorKind {
     let folder = match path.parent() {
         Some(folder) if folder.is_dir() => folder,

@@ -1,13 +1,13 @@
-//! Opening the store's file.
+//! Opens the file of a store.
 //!
 //! ```text
-//! streams   one row for each stream: its name, its version, and the row of its last record
-//! records   all records of all streams, in the order of their appends; each points to the one before it in its stream
+//! streams   one row per stream: its name, its version, and the row of its last record
+//! records   all records of all streams, in the order of the appends; each points to the previous one of its stream
 //! ```
 //!
-//! Why the records are not sorted by stream, as an index would have them: a commit that holds the appends of 64
-//! sessions would write 64 pages all over the file. Here it writes one or two at the end, which made grouped appends
-//! five times as fast, and a read walks back from the last record, about half a microsecond for each.
+//! The records are not sorted by stream, as an index would sort them: a commit with the appends of 64 sessions would
+//! then write 64 pages all over the file. In this layout it writes one or two pages at the end, which makes grouped
+//! appends five times as fast. A read walks back from the last record, at about half a microsecond per record.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -22,18 +22,18 @@ use super::files::{FileId, OpenFiles};
 use super::new_store;
 use crate::{LogError, LogErrorKind};
 
-/// Marks the file as ours (`AlSt`), so that another program's database is not taken for a store.
+/// Identifies the file as a store (`AlSt`), so that the database of another program is refused.
 const APPLICATION_ID: i32 = 0x416c_5374;
-/// The version of the tables. A newer one is refused.
+/// Version of the tables. A newer one is refused.
 const SCHEMA: i32 = 1;
-/// How long a process waits for another that is writing: far longer than any group takes to be written, and short
-/// enough that a person who waits for an answer gets one.
+/// Longest wait for another process that writes: far longer than the write of any group, and short enough for a person
+/// who waits for an answer.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
-/// The pause between two looks at the other's lock: about the time of one commit.
+/// Pause between two checks of the other's lock: about the time of one commit.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
-/// Pages of the write-ahead log after which they are moved into the store: two megabytes, which the next start reads in
-/// less than a millisecond, and some two hundred commits, so that the syncs of the move are two in a hundred.
+/// Pages of the write-ahead log before a checkpoint: two megabytes, which the next start reads in less than a
+/// millisecond, and about two hundred commits, so that a checkpoint adds only about two percent of syncs.
 const WAL_PAGES_MAX: u32 = 512;
 
 const TABLES: &str = "
@@ -59,12 +59,12 @@ pub(super) struct OpenStore {
     pub(super) files: OpenFiles,
 }
 
-/// Opens the store, and makes it if the file is not there or empty.
+/// Opens the store, and creates it if the file is missing or empty.
 pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let started = Instant::now();
     loop {
         match try_open(path) {
-            // Two processes that make the store at the same time can meet in ways that SQLite does not wait for.
+            // Two processes that create the store at the same time can collide in ways that SQLite does not wait for.
             Err(error)
                 if error.kind() == LogErrorKind::Busy && started.elapsed() < BUSY_WAIT_MAX =>
             {
@@ -83,15 +83,15 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     connection
         .busy_handler(Some(wait_for_another))
         .map_err(failed)?;
-    // SQLite opens what it may not write without a word.
+    // SQLite silently opens a file without write permission.
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
         return Err(LogError::new(
             LogErrorKind::ReadOnly,
             path.display().to_string(),
         ));
     }
-    // Looked at before anything is written, so that a file that is not ours is left as it is; and in a transaction,
-    // so that another process that is just making it is seen before or after, not in the middle.
+    // Check before the first write, so that a foreign file stays unchanged, and in a transaction, so that a store that
+    // another process is creating is seen before or after, not half-made.
     let look = connection.transaction().map_err(failed)?;
     let ours = is_ours(&look, path)?;
     look.finish().map_err(failed)?;
@@ -99,18 +99,18 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
         let make = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
-        // Another process may have made it meanwhile.
+        // Another process may have created it meanwhile.
         if !is_ours(&make, path)? {
             make_tables(&make).map_err(failed)?;
         }
         make.commit().map_err(failed)?;
     }
     set_durability(&connection).map_err(failed)?;
-    // The first read in this mode opens the files beside it.
+    // The first read in this mode opens the WAL and index files.
     is_ours(&connection, path)?;
     let files = OpenFiles::of(path)?;
     let now = FileId::at(path).map_err(|error| io_error(path, error))?;
-    // Another file by now: which of them SQLite has opened nobody can tell, so it is opened again.
+    // The file was replaced: SQLite may have opened either one, so open it again.
     if before.is_some_and(|before| before != now) {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::Busy, place));
@@ -118,14 +118,14 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     Ok(OpenStore { connection, files })
 }
 
-/// Makes the tables, and marks the file as a store.
+/// Creates the tables and marks the file as a store.
 pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TABLES)?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", SCHEMA)
 }
 
-/// Whether it is a store that we can read, or an empty file; anything else is an error.
+/// True for a readable store, false for an empty file; an error for anything else.
 fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let found = (|| {
@@ -144,12 +144,12 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     }
 }
 
-/// A commit returns when it is on the disk: the write-ahead log is synced by every commit, with the barrier that
-/// macOS needs besides.
+/// Makes a commit return only when it is on the disk: every commit syncs the write-ahead log, on macOS with the
+/// barrier that the system needs.
 ///
-/// The write-ahead log stays when the store is closed. To put it away would take two syncs, and to begin a new one
-/// takes two more; and a commit that writes over an old part of it is synced in half the time of one that makes the file
-/// longer. What is in it when the store is opened is read again, so it is kept short.
+/// The write-ahead log stays when the store is closed: deleting it takes two syncs and creating it two more, and a
+/// commit that overwrites old pages of it syncs in half the time of one that extends the file. The log is read when
+/// the store is opened, so it is kept short.
 fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -160,7 +160,7 @@ fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Called by SQLite while another process holds the lock, with the number of calls so far.
+/// Busy handler: SQLite calls it while another process holds the lock, with the number of calls so far.
 fn wait_for_another(calls: i32) -> bool {
     thread_local! {
         static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };

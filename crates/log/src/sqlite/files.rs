@@ -1,9 +1,10 @@
-//! The files of an open store, and whether their paths still name them.
+//! Files of an open store, and the check that their paths still name them.
 //!
-//! SQLite holds its files open and goes on writing them after somebody has moved, removed or replaced them: a commit
-//! then returns, and nobody will ever read it. So the paths are looked at around each commit and before each read.
+//! SQLite holds its files open and continues to write them after they were moved, removed or replaced: a commit then
+//! succeeds, but nobody can ever read it. So the paths are checked around each commit and before each read.
 //!
-//! Not noticed: bytes that somebody writes into the store's own files. SQLite finds some of that when it reads them.
+//! The check does not notice bytes that another program writes into the files. SQLite finds some of them when it
+//! reads.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -14,12 +15,12 @@ use super::classify::io_error;
 use super::lock_folder::LockFolder;
 use crate::{LogError, LogErrorKind};
 
-/// The files of a store that one connection holds open.
+/// Files of a store that one connection holds open.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    /// Path of the store as it was given.
+    /// Path of the store as given by the caller.
     given: PathBuf,
-    /// Path of the store, without symbolic links: SQLite names the files beside it after this path.
+    /// Path of the store without symbolic links: SQLite names the neighbouring files after this path.
     store: PathBuf,
     files: Vec<OpenFile>,
 }
@@ -28,23 +29,23 @@ pub(super) struct OpenFiles {
 struct OpenFile {
     path: PathBuf,
     id: FileId,
-    /// The length when it was looked at last.
+    /// Length at the last check.
     len: Cell<u64>,
 }
 
-/// Device and inode. The connection holds its files open, so their inodes are not used for others meanwhile.
+/// Device and inode. The connection holds its files open, so their inodes are not reused meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
 impl FileId {
-    /// The file that the path leads to, through links: a link that leads elsewhere by now is a moved store, too.
+    /// The file at this path, following links: a link with a new target means a moved store, too.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         look_at(path).map(|(id, _)| id)
     }
 }
 
-/// The file and its length, and no more: whoever asks for the time of a file's last change makes the next sync write
-/// that time, too, which made commits a third slower (Linux 6.13 and later).
+/// The file and its length only: a query of the modification time makes the next sync write that time, too, which made
+/// commits a third slower (Linux 6.13 and later).
 #[cfg(target_os = "linux")]
 fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -71,8 +72,8 @@ impl OpenFile {
         Ok(Self { path, id, len })
     }
 
-    /// True if it is still at its path, and whole: none of the files gets shorter while a store is open, unless somebody
-    /// empties it, or has another tool of SQLite shorten it.
+    /// True if the file is still at its path and not shorter. No file of an open store shrinks, unless somebody
+    /// truncates it or another SQLite tool shortens it.
     fn is_there(&self) -> Result<bool, LogError> {
         match look_at(&self.path) {
             Ok((id, len)) if id == self.id && len >= self.len.get() => {
@@ -94,10 +95,10 @@ impl OpenFile {
 }
 
 impl OpenFiles {
-    /// The files of the store at this path, which a connection has open and has read.
+    /// The files of the store at this path, which a connection has opened and read.
     pub(super) fn of(path: &Path) -> Result<Self, LogError> {
         let store = path.canonicalize().map_err(|error| io_error(path, error))?;
-        // By the path that was given, which is where the store will be looked for again.
+        // The given path, because the next opener will use it.
         let paths = [
             path.to_owned(),
             beside(&store, "-wal"),
@@ -116,7 +117,7 @@ impl OpenFiles {
         &self.store
     }
 
-    /// Fails if a path no longer names the file that is open, or if that has become shorter.
+    /// Fails if a path no longer names the open file, or if the file has become shorter.
     pub(super) fn check(&self) -> Result<(), LogError> {
         for file in &self.files {
             if !file.is_there()? {
@@ -132,8 +133,8 @@ impl OpenFiles {
         }
     }
 
-    /// True if whoever opens the store next finds the write-ahead log that is written here. A link in the place of the
-    /// moved store leads to the same file, and to another log beside it.
+    /// True if the next opener of the store will find the write-ahead log that is written here. A link in place of the
+    /// moved store leads to the same file, but to another log beside it.
     fn is_found_beside_its_log(&self) -> bool {
         match self.given.canonicalize() {
             Ok(now) if now == self.store => true,
@@ -146,7 +147,7 @@ impl OpenFiles {
     }
 }
 
-/// All paths that belong to the store at this path, which is free of links.
+/// All paths that belong to the store at this path, which must be free of links.
 pub(super) fn paths(store: &Path) -> Vec<PathBuf> {
     let mut paths = vec![store.to_owned()];
     paths.extend(["-wal", "-shm", "-journal"].map(|end| beside(store, end)));

@@ -1,4 +1,4 @@
-//! A full disk, as SQLite itself simulates it: a limit on the pages of the file.
+//! Tests of a full disk, which SQLite simulates with a limit on the pages of the file.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn append(stream: &str, expected: u64, bytes: usize) -> (WriteCommand, Answer) {
     (WriteCommand::Append(append), answer)
 }
 
-/// Has a writer serve these, which all wait when it starts and so are one group, on a store of at most so many pages.
+/// Runs a writer on a store with at most `pages` pages. All commands wait at its start, so they form one group.
 fn serve(
     folder: &TempDir,
     pages: u32,
@@ -53,7 +53,7 @@ fn serve(
 }
 
 #[test]
-fn what_does_not_fit_fails_alone_and_what_was_acknowledged_stays() {
+fn append_that_does_not_fit_fails_alone() {
     const SMALL: usize = 100;
     const LARGE: usize = 400_000;
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn what_does_not_fit_fails_alone_and_what_was_acknowledged_stays() {
         matches!(&answers[1], Err(AppendError::Log(e)) if e.kind() == LogErrorKind::Full),
         "{answers:?}"
     );
-    // It stands on the one that did not fit.
+    // It expects the version after the append that did not fit.
     assert!(
         matches!(
             answers[2],
@@ -87,7 +87,7 @@ fn what_does_not_fit_fails_alone_and_what_was_acknowledged_stays() {
         "{answers:?}"
     );
 
-    // With more room the same appends go on from there; those that were written are not written again.
+    // With more room, the same appends continue; appends that were written are not written again.
     let again = vec![
         append("a", 0, SMALL),
         append("a", 1, SMALL),

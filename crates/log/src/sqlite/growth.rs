@@ -1,4 +1,4 @@
-//! Tells those who follow a stream that it has grown.
+//! Notifies the followers of a stream when it grows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 
 use crate::StreamName;
 
-/// The streams that somebody follows.
+/// The followed streams.
 #[derive(Debug, Default)]
 pub(super) struct Growth(Mutex<HashMap<StreamName, Arc<Notify>>>);
 
-/// One who follows a stream.
+/// A follower of a stream.
 #[derive(Debug)]
 pub(super) struct Follower {
     growth: Arc<Growth>,
@@ -42,7 +42,7 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut followed = self.growth.0.lock();
-        // The map's and ours: nobody else follows it. New ones take theirs under this lock.
+        // Two references left: this was the last follower. New followers clone theirs under this lock.
         if Arc::strong_count(&self.grown) == 2 {
             followed.remove(&self.stream);
         }

@@ -1,15 +1,15 @@
-//! The locks of a store: a folder beside it with a file for each stream in use.
+//! Locks of a store: a folder beside it, with a file for each stream in use.
 //!
-//! The system holds the lock on the file and gives it back when the process ends, in whatever way it ends, so a file
-//! that is left over locks nothing. The file's text says who the owner is.
+//! The kernel holds the lock on the file and releases it when the process ends in any way, so a leftover file locks
+//! nothing. The file contains the identity of the owner.
 //!
 //! Invariants:
-//! 1. Only who holds the lock on a file writes it or removes it.
-//! 2. The folder stays when it is empty. So where there is none, none was ever taken, or somebody deleted it: whoever makes
-//!    it again asks the records of a session, too, whether its owner lives. An owner whose file was deleted does not look
-//!    for it; the version that each append expects keeps two writers apart even so.
-//! 3. A lock counts only on the file that the path names: after locking, the file is compared with the path, because
-//!    the last owner may have removed it in between.
+//! 1. Only the holder of the lock on a file writes or removes the file.
+//! 2. The folder stays when it is empty. So if it is missing, no lock was ever taken, or somebody deleted it: the
+//!    process that creates it again also checks if the owner in a session's records lives. An owner does not notice
+//!    that its file was deleted; the version that each append expects still keeps two writers apart.
+//! 3. A lock counts only on the file at its path: after locking, the file is compared with the path, because the last
+//!    owner may have removed it meanwhile.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -24,21 +24,21 @@ use super::classify::io_error;
 use crate::process::this_process;
 use crate::{LogError, LogErrorKind, StreamName};
 
-/// How often a lock that is not held for good is asked for again: each time another process looked at the owner or
-/// removed the file in just that moment, which takes microseconds.
+/// Attempts to take or inspect a lock that is busy for a moment: another process was reading the owner or removing the
+/// file, which takes microseconds.
 const TRIES_MAX: u32 = 100;
-/// The pause between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The folder `<store>.locks`.
 #[derive(Debug)]
 pub(super) struct LockFolder(PathBuf);
 
-/// A locked file.
+/// A locked lock file.
 #[derive(Debug)]
 pub(super) struct FileLock {
     path: PathBuf,
-    /// Closing it gives the lock back.
+    /// Closing the file releases the lock.
     file: File,
     is_first: bool,
 }
@@ -50,7 +50,7 @@ pub(super) enum FileLockAttempt {
 }
 
 impl LockFolder {
-    /// The locks of the store at this path. The folder is made by the first lock.
+    /// Locks of the store at this path. The first lock creates the folder.
     pub(super) fn beside(store: &Path) -> Self {
         let mut name = store.as_os_str().to_owned();
         name.push(".locks");
@@ -81,7 +81,7 @@ impl LockFolder {
         ))
     }
 
-    /// Makes the folder; says whether there was none.
+    /// Creates the folder. Returns true if it was missing.
     fn make(&self) -> io::Result<bool> {
         match fs::create_dir(&self.0) {
             Ok(()) => Ok(true),
@@ -90,7 +90,7 @@ impl LockFolder {
         }
     }
 
-    /// Who holds the lock, without taking it.
+    /// Owner of the lock, without taking it; `None` if it is free.
     pub(super) fn owner(&self, stream: &StreamName) -> Result<Option<ProcessIdentity>, LogError> {
         let path = self.0.join(file_name(stream));
         for _ in 0..TRIES_MAX {
@@ -107,7 +107,7 @@ impl LockFolder {
             if let Some(owner) = read_owner(&mut file) {
                 return Ok(Some(owner));
             }
-            // It was taken in this moment and says in the next by whom.
+            // The lock was just taken, and its owner will be written in a moment.
             park_timeout(PAUSE);
         }
         Err(LogError::new(
@@ -126,7 +126,7 @@ fn open_or_create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Locks a file that was opened at the path. `None`: it is to be opened again.
+/// Locks a file that was opened at the path. `None` means: open it again.
 fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt>> {
     match file.try_lock() {
         Ok(()) if is_at(&file, path) => {
@@ -143,10 +143,10 @@ fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt
                 }
             }
         }
-        // Its last owner removed it since it was opened: the next try makes a new one.
+        // The last owner removed it after it was opened: the next attempt creates a new one.
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
-            // Only somebody who looked: whoever looks lets go at once.
+            // Only an inspection, which ends at once.
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
                 Ok(Some(FileLockAttempt::HeldBy(read_owner(&mut file))))
@@ -164,12 +164,12 @@ impl FileLock {
         self.file.set_len(owner.len() as u64)
     }
 
-    /// True if there was no folder of locks before it.
+    /// True if the lock created the folder of locks.
     pub(super) fn is_first(&self) -> bool {
         self.is_first
     }
 
-    /// Removes the file and gives the lock back. Dropping the value instead gives it back and leaves the file.
+    /// Removes the file and releases the lock. Dropping the value also releases it, but leaves the file.
     pub(super) fn release(self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "a lock file was left behind; it locks nothing");
@@ -190,7 +190,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The name without the prefix that all sessions share, and with everything escaped that a file's name cannot hold.
+/// File name of a stream's lock: without the prefix of all sessions, and with special characters escaped.
 fn file_name(stream: &StreamName) -> String {
     use std::fmt::Write as _;
 
@@ -213,30 +213,33 @@ fn file_name(stream: &StreamName) -> String {
 mod tests {
     use super::*;
 
-    /// The last owner removes its file between the open and the lock of the next one: the lock on a file that no path
-    /// names would be one of two.
+    /// The last owner removes its file between the open and the lock of the next one. A lock on a file without a path
+    /// would not exclude a lock on a new file.
     #[test]
-    fn a_file_removed_between_open_and_lock_locks_nothing() {
+    fn file_removed_between_open_and_lock_locks_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let locked = |file| match lock_opened(file, &path).unwrap() {
             Some(FileLockAttempt::Locked(lock)) => Some(lock),
             _ => None,
         };
-        let last = locked(open_or_create(&path).unwrap()).expect("nobody has it");
+        let last = locked(open_or_create(&path).unwrap()).expect("the lock is free");
         let opened_before = open_or_create(&path).unwrap();
         last.release();
-        assert!(locked(opened_before).is_none(), "no path names it");
-        // Nor does it where the path names a newer one.
+        assert!(locked(opened_before).is_none(), "the file has no path");
+        // The same if the path names a newer file.
         let opened_before = open_or_create(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let newer = locked(open_or_create(&path).unwrap()).expect("a new file");
-        assert!(locked(opened_before).is_none(), "the path names another");
+        assert!(
+            locked(opened_before).is_none(),
+            "the path names another file"
+        );
         newer.release();
     }
 
     #[test]
-    fn names_of_files_stay_in_the_folder_and_apart() {
+    fn file_names_are_escaped_and_distinct() {
         let name = |stream: &str| file_name(&StreamName::new(stream));
         assert_eq!(name("session/01JABC"), "01JABC");
         assert_eq!(name("session/../x"), "%2e%2e%2fx");

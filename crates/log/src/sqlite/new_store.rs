@@ -1,8 +1,8 @@
-//! A store that is not there yet is made as a whole and synced once.
+//! Creates a new store in one step, with a single sync.
 //!
-//! SQLite by itself would make it in the place where it is to be, in two transactions of four syncs each. Here the file
-//! is written beside that place, synced, and then given its name in one step that fails if another process was first. Its
-//! name is on the disk with the first commit: SQLite syncs the folder when it makes the write-ahead log.
+//! SQLite itself would create it in place, in two transactions of four syncs each. Here the file is written under a
+//! temporary name, synced, and then linked to its name, which fails if another process was first. The name becomes
+//! durable with the first commit: SQLite syncs the folder when it creates the write-ahead log.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,20 +13,21 @@ use rusqlite::Connection;
 
 use super::connection;
 
-/// Where the header of a file says by which versions of SQLite it is written and read, and what says that a write-ahead
-/// log belongs to it (the SQLite file format, 1.3.3). A database in memory has none.
+/// Position of the read and write versions in the file header, and the value for a write-ahead log (SQLite file
+/// format, 1.3.3). An in-memory database does not set it.
 const FORMAT_VERSIONS_AT: std::ops::Range<usize> = 18..20;
 const WITH_WRITE_AHEAD_LOG: u8 = 2;
 
-/// Makes the store, if nothing has its name. Why it cannot be made SQLite says better when it opens the file, and where
-/// this way is closed (a file system without hard links) it makes the store itself.
+/// Creates the store if its path is free. Reports no error: SQLite describes the problem better when it opens the
+/// file, and creates the store itself where this way fails (a file system without hard links).
 pub(super) fn make(path: &Path) {
     if fs::symlink_metadata(path).is_ok() {
         return;
     }
     if let Err(error) = try_make(path) {
         tracing::debug!(store = %path.display(), %error, "the store is not made as a whole");
-        // For its owner's eyes alone, as conversations are in it; SQLite gives the files beside it the same mode.
+        // Readable only for the user, because it will hold conversations; SQLite gives the neighbouring files the same
+        // mode.
         drop(private(path));
     }
 }
@@ -44,7 +45,7 @@ fn try_make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The bytes of an empty store.
+/// Bytes of an empty store.
 fn image() -> rusqlite::Result<Vec<u8>> {
     let mut made = Connection::open_in_memory()?;
     connection::make_tables(&made)?;
@@ -60,19 +61,19 @@ fn private(path: &Path) -> io::Result<fs::File> {
     options.write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A name that only this opening uses: of threads of this process, and of processes, no two have the same.
+/// A unique temporary name, distinct for all threads and processes.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", ulid::Ulid::generate()));
     PathBuf::from(name)
 }
 
-/// The file that is given its name: removed in the end, whatever becomes of it.
+/// The temporary file, removed on drop.
 struct Beside(PathBuf);
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // It may never have been made.
+        // The file may never have been created.
         drop(fs::remove_file(&self.0));
     }
 }

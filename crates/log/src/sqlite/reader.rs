@@ -1,5 +1,4 @@
-//! The thread that reads, and that takes and gives back locks: it never waits for the writer, in this process or in
-//! another.
+//! The thread that reads and that takes and releases locks. It never waits for a writer, in this process or another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,14 +14,14 @@ use super::lock_folder::LockFolder;
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
 
-/// Bytes that one read answers with at most (a single record may be longer): a long session is read in parts, so that
-/// its size does not become the memory of each reader.
+/// Maximum bytes of one read (a single record may be longer). Long sessions are read in parts, so that a reader does
+/// not need memory for all of a session.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// Records that are read on the way back from the end: more are longer than one answer, and would be read twice.
+/// Maximum records to read during the walk back from the end: more would exceed one result and be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
-/// Something to do with the store's file, which answers by itself.
+/// A task for the reader, which sends its own answer.
 pub(super) type Job = Box<dyn FnOnce(&mut Reader) + Send>;
 
 pub(super) struct Reader {
@@ -30,8 +29,8 @@ pub(super) struct Reader {
     files: OpenFiles,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
-    /// The rows of the stream that was read last, if not all of it was read: who reads a long stream in parts makes the
-    /// way back from its end once, not for each part.
+    /// Rows of the last read stream, if not all of it was read: reading a long stream in parts then needs one walk
+    /// back from its end, not one per part.
     unread: Option<Chain>,
     closing: bool,
 }
@@ -39,7 +38,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(store: OpenStore, path: Arc<Path>) -> Self {
         let OpenStore { connection, files } = store;
-        // By the path without links, so that whoever opens the store by a link meets the same locks.
+        // The path without links, so that all openers of the store share the same locks.
         let locks = LockFolder::beside(files.store());
         Self {
             connection,
@@ -51,7 +50,7 @@ impl Reader {
         }
     }
 
-    /// Serves until the store is closed or dropped and nothing waits any more.
+    /// Runs until the store is closed or dropped and no jobs are left.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(job) = jobs.blocking_recv() {
             job(&mut self);
@@ -61,12 +60,12 @@ impl Reader {
         }
     }
 
-    /// Takes no more, finishes what waits, and ends.
+    /// Accepts no more jobs, finishes the queued ones, and ends.
     pub(super) fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Fails if what would be read or locked is no longer the store at its path.
+    /// Fails if the open files are no longer the store at its path.
     pub(super) fn check_files(&self) -> Result<(), LogError> {
         self.files.check()
     }
@@ -91,19 +90,19 @@ impl Reader {
             connection, unread, ..
         } = self;
         let from = Version(from.0.max(1));
-        // One view of the file for the walk and the bodies; dropping it ends it.
+        // A transaction, so that the walk and the bodies see the same state. Dropping it ends it.
         let view = connection.transaction()?;
         let Some(end) = find(&view, stream)? else {
             return Ok(Vec::new());
         };
-        // What was found then is looked at again: the stream may have been deleted and begun anew.
+        // The rows are checked again: the stream may have been deleted and started anew.
         if let Some(chain) = unread.take_if(|chain| chain.reaches(end, from))
             && let Ok(records) = chain.read(&view, from, limit, READ_BYTES_MAX)
         {
             *unread = Some(chain);
             return Ok(records);
         }
-        // In one pass, if that does not read what nobody asked for.
+        // Reads the bodies in the same pass, if all of them are wanted.
         let len = (end.version.0 + 1).saturating_sub(from.0);
         let is_all = usize::try_from(len).is_ok_and(|len| len <= limit);
         let at_once = if is_all && len <= AT_ONCE_LEN_MAX {

@@ -1,4 +1,4 @@
-//! The handle of an open store.
+//! Handle of an open store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,47 +24,48 @@ use crate::{
     StreamLock, StreamName, TAIL_POLL_MS, Version,
 };
 
-/// Appends that wait for the writer: a few groups. Beyond it an append waits before it is queued, so a slow disk holds
-/// back who writes instead of filling the memory.
+/// Appends that wait for the writer: a few groups. Beyond that, an append waits before it is queued, so a slow disk
+/// slows the writers down instead of filling the memory.
 const WRITE_QUEUE_LEN_MAX: usize = 1_024;
-/// Reads that wait for the reader, for the same reason.
+/// Reads that wait for the reader, bounded for the same reason.
 const READ_QUEUE_LEN_MAX: usize = 1_024;
 
-/// A log in a file that survives `kill -9` and power loss, and that several processes share. Clones share it too.
+/// A log in a file that survives `kill -9` and power loss, and that several processes can share. Clones share it, too.
 ///
-/// * An acknowledged append is on the disk: each commit of the write-ahead log is synced. Appends that wait at the same
-///   time are written by one commit, so 64 writers are much faster than one.
-/// * Another process that writes is waited for, for five seconds; then the answer is [`LogErrorKind::Busy`].
+/// * An acknowledged append is on the disk: each commit of the write-ahead log is synced. One commit writes all
+///   waiting appends, so 64 writers are much faster than one.
+/// * If another process writes, an append waits for it, at most five seconds; then it fails with
+///   [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
-/// * The last appends stand in `<store>-wal` until there are enough of them, also while nobody has the store open: who
-///   copies or moves the store takes that file along, or puts it away with SQLite's own tool first.
+/// * The last appends are in `<store>-wal` until there are enough of them, even while the store is closed: to copy or
+///   move the store, take that file along, or merge it with SQLite's own tool first.
 /// * The file has a version; a newer one is refused.
-/// * Where one of its files is moved, removed or replaced meanwhile, appends and reads fail with
-///   [`LogErrorKind::Replaced`]: nothing is confirmed that the next one to open the store would not find.
+/// * If one of its files is moved, removed or replaced, appends and reads fail with [`LogErrorKind::Replaced`]: the
+///   store confirms nothing that its next opener would not find.
 ///
-/// **Dropping** it does not wait: what was asked for is still written as long as the process lives, and a blocked disk
-/// never delays the exit. [`SqliteLog::close`] waits.
+/// **Dropping** it does not wait: queued appends are still written while the process lives, and a blocked disk never
+/// delays the exit. [`SqliteLog::close`] waits.
 #[derive(Clone)]
 pub struct SqliteLog {
     path: Arc<Path>,
-    /// The same without symbolic links.
+    /// The path without symbolic links.
     resolved: Arc<Path>,
     writes: mpsc::Sender<WriteCommand>,
     reads: mpsc::Sender<Job>,
     growth: Arc<Growth>,
-    /// Each thread holds the receiver of its own until its end.
+    /// Each thread holds a receiver until its end.
     writing: watch::Sender<()>,
     reading: watch::Sender<()>,
 }
 
 impl SqliteLog {
-    /// Opens the store at this path, and makes it if there is none. Its folder must be there.
+    /// Opens the store at this path, or creates it if there is none. Its folder must exist.
     ///
     /// **Cancel safety**: dropping it may leave an empty store.
     ///
     /// # Errors
-    /// A [`LogError`] that says in its kind whether the folder is missing, not writable or full, whether the file is no
-    /// store or damaged or newer, or whether another process keeps it busy.
+    /// A [`LogError`] whose kind tells if the folder is missing, not writable or full, if the file is not a store,
+    /// damaged or newer, or if another process keeps it busy.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let path: Arc<Path> = std::path::absolute(path)
@@ -98,25 +99,25 @@ impl SqliteLog {
         })
     }
 
-    /// Where the store is.
+    /// Path of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The paths of all that belongs to the store: its file, those that SQLite makes beside it, and the folder of its
-    /// locks. Not all of them need be there. They hold every session, so whoever lets others write files keeps these
-    /// out of their reach.
+    /// Paths of everything that belongs to the store: its file, the files that SQLite creates beside it, and the
+    /// folder of its locks. Some may be missing. They hold every session, so keep them out of reach of code that may
+    /// write files.
     pub fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
     }
 
-    /// Takes no more, and waits until what was asked for is done and the file is closed. A blocked disk blocks it, so
-    /// who wants to exit races it against a limit.
+    /// Accepts no more requests, and waits until the queued ones are done and the file is closed. A blocked disk
+    /// blocks it: to exit in time, combine it with a timeout.
     ///
     /// **Cancel safety**: dropping it leaves the store closing.
     pub async fn close(&self) {
-        // In this order, because the last one to close the file puts the write-ahead log away. A thread that has ended
-        // already needs not be told.
+        // The reader first, so that the writer's connection is the last one. Sending fails if a thread has already
+        // ended.
         drop(self.reads.send(Box::new(Reader::close)).await);
         self.reading.closed().await;
         drop(self.writes.send(WriteCommand::Close).await);
@@ -127,7 +128,7 @@ impl SqliteLog {
         LogError::new(LogErrorKind::Closed, self.path.display().to_string())
     }
 
-    /// Has the reader do this.
+    /// Sends a job to the reader.
     fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Reader) -> Result<T, LogError> + Send + 'static,
@@ -135,7 +136,7 @@ impl SqliteLog {
         let (reads, closed) = (self.reads.clone(), self.closed());
         async move {
             let (reply, answer) = oneshot::channel();
-            // Who asked may have gone: then the answer is dropped.
+            // The caller may be gone: then the answer is dropped.
             let job: Job = Box::new(move |reader| {
                 drop(reply.send(reader.check_files().and_then(|()| job(reader))));
             });
@@ -145,7 +146,7 @@ impl SqliteLog {
     }
 }
 
-/// Starts a thread that opens the store and then runs, and waits until it is open. Answers with its path, without links.
+/// Starts a thread that opens the store and then runs, and waits until it is open. Returns the path without links.
 async fn start(
     name: &str,
     path: &Arc<Path>,
@@ -159,7 +160,7 @@ async fn start(
                 run(store);
             }
         }
-        // Who opens it may have gone.
+        // The opener may be gone.
         Err(error) => drop(opened.send(Err(error))),
     })
     .map_err(|error| io_error(path, error))?;
@@ -169,11 +170,11 @@ async fn start(
         .unwrap_or_else(|_| Err(LogError::new(LogErrorKind::Closed, place())))
 }
 
-/// The file's lock as a stream's, given back by the reader, or at once where the store is closed.
+/// Wraps a file's lock as a stream's lock. The reader releases it, or the drop does if the store is closed.
 fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<Job>) -> StreamLock {
     let is_first = file.is_first();
     let lock = StreamLock::new(stream, move || {
-        // A job that is not taken is dropped, and the lock with it.
+        // A rejected job is dropped, and the lock with it.
         drop(reads.try_send(Box::new(move |_: &mut Reader| file.release())));
     });
     if is_first { lock.first() } else { lock }
@@ -195,7 +196,7 @@ impl Log for SqliteLog {
             records,
             reply,
         };
-        // No answer: the writer ended in the middle of it.
+        // Without an answer, the writer ended in the middle of the append.
         match self.writes.try_send(WriteCommand::Append(append)) {
             Ok(()) => LogFuture::waiting(async {
                 answer.await.unwrap_or(Err(AppendError::Indeterminate))
@@ -231,13 +232,13 @@ impl Log for SqliteLog {
         LogFuture::waiting(async move {
             let follower = Follower::new(log.growth.clone(), stream.clone());
             loop {
-                // Made before the read, so that nothing that comes after it goes unheard.
+                // Created before the read, so that no later append is missed.
                 let grown = follower.grown.notified();
                 let records = log.read(&stream, from, limit).await?;
                 if !records.is_empty() || limit == 0 {
                     return Ok(records);
                 }
-                // Too late is no error: it is time to look what other processes wrote.
+                // A timeout is no error: it is time to check for records of other processes.
                 drop(timeout(Duration::from_millis(TAIL_POLL_MS), grown).await);
             }
         })
@@ -268,7 +269,7 @@ impl Log for SqliteLog {
         LogFuture::waiting(self.ask(move |reader| reader.locks.owner(&stream)))
     }
 
-    /// Looks on the reader's thread, because `/proc` may hang.
+    /// Checks on the reader's thread, because `/proc` may hang.
     fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {
         let owner = owner.clone();
         LogFuture::waiting(self.ask(move |_| Ok(owner != *this_process() && is_seen_alive(&owner))))

@@ -1,4 +1,4 @@
-//! What the writer knows of the streams, and the statements that change them.
+//! The writer's cache of streams, and the statements that change them.
 
 use std::collections::HashMap;
 
@@ -8,30 +8,30 @@ use super::chain::Chain;
 use super::writer::Append;
 use crate::{AppendError, StreamName, Version};
 
-/// Streams that are remembered: all that are in use at a time, in some megabytes. Beyond it all are forgotten, which
-/// costs one look-up each.
+/// Maximum streams in the cache: all streams in use at a time, in a few megabytes. Beyond that the cache is cleared,
+/// which costs one look-up per stream.
 const KNOWN_LEN_MAX: usize = 16_384;
 
 /// Adds a record.
 pub(super) const INSERT: &str =
     "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/// The end of a stream.
+/// End of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamEnd {
     pub(super) id: i64,
     pub(super) version: Version,
-    /// The row of its last record, 0 if it has none.
+    /// Row of its last record, 0 if it is empty.
     pub(super) last_record: i64,
 }
 
-/// The ends of the streams that were written lately.
+/// Ends of the recently written streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     known: HashMap<StreamName, StreamEnd>,
-    /// Those that the table does not have yet; a stream that a group appends to twice is there twice, in order.
+    /// Ends that are not in the table yet. A stream with two appends in a group is here twice, in order.
     changed: Vec<StreamEnd>,
-    /// What SQLite counts up when another connection has written.
+    /// SQLite's counter of changes by other connections.
     data_version: i64,
 }
 
@@ -41,7 +41,7 @@ impl Streams {
         self.changed.clear();
     }
 
-    /// To be called in a write transaction, in which no other connection writes.
+    /// Call it in a write transaction, in which no other connection writes.
     pub(super) fn forget_if_another_wrote(
         &mut self,
         connection: &Connection,
@@ -56,7 +56,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Appends in the transaction that is under way, with the statement [`INSERT`].
+    /// Appends in the current transaction, with the statement [`INSERT`].
     pub(super) fn append(
         &mut self,
         connection: &Connection,
@@ -100,7 +100,7 @@ impl Streams {
         Ok(Ok(end.version))
     }
 
-    /// Writes the new ends.
+    /// Writes the new ends into the table.
     pub(super) fn write_versions(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut update = connection
             .prepare_cached("UPDATE streams SET version = ?2, last_record = ?3 WHERE id = ?1")?;
@@ -110,7 +110,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Deletes a stream in a transaction of its own.
+    /// Deletes a stream in a separate transaction.
     pub(super) fn delete(
         &mut self,
         connection: &mut Connection,
@@ -129,7 +129,7 @@ impl Streams {
     }
 }
 
-/// The end of a stream that is there.
+/// End of an existing stream.
 pub(super) fn find(
     connection: &Connection,
     stream: &StreamName,
@@ -157,8 +157,8 @@ fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<Stre
     })
 }
 
-/// The version that this append reached when it was written before: the record after the version that it expects
-/// carries its id.
+/// The version that this append reached, if it was written before: the record after its expected version then has its
+/// id.
 fn already_written(
     connection: &Connection,
     end: StreamEnd,

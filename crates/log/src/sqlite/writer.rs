@@ -1,11 +1,10 @@
-//! The thread that writes: it takes what waits, writes it in one transaction, and answers when that is on the disk.
+//! The thread that writes: it writes the waiting appends in one transaction, and answers when they are on the disk.
 //!
 //! Invariants:
-//! 1. Nothing is answered before the commit that it depends on has returned: neither a success nor a conflict with a
-//!    neighbour in the same group.
-//! 2. Of a group that fails, each append is tried alone, so that one that does not fit fails none of its neighbours.
-//! 3. Nothing is written, and nothing is confirmed, while a path of the store names another file than the open one.
-//! 4. What is remembered of streams is forgotten when another connection has written, and when a commit has failed.
+//! 1. Every answer comes after the commit that it depends on, even a conflict with another append of the same group.
+//! 2. If a group fails, each append is tried alone, so that an append that does not fit fails alone.
+//! 3. Nothing is written and nothing is confirmed while a path of the store names another file than the open one.
+//! 4. The cache of streams is cleared when another connection has written, and when a commit has failed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,25 +20,25 @@ use super::growth::Growth;
 use super::streams::{INSERT, Streams};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
-/// Appends that are written in one transaction. One sync for 256 is a hundredth of the time of writing them; more
-/// would only make the first of them wait.
+/// Maximum appends in one transaction. For 256, one sync takes a hundredth of the writing time; more would only make
+/// the first of them wait.
 const GROUP_LEN_MAX: usize = 256;
-/// Bytes that are written in one transaction, so that a few long answers do not hold up many short ones for long.
+/// Maximum bytes in one transaction, so that a few long appends do not delay many short ones for long.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// How long a group waits to become as long as the one before it: those whom that one answered are about to ask again,
-/// and a group that starts without them leaves them behind for a whole sync. A lone writer never waits.
+/// Longest wait of a group until it is as long as the previous one: callers with an answer are about to send the next
+/// append, and would miss the group and wait for a whole sync. A single writer never waits.
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
-/// What the writer is asked for.
+/// A command for the writer.
 #[derive(Debug)]
 pub(super) enum WriteCommand {
     Append(Append),
     Delete {
-        /// Comes along, so that nobody takes it before the stream is gone, even if who asked has left.
+        /// Held until the stream is gone, so that nobody else can take the lock, even if the caller has left.
         lock: StreamLock,
         reply: oneshot::Sender<Result<(), LogError>>,
     },
-    /// Take no more, finish what waits, and end.
+    /// Accept no more commands, finish the queued ones, and end.
     Close,
 }
 
@@ -66,11 +65,11 @@ pub(super) struct Writer {
     growth: Arc<Growth>,
 }
 
-/// Why a group was not written.
+/// Reason why a group was not written.
 enum GroupError {
-    /// Before or by the commit: nothing of it is there.
+    /// Failed before or in the commit: nothing is written.
     NotWritten(LogError),
-    /// In the commit, of which parts may have reached the disk, or a file that is no longer the store's.
+    /// Failed in the commit after parts may have reached the disk, or the file is no longer the store's.
     Indeterminate(LogError),
 }
 
@@ -86,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Serves until the store is closed or dropped and nothing waits any more.
+    /// Runs until the store is closed or dropped and no commands are left.
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<WriteCommand>) {
         let mut group = Vec::with_capacity(GROUP_LEN_MAX);
         let mut len_before = 1;
@@ -98,7 +97,7 @@ impl Writer {
                 Some(WriteCommand::Delete { lock, reply }) => {
                     let answer = self.delete(lock.stream());
                     drop(lock);
-                    // Who asked may have gone; the stream is deleted all the same.
+                    // The caller may be gone; the stream is still deleted.
                     drop(reply.send(answer));
                 }
                 Some(WriteCommand::Close) => commands.close(),
@@ -107,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Writes the group and answers it, and leaves it empty.
+    /// Writes and answers the group, and clears it.
     fn append_group(&mut self, group: &mut Vec<Append>) {
         if group.is_empty() {
             return;
@@ -118,7 +117,7 @@ impl Writer {
                     if answer.is_ok() {
                         self.growth.grown(&append.stream);
                     }
-                    // Who asked may have gone; what was written stays.
+                    // The caller may be gone; the records stay.
                     drop(append.reply.send(answer));
                 }
             }
@@ -142,8 +141,8 @@ impl Writer {
     }
 
     fn write(&mut self, group: &[Append]) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
-        // Looked at before, so that what is refused is known not to be written; and after, so that what is confirmed is
-        // where the next one to open the store finds it.
+        // Checked before, so that a refused append is certainly not written; and after, so that a confirmed append is
+        // where the next opener finds it.
         self.files.check().map_err(GroupError::NotWritten)?;
         let path = Arc::clone(&self.path);
         let named = |error| sqlite_error(&path, error);
@@ -159,7 +158,7 @@ impl Writer {
             Err(error) => GroupError::NotWritten(named(error)),
         };
         self.streams.forget();
-        // After some failures SQLite has rolled back by itself.
+        // After some errors SQLite has already rolled back.
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
@@ -185,7 +184,7 @@ impl Writer {
             streams,
             ..
         } = self;
-        // Writers of other processes wait here, so the versions that are read next stay what they are.
+        // Writers of other processes wait from here on, so the versions that are read next cannot change.
         connection.execute_batch("BEGIN IMMEDIATE")?;
         streams.forget_if_another_wrote(connection)?;
         let mut answers = Vec::with_capacity(group.len());
@@ -198,14 +197,14 @@ impl Writer {
     }
 }
 
-/// Whether a commit failed before its last page, which makes it count, was written; not in the sync that comes after.
+/// True if a commit failed before its last page was written, which makes it valid; false if the sync after it failed.
 fn failed_in_writing(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|e| {
         e.code == ErrorCode::DiskFull || e.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
     })
 }
 
-/// Takes what waits, at most a group of it. Returns the command that ended the group, if it was not an append.
+/// Collects the waiting appends into a group. Returns the command that ended the group, if it was not an append.
 fn gather(
     commands: &mut mpsc::Receiver<WriteCommand>,
     first: WriteCommand,

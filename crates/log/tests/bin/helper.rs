@@ -1,11 +1,15 @@
-//! A process of its own for the tests of the log: they kill it, let it race another, or take rights away from it.
+//! A separate process for the tests of the log: they kill it, race it against another, or restrict its rights.
 //!
 //! ```text
-//! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` per answer
-//! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps it until stdin ends
-//! allstop-log-helper own STORE SESSION OPEN                  makes a session with a turn, which is left open for `open`;
-//!                                                            prints `owned`, keeps it until stdin ends
-//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the text
+//! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` per
+//! append
+//! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps the lock until stdin
+//! ends
+//! allstop-log-helper own STORE SESSION OPEN                  creates a session with a turn, which stays open for
+//! `open`;
+//!                                                            prints `owned`, keeps the session until stdin ends
+//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the
+//! text
 //! ```
 
 use std::error::Error;
@@ -57,7 +61,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends records `STREAM n`, where `n` is their number, `per_append` at a time, whoever else appends too.
+/// Appends records `STREAM n`, where `n` is their number, `per_append` at a time, beside other writers.
 async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Result<(), Failure> {
     let (stream, mut ids) = (StreamName::new(name), AppendIds::new());
     let known = log

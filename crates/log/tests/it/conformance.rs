@@ -1,4 +1,4 @@
-//! The same checks on every log.
+//! Runs the conformance checks on every log.
 
 use allstop_log::{MemoryLog, SqliteLog, log_conformance};
 

@@ -1,4 +1,4 @@
-//! Files and folders that are no store, or cannot be written: one line that says so, and nothing is changed.
+//! Files and folders that are not a store or are read-only: a one-line error, and no change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use allstop_log::{AppendId, Log, LogError, LogErrorKind, SqliteLog, StreamName, Version};
 
-/// The process that the tests start.
+/// Path of the helper program.
 pub(crate) fn helper() -> &'static str {
     env!("CARGO_BIN_EXE_allstop-log-helper")
 }
@@ -43,7 +43,7 @@ async fn filled(path: &Path) {
 }
 
 #[tokio::test]
-async fn garbage_and_other_programs_files_are_refused_and_left_as_they_are() {
+async fn foreign_files_are_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let zeros = vec![0; 8_192];
@@ -65,7 +65,7 @@ async fn garbage_and_other_programs_files_are_refused_and_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_new_store_is_for_its_owner_alone_and_nothing_else_is_left() {
+async fn new_store_is_private_and_leaves_no_temporary_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     filled(&path).await;
@@ -118,7 +118,7 @@ async fn a_newer_store_is_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_and_a_folder_in_place_of_the_file_are_named() {
+async fn missing_folder_and_folder_as_store_have_clear_errors() {
     let folder = tempfile::tempdir().unwrap();
     fails(
         &folder.path().join("missing/store.db"),
@@ -129,7 +129,7 @@ async fn a_missing_folder_and_a_folder_in_place_of_the_file_are_named() {
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
     fails(&file.join("store.db"), LogErrorKind::NotFound).await;
-    // An empty file is a new store.
+    // An empty file becomes a new store.
     let empty = folder.path().join("empty.db");
     fs::write(&empty, "").unwrap();
     filled(&empty).await;
@@ -140,7 +140,7 @@ async fn damage_is_reported_and_never_read_as_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     filled(&path).await;
-    // SQLite by itself puts the write-ahead log away: then all of it is in one file.
+    // SQLite itself deletes the write-ahead log on close, so that everything is in one file.
     let alone = rusqlite::Connection::open(&path).unwrap();
     alone
         .query_row("SELECT count(*) FROM records", [], |_| Ok(()))
@@ -188,9 +188,9 @@ async fn damage_is_reported_and_never_read_as_records() {
     assert_eq!(kind, LogErrorKind::Corrupt);
 }
 
-/// What the helper says about a store, run as a user without rights where the tests run as root.
+/// Output of the helper for a store. If the tests run as root, the helper runs as a user without rights.
 fn tried(path: &Path, shell: &str) -> String {
-    // A copy in a place that is open to all: the build folder may be closed to other users, as in the home of root.
+    // A copy in a public folder: other users may have no access to the build folder, as in root's home.
     let open = tempfile::tempdir().unwrap();
     set_mode(open.path(), 0o755);
     let copy = open.path().join("helper");
@@ -220,17 +220,17 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_reported_as_read_only() {
+async fn store_without_write_permission_is_read_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    // A folder that cannot be written: no store can be made in it.
+    // A read-only folder: no store can be created in it.
     set_mode(folder.path(), 0o555);
     assert!(
         tried(&path, "").starts_with("ReadOnly: "),
         "{}",
         tried(&path, "")
     );
-    // A store that cannot be written, in a folder that can.
+    // A read-only store in a writable folder.
     set_mode(folder.path(), 0o777);
     filled(&path).await;
     set_mode(&path, 0o444);
@@ -239,7 +239,7 @@ async fn what_cannot_be_written_is_reported_as_read_only() {
         "{}",
         tried(&path, "")
     );
-    // A store that can be written, in a folder that cannot: there is no place for the write-ahead log.
+    // A writable store in a read-only folder: the write-ahead log cannot be created.
     set_mode(&path, 0o666);
     set_mode(folder.path(), 0o555);
     assert!(
@@ -247,7 +247,7 @@ async fn what_cannot_be_written_is_reported_as_read_only() {
         "{}",
         tried(&path, "")
     );
-    // And a folder that cannot be looked into.
+    // A folder without search permission.
     set_mode(folder.path(), 0o000);
     assert!(
         tried(&path, "").starts_with("ReadOnly: "),
@@ -258,13 +258,13 @@ async fn what_cannot_be_written_is_reported_as_read_only() {
 }
 
 #[tokio::test]
-async fn a_write_that_the_system_refuses_is_an_error_and_leaves_the_store_whole() {
+async fn refused_write_is_an_error_and_leaves_the_store_intact() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     filled(&path).await;
     set_mode(folder.path(), 0o777);
     set_mode(&path, 0o666);
-    // A limit of 64 kB on each file (in blocks of 512 bytes), where the record takes 100.
+    // A limit of 64 kB per file (in blocks of 512 bytes), for a record of 100 kB.
     let said = tried(&path, "trap '' XFSZ; ulimit -f 128;");
     assert!(
         said.starts_with("Io: ") || said.starts_with("Full: "),

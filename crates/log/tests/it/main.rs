@@ -1,4 +1,4 @@
-//! The log through its public face.
+//! Tests of the log through its public interface.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod conformance;

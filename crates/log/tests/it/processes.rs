@@ -1,4 +1,4 @@
-//! Several processes on one store: killed at any moment, side by side, one after another.
+//! Several processes on one store: killed at any time, in parallel, and one after another.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -27,12 +27,12 @@ fn start(arguments: &[&str], store: &Path) -> Child {
         .unwrap()
 }
 
-/// Below `limit`, different each time: moments to kill at, where any will do.
+/// A random number below `limit`, for random times of a kill.
 fn random(limit: u64) -> u64 {
     RandomState::new().hash_one(0) % limit
 }
 
-/// Checks that the stream holds `STREAM 1`, `STREAM 2` … and returns how many.
+/// Checks that the stream holds `STREAM 1`, `STREAM 2` …, and returns the number of its records.
 async fn count_checked(log: &SqliteLog, name: &str) -> u64 {
     let mut next = Version(1);
     loop {
@@ -41,7 +41,7 @@ async fn count_checked(log: &SqliteLog, name: &str) -> u64 {
             return next.0 - 1;
         }
         for (version, record) in found {
-            assert_eq!(version, next, "the numbers are dense");
+            assert_eq!(version, next, "the numbers have no gaps");
             assert_eq!(record, format!("{name} {next}"), "the record is whole");
             next = next.next();
         }
@@ -49,7 +49,7 @@ async fn count_checked(log: &SqliteLog, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_kill_9_at_any_moment() {
+async fn acknowledged_appends_survive_kill_9_at_any_time() {
     const KILLS: usize = 25;
     const PER_APPEND: u64 = 3;
     let folder = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ async fn what_was_acknowledged_is_there_after_kill_9_at_any_moment() {
         let mut writer = start(&["append", "3", "1000000", "a", "b", "c", "d"], &store);
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
         let mut hear = |line: Option<std::io::Result<String>>| {
-            // The last line may be cut by the kill: then it was not heard.
+            // The kill may cut the last line: then its append does not count as acknowledged.
             let Some(Ok(line)) = line else { return false };
             if let Some((stream, version)) = line.split_once(' ') {
                 acknowledged.insert(stream.to_owned(), version.parse().unwrap());
@@ -67,7 +67,10 @@ async fn what_was_acknowledged_is_there_after_kill_9_at_any_moment() {
             true
         };
         for _ in 0..random(100) {
-            assert!(hear(lines.next()), "the writer goes on until it is killed");
+            assert!(
+                hear(lines.next()),
+                "the writer continues until it is killed"
+            );
         }
         let moment = Instant::now() + Duration::from_micros(random(1_000));
         while Instant::now() < moment {
@@ -84,7 +87,11 @@ async fn what_was_acknowledged_is_there_after_kill_9_at_any_moment() {
                 count >= *version,
                 "{stream}: {version} was acknowledged, {count} are there"
             );
-            assert_eq!(count % PER_APPEND, 0, "{stream}: an append is half there");
+            assert_eq!(
+                count % PER_APPEND,
+                0,
+                "{stream}: half an append was written"
+            );
         }
         log.close().await;
     }
@@ -95,10 +102,10 @@ async fn what_was_acknowledged_is_there_after_kill_9_at_any_moment() {
 }
 
 #[tokio::test]
-async fn two_processes_write_the_same_and_different_streams() {
+async fn two_processes_append_to_the_same_and_other_streams() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
-    // Both make the store, too.
+    // Both also create the store.
     let mut one = start(&["append", "1", "200", "shared", "one"], &store);
     let mut two = start(&["append", "2", "200", "shared", "two"], &store);
     for writer in [&mut one, &mut two] {
@@ -113,7 +120,7 @@ async fn two_processes_write_the_same_and_different_streams() {
 }
 
 #[tokio::test]
-async fn a_tail_hears_another_process() {
+async fn tail_sees_appends_of_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
     let log = SqliteLog::open(&store).await.unwrap();
@@ -126,7 +133,7 @@ async fn a_tail_hears_another_process() {
     let mut other = start(&["append", "1", "1", "s"], &store);
     assert_eq!(tail.await.unwrap(), [(Version(2), "s 2".into())]);
     assert!(other.wait().unwrap().success());
-    // What this process remembers of the stream is not taken for the truth.
+    // The cached end of the stream is outdated and must not be used.
     log.append(&name, Version(2), AppendId(2), vec!["s 3".into()])
         .await
         .unwrap();
@@ -134,7 +141,7 @@ async fn a_tail_hears_another_process() {
 }
 
 #[tokio::test]
-async fn a_lock_is_held_across_processes_until_kill_9() {
+async fn lock_excludes_other_processes_until_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
     let log = SqliteLog::open(&store).await.unwrap();
@@ -170,12 +177,12 @@ async fn a_lock_is_held_across_processes_until_kill_9() {
     let left = std::fs::read_dir(folder.path().join("store.db.locks"))
         .unwrap()
         .count();
-    assert_eq!(left, 0, "a lock that was given back leaves no file");
+    assert_eq!(left, 0, "a released lock leaves no file");
 }
 
-/// The locks are files, which somebody may delete: the process that the session's records name is asked, too.
+/// A user may delete the lock files, so the owner in the session's records counts, too.
 #[tokio::test]
-async fn a_living_owner_without_its_lock_file_keeps_the_session() {
+async fn living_owner_without_its_lock_file_keeps_the_session() {
     for turn in ["open", "ended"] {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.db");
@@ -200,7 +207,7 @@ async fn a_living_owner_without_its_lock_file_keeps_the_session() {
         assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
         assert_eq!(log.list("session/s").await.unwrap()[0].1, version);
         if turn == "open" {
-            // The folder is there again, and what is open is believed even so.
+            // The folder exists again, and the owner of the open turn still counts.
             let refused = resume().await.unwrap_err();
             assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
             let (_, by) = read_session(&*log, &id).await.unwrap();
@@ -209,7 +216,7 @@ async fn a_living_owner_without_its_lock_file_keeps_the_session() {
             assert_eq!(listed.owner.unwrap().pid, owner.id());
         }
 
-        // A zombie is no owner: nobody has to reap it first.
+        // A zombie is not an owner, even if nobody reaps it.
         owner.kill().unwrap();
         let began = Instant::now();
         loop {
@@ -225,10 +232,10 @@ async fn a_living_owner_without_its_lock_file_keeps_the_session() {
 }
 
 #[tokio::test]
-async fn a_look_at_the_owner_never_costs_another_the_lock() {
+async fn query_of_the_owner_never_blocks_a_lock() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
-    // Two stores in one process have locks apart from each other, as two processes have.
+    // Two stores in one process have separate locks, as in two processes.
     let (watcher, taker) = (
         SqliteLog::open(&store).await.unwrap(),
         SqliteLog::open(&store).await.unwrap(),
@@ -251,7 +258,7 @@ async fn a_look_at_the_owner_never_costs_another_the_lock() {
 }
 
 #[tokio::test]
-async fn a_process_that_keeps_the_store_busy_is_waited_for_and_then_reported() {
+async fn append_waits_for_a_busy_process_and_then_fails() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
     let log = SqliteLog::open(&store).await.unwrap();
@@ -280,7 +287,7 @@ async fn a_process_that_keeps_the_store_busy_is_waited_for_and_then_reported() {
         waited > Duration::from_secs(4) && waited < Duration::from_secs(8),
         "{waited:?}"
     );
-    // A blocked writer delays neither the drop nor, so, the exit.
+    // A blocked writer does not delay the drop, and so not the exit.
     let blocked = log.append(&name, Version(1), AppendId(3), vec!["b".into()]);
     let began = Instant::now();
     drop((log, blocked));

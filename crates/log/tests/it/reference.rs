@@ -1,10 +1,10 @@
-//! What a log does, in a few lines: streams are vectors, and every append is remembered.
+//! Reference implementation of a log: streams are vectors, and every append is remembered.
 
 use std::collections::BTreeMap;
 
 use allstop_log::{AppendError, AppendId, RecordBytes, StreamName, Version};
 
-/// The reference.
+/// The reference log.
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
     streams: BTreeMap<StreamName, Stream>,
@@ -13,11 +13,11 @@ pub(crate) struct Reference {
 #[derive(Debug, Clone, Default)]
 struct Stream {
     records: Vec<RecordBytes>,
-    /// The id of each append that wrote something, what it expected, and what it reached.
+    /// Id, expected version and new version of each append that wrote records.
     appends: Vec<(AppendId, Version, Version)>,
 }
 
-/// One append, to be repeated.
+/// One append, which can be repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct Append {
     pub(crate) stream: StreamName,
@@ -27,7 +27,7 @@ pub(crate) struct Append {
 }
 
 impl Reference {
-    /// What an append answers: the new version, or the one at which it conflicts.
+    /// Result of an append: the new version, or the version of the conflict.
     pub(crate) fn append(&mut self, append: &Append) -> Result<Version, Version> {
         let stream = self.streams.entry(append.stream.clone()).or_default();
         let actual = Version(stream.records.len() as u64);
@@ -82,7 +82,7 @@ impl Reference {
     }
 }
 
-/// Whether a log has answered as the reference did.
+/// True if the log's result equals the reference's.
 pub(crate) fn is_same(
     given: &Result<Version, AppendError>,
     answer: Result<Version, Version>,

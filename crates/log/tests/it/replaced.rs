@@ -1,4 +1,4 @@
-//! Files of a store that are moved, removed or replaced while it is open: nothing is confirmed into them.
+//! Files of a store that are moved, removed or replaced while it is open: the store confirms no append to them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -26,7 +26,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     format!("{}{end}", path.display()).into()
 }
 
-/// Appends, reads and locks of a store to which `happens` has happened are refused, and say why.
+/// Checks that a store refuses appends, reads and locks with the right error after `happens` has changed it.
 async fn refused_after(what: &str, happens: impl FnOnce(&Path)) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("folder");
@@ -67,7 +67,7 @@ async fn refused_after(what: &str, happens: impl FnOnce(&Path)) {
 }
 
 #[tokio::test]
-async fn a_store_that_was_moved_or_replaced_confirms_nothing() {
+async fn moved_or_replaced_store_confirms_nothing() {
     refused_after("removed", |path| fs::remove_file(path).unwrap()).await;
     refused_after("moved", |path| {
         fs::rename(path, beside(path, ".old")).unwrap();
@@ -105,7 +105,7 @@ async fn a_store_that_was_moved_or_replaced_confirms_nothing() {
 }
 
 #[tokio::test]
-async fn a_folder_that_was_moved_with_all_in_it_may_leave_a_link() {
+async fn store_in_a_moved_folder_works_through_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (folder.path().join("here"), folder.path().join("there"));
     fs::create_dir(&here).unwrap();
@@ -118,7 +118,7 @@ async fn a_folder_that_was_moved_with_all_in_it_may_leave_a_link() {
 }
 
 #[tokio::test]
-async fn an_emptied_write_ahead_log_confirms_nothing() {
+async fn store_with_an_emptied_write_ahead_log_confirms_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let log = SqliteLog::open(&path).await.unwrap();
@@ -129,7 +129,7 @@ async fn an_emptied_write_ahead_log_confirms_nothing() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_put_back_goes_on() {
+async fn store_that_is_moved_back_works_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let away = beside(&path, ".away");
@@ -143,7 +143,7 @@ async fn a_store_that_is_put_back_goes_on() {
 }
 
 #[tokio::test]
-async fn a_link_to_a_store_shares_its_locks_and_is_followed() {
+async fn link_to_a_store_shares_its_locks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let link = folder.path().join("link.db");
@@ -157,7 +157,7 @@ async fn a_link_to_a_store_shares_its_locks_and_is_followed() {
     };
     let second = linked.try_lock(&stream).await.unwrap();
     assert!(matches!(second, LockAttempt::HeldBy(_)), "{second:?}");
-    // The link leads elsewhere: the store that was opened by it is not the one that is found there next.
+    // The link has a new target: the store that was opened through it is not the one that the next opener finds.
     append(&linked, 0).await.unwrap();
     fs::remove_file(&link).unwrap();
     symlink(beside(&path, ".other"), &link).unwrap();

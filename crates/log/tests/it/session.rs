@@ -1,4 +1,4 @@
-//! One conversation on a log: opened once, recovered, fenced, removed.
+//! One conversation in a log: exclusive opening, recovery, fencing, removal.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use allstop_log::{
     read_session, remove_session,
 };
 
-/// Any moment: no test here looks at the clock.
+/// Any time: these tests do not depend on the clock.
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
@@ -96,7 +96,7 @@ pub(crate) async fn stored(log: &dyn Log, id: &str) -> Vec<SessionRecord> {
 }
 
 #[tokio::test]
-async fn the_state_is_the_fold_of_what_is_stored() {
+async fn state_is_the_fold_of_the_stored_records() {
     let log = memory();
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -122,7 +122,7 @@ async fn the_state_is_the_fold_of_what_is_stored() {
 }
 
 #[tokio::test]
-async fn a_turn_that_a_crash_left_open_is_ended_when_the_session_is_resumed() {
+async fn resume_ends_the_turn_that_a_crash_left_open() {
     let log = memory();
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -154,7 +154,7 @@ async fn a_turn_that_a_crash_left_open_is_ended_when_the_session_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_session_in_a_file_goes_on_after_the_store_was_dropped_in_the_middle_of_a_turn() {
+async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
     let folder = tempfile::tempdir().unwrap();
     let open = || SqliteLog::open(folder.path().join("store.db"));
     let log = Arc::new(open().await.unwrap());
@@ -164,7 +164,7 @@ async fn a_session_in_a_file_goes_on_after_the_store_was_dropped_in_the_middle_o
     run_turn(&mut session, 1).await;
     session.append(vec![turn_started(2)]).await.unwrap();
     let (before, version) = (session.state().clone(), session.version());
-    // Not closed: as when the process ends, but for the lock, which the system would give back.
+    // Not closed, as at the end of a process, except for the lock, which the kernel would release.
     drop(session);
 
     let log = Arc::new(open().await.unwrap());
@@ -177,7 +177,7 @@ async fn a_session_in_a_file_goes_on_after_the_store_was_dropped_in_the_middle_o
     run_turn(&mut session, 3).await;
 }
 
-/// The dropped store's thread gives the lock back in its own time.
+/// Resumes once the dropped store's thread has released the lock.
 async fn resume_when_free(log: Arc<dyn Log>) -> SessionStream {
     loop {
         match SessionStream::resume(log.clone(), "s".into(), at()).await {
@@ -188,7 +188,7 @@ async fn resume_when_free(log: Arc<dyn Log>) -> SessionStream {
 }
 
 #[tokio::test]
-async fn a_session_is_opened_by_one_at_a_time() {
+async fn session_has_one_owner_at_a_time() {
     let log = memory();
     let session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -221,14 +221,14 @@ async fn a_session_is_opened_by_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn what_cannot_follow_is_not_written() {
+async fn illegal_records_are_not_written() {
     let log = memory();
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
     session.append(vec![turn_started(1)]).await.unwrap();
     let (before, version) = (session.state().clone(), session.version());
-    // The first could stand, the second not: neither is written.
+    // The first record would be allowed, the second is not: neither is written.
     let refused = session
         .append(vec![model_call_started(1), turn_started(2)])
         .await;
@@ -239,7 +239,7 @@ async fn what_cannot_follow_is_not_written() {
 }
 
 #[tokio::test]
-async fn another_writer_fences_this_one_off() {
+async fn writer_is_fenced_after_another_has_appended() {
     let log = memory();
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -264,7 +264,7 @@ async fn another_writer_fences_this_one_off() {
 }
 
 #[tokio::test]
-async fn sessions_are_listed_read_and_removed_from_outside() {
+async fn sessions_are_listed_read_and_removed_without_opening() {
     let log = memory();
     let mut used = SessionStream::create(log.clone(), "b".into(), at(), "/work")
         .await

@@ -1,4 +1,4 @@
-//! Only the end of a long session is read: to list it, and to open it after a compaction.
+//! Reads only the end of a long session: for a list, and to open it after a compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use allstop_log::{
 use crate::session::{answered_and_committed, at, model_call_started, run_turn, turn_started};
 use crate::unsteady::Unsteady;
 
-/// More than any of the reads of an end may take.
+/// More turns than any read of an end needs.
 const TURNS: u32 = 300;
 
 fn whole_turn(turn: u32) -> Vec<SessionRecord> {
@@ -27,7 +27,7 @@ fn whole_turn(turn: u32) -> Vec<SessionRecord> {
         .collect()
 }
 
-/// After `turns` turns of two messages each, all but the last `turns_kept` go.
+/// A compaction after `turns` turns of two messages each: all but the last `turns_kept` are dropped.
 fn compacted(turns: u32, turns_kept: u32) -> SessionRecord {
     SessionRecord::Compacted {
         at: at(),
@@ -74,7 +74,7 @@ fn take_read(log: &Unsteady) -> usize {
 }
 
 #[tokio::test]
-async fn a_list_reads_only_the_end_of_each_session() {
+async fn list_reads_only_the_end_of_each_session() {
     let log = Arc::new(Unsteady::default());
     let mut session = long_session(log.clone()).await;
     take_read(&log);
@@ -91,9 +91,9 @@ async fn a_list_reads_only_the_end_of_each_session() {
     assert_eq!(listed.last_stop_reason, Some(StopReason::Completed));
 }
 
-/// The parts that are read are longer each time, so that the way back from the end is not gone again for each.
+/// Each part is longer than the previous one, so that the total length of all reads stays linear.
 #[tokio::test]
-async fn a_list_finds_an_end_far_back_in_both_stores() {
+async fn list_finds_an_end_far_back_in_both_stores() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = SqliteLog::open(folder.path().join("store.db")).await;
     let stores: [Arc<dyn Log>; 2] = [Arc::new(MemoryLog::new()), Arc::new(sqlite.unwrap())];
@@ -112,7 +112,7 @@ async fn a_list_finds_an_end_far_back_in_both_stores() {
     }
 }
 
-/// All that later records build on.
+/// Compares everything that later records depend on.
 fn check_same_end(of_the_end: &SessionState, of_all: &SessionState) {
     assert_eq!(of_the_end.conversation(), of_all.conversation());
     assert_eq!(of_the_end.metered(), of_all.metered());
@@ -133,7 +133,7 @@ fn check_same_end(of_the_end: &SessionState, of_all: &SessionState) {
 }
 
 #[tokio::test]
-async fn a_resumed_session_is_read_from_its_last_compaction() {
+async fn resumed_session_is_read_from_its_last_compaction() {
     let log = Arc::new(Unsteady::default());
     let mut session = long_session(log.clone()).await;
     session.append(vec![compacted(TURNS, 2)]).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_resumed_session_is_read_from_its_last_compaction() {
     }
     assert_eq!(session.state().next_turn(), TurnNumber(TURNS + 3));
 
-    // A turn from before the compaction that is there word by word can still be taken back.
+    // A turn from before the compaction can still be undone if its messages are here in full.
     for turn in [TURNS + 1, TURNS, TURNS - 1] {
         let (turn, at) = (TurnNumber(turn), at());
         let undone = SessionRecord::TurnUndone { turn, at };
@@ -168,7 +168,7 @@ async fn a_resumed_session_is_read_from_its_last_compaction() {
     assert_eq!(all.conversation().messages.len(), 1, "the summary");
 }
 
-/// Older versions wrote compactions without a snapshot, and go on writing behind one that has it.
+/// Older versions wrote compactions without a snapshot, and may still write after a compaction with one.
 #[tokio::test]
 async fn records_of_older_versions_are_read_in_full() {
     let log = Arc::new(Unsteady::default());
@@ -191,7 +191,7 @@ async fn records_of_older_versions_are_read_in_full() {
     assert_eq!(session.version(), version);
     assert_eq!(session.state().turns().len(), TURNS as usize);
 
-    // Two kept ones, and a summary.
+    // Two kept messages and a summary.
     let again = SessionRecord::Compacted {
         at: at(),
         messages_dropped: 3,

@@ -1,5 +1,5 @@
-//! A session over a log that loses answers, is full or falls silent, at any moment: its state is what is stored, and
-//! nothing is there twice or lost.
+//! A session on a log that loses answers, is full or falls silent at any time: the state always equals the stored
+//! records, and no record is lost or duplicated.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,17 +15,17 @@ use crate::property::block_on;
 use crate::session::{answered_and_committed, at, model_call_started, stored, turn_started};
 use crate::unsteady::{Fault, Unsteady};
 
-/// What the owner of a session does.
+/// An operation of the session's owner.
 #[derive(Debug, Clone, Copy)]
 enum Do {
-    /// The next records of its turn.
+    /// Appends the next records of its turn.
     GoOn,
-    /// Stops the turn instead, if there is one.
+    /// Stops the open turn, if there is one.
     StopTurn,
-    /// Records that cannot follow.
+    /// Appends records that are not allowed.
     Nonsense,
     Settle,
-    /// Drops the session, as a crash does, and resumes it.
+    /// Drops the session, as in a crash, and resumes it.
     Resume,
 }
 
@@ -51,7 +51,7 @@ fn doings() -> impl Strategy<Value = Vec<(Do, Vec<Fault>, bool)>> {
     prop::collection::vec((what, faults, any::<bool>()), 1..24)
 }
 
-/// What the log may hold: this for certain, and then perhaps all of that.
+/// Expected content of the log: the certain records, and perhaps the uncertain ones after them.
 #[derive(Default)]
 struct Books {
     certain: Vec<SessionRecord>,
@@ -59,7 +59,7 @@ struct Books {
 }
 
 impl Books {
-    /// What the log holds is what was asked for, once and in order; and the state is the fold of what is known.
+    /// Checks that the log holds the appended records once and in order, and that the state is their fold.
     async fn check(&mut self, log: &Unsteady, session: &SessionStream) {
         let found = stored(log, "s").await;
         let whole = [&self.certain[..], &self.perhaps[..]].concat();
@@ -71,16 +71,24 @@ impl Books {
         );
         let known = usize::try_from(session.version().0).unwrap();
         let state = SessionState::fold(&found[..known]).unwrap();
-        assert_eq!(*session.state(), state, "the state is not what is stored");
+        assert_eq!(
+            *session.state(),
+            state,
+            "the state differs from the stored records"
+        );
         if known == whole.len() {
             self.certain = whole;
             self.perhaps.clear();
         }
-        assert_eq!(known, self.certain.len(), "what was answered is known");
+        assert_eq!(
+            known,
+            self.certain.len(),
+            "acknowledged records are in the state"
+        );
     }
 }
 
-/// The records that come next in a turn.
+/// The next records of a turn.
 fn next_records(state: &SessionState) -> Vec<SessionRecord> {
     match state.open_turn() {
         None => vec![turn_started(state.next_turn().0)],
@@ -90,7 +98,7 @@ fn next_records(state: &SessionState) -> Vec<SessionRecord> {
 }
 
 fn stop(state: &SessionState) -> Vec<SessionRecord> {
-    // Recovery's records end a turn wherever it is.
+    // The records of a recovery can end a turn in any state.
     let mut records = state.recovery_records(at());
     if let Some(SessionRecord::TurnStopped { reason, cause, .. }) = records.last_mut() {
         (*reason, *cause) = (StopReason::Cancelled, Cause::new(CauseKind::User));
@@ -129,7 +137,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
                 session = SessionStream::resume(log.clone(), "s".into(), at())
                     .await
                     .unwrap();
-                // Whatever was unknown is known now, and what a crash left open has its ending.
+                // Everything uncertain is certain now, and the crashed turn has its ending.
                 books.certain = stored(&*log, "s").await;
                 books.perhaps.clear();
                 assert!(session.state().open_turn().is_none());
@@ -148,12 +156,12 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             });
             match poll!(&mut asked) {
                 Poll::Ready(answer) => Some(answer),
-                // Nobody answers: the store does not come back for this one.
+                // No answer: the store stays silent for this append.
                 Poll::Pending => None,
             }
         };
         log.faults.lock().clear();
-        // What was unsettled is settled first, and only then are the records asked for.
+        // The unsettled append is settled first; only then are the new records sent.
         let known = usize::try_from(session.version().0).unwrap();
         match answer {
             Some(Ok(())) => {
@@ -168,7 +176,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             }
             Some(Err(SessionError::Log(error))) => {
                 assert_eq!(error.kind(), LogErrorKind::Full);
-                // Nothing of this append was written: the error says so.
+                // The error proves that nothing of this append was written.
                 assert!(known == books.certain.len() + unsettled.len());
                 books.certain.extend(unsettled);
                 books.perhaps.clear();
@@ -185,7 +193,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
         }
         books.check(&log, &session).await;
         if is_heard {
-            // The store is well again: the next thing that is asked settles what is open.
+            // The store works again: the next call settles the open append.
             session.settle().await.unwrap();
             let pending = std::mem::take(&mut books.perhaps);
             books.certain.extend(pending);
@@ -203,7 +211,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_session_on_an_unsteady_store_is_what_is_stored(doings in doings()) {
+    fn session_on_an_unsteady_store_equals_its_records(doings in doings()) {
         block_on(run(doings));
     }
 }

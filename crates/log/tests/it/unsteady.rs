@@ -1,4 +1,4 @@
-//! A store that loses answers, falls silent or is full, under a session.
+//! A session on a store that loses answers, falls silent or is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 
 use crate::session::{at, model_call_started, run_turn, stored, turn_started};
 
-/// A log whose appends go wrong as told, over one in memory.
+/// A log over one in memory, whose appends fail as configured.
 #[derive(Debug, Default)]
 pub(crate) struct Unsteady {
     log: MemoryLog,
-    /// The next is the last.
+    /// Faults of the next appends; the next one is at the end of the list.
     pub(crate) faults: Mutex<Vec<Fault>>,
-    /// Records that were read.
+    /// Number of records read.
     pub(crate) records_read: AtomicUsize,
 }
 
@@ -96,7 +96,7 @@ impl Log for Unsteady {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_asked_for_again_and_nothing_is_written_twice() {
+async fn lost_answer_is_retried_and_nothing_is_written_twice() {
     for faults in [
         vec![Fault::WrittenButAnswerLost],
         vec![Fault::NotWrittenAndAnswerLost],
@@ -113,7 +113,7 @@ async fn a_lost_answer_is_asked_for_again_and_nothing_is_written_twice() {
 }
 
 #[tokio::test]
-async fn a_store_that_stays_silent_is_reported_and_settled_by_the_next_append() {
+async fn silent_store_is_reported_and_settled_by_the_next_append() {
     let log = Arc::new(Unsteady::default());
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -123,7 +123,7 @@ async fn a_store_that_stays_silent_is_reported_and_settled_by_the_next_append() 
     assert!(matches!(silent, Err(SessionError::Indeterminate)));
     assert!(
         session.state().open_turn().is_none(),
-        "what is not known is not shown"
+        "an unsettled append is not in the state"
     );
     session.append(vec![model_call_started(1)]).await.unwrap();
     assert_eq!(stored(&*log, "s").await.len(), 3);
@@ -146,7 +146,7 @@ async fn a_dropped_append_is_settled_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_full_store_leaves_the_state_as_it_was_and_the_session_usable() {
+async fn full_store_leaves_the_session_unchanged_and_usable() {
     let log = Arc::new(Unsteady::default());
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -160,7 +160,7 @@ async fn a_full_store_leaves_the_state_as_it_was_and_the_session_usable() {
 }
 
 #[tokio::test]
-async fn a_full_store_after_a_lost_answer_does_not_mean_that_nothing_was_written() {
+async fn full_store_after_a_lost_answer_does_not_mean_unwritten() {
     let log = Arc::new(Unsteady::default());
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -168,14 +168,14 @@ async fn a_full_store_after_a_lost_answer_does_not_mean_that_nothing_was_written
     *log.faults.lock() = vec![Fault::Full, Fault::Full, Fault::WrittenButAnswerLost];
     let unknown = session.append(vec![turn_started(1)]).await;
     assert!(matches!(unknown, Err(SessionError::Indeterminate)));
-    // It was, and the session goes on behind it instead of taking itself for another writer.
+    // The refused append was written, and the session continues after it instead of taking it for another writer's.
     session.append(vec![model_call_started(1)]).await.unwrap();
     assert_eq!(stored(&*log, "s").await.len(), 3);
 }
 
-/// What the store has refused has happened all the same: whoever appended it has it back.
+/// The events in refused records have still happened, so the caller gets the records back.
 #[tokio::test]
-async fn records_that_are_not_written_are_given_back() {
+async fn unwritten_records_are_returned() {
     let log = Arc::new(Unsteady::default());
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await
@@ -190,7 +190,10 @@ async fn records_that_are_not_written_are_given_back() {
         let mut append = Box::pin(session.append(records));
         assert!(matches!(futures::poll!(&mut append), Poll::Pending));
     }
-    assert!(!session.is_settled(), "the first one may be written yet");
+    assert!(
+        !session.is_settled(),
+        "the first append may still be written"
+    );
     assert_eq!(session.take_unwritten(), [model_call_started(1)]);
     session.append(vec![model_call_started(1)]).await.unwrap();
     assert!(session.take_unwritten().is_empty());
@@ -198,7 +201,7 @@ async fn records_that_are_not_written_are_given_back() {
 }
 
 #[tokio::test]
-async fn turn_without_its_ending_is_ended_before_the_next() {
+async fn turn_without_an_ending_is_ended_before_the_next() {
     let log = Arc::new(Unsteady::default());
     let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
         .await

@@ -1,21 +1,21 @@
-//! Fields that the log adds to a record, beside those of the record itself.
+//! Fields that the log adds to a record.
 //!
-//! A compaction carries the state behind it, and the start of a turn says which record the last such state is in. So a
-//! reader begins there. Older versions skip both, and read from the first record; so does this one where they are
-//! missing or unreadable.
+//! A compaction contains a snapshot of the state after it, and the start of a turn the number of the record with the
+//! last snapshot, so that a reader can start there. Older versions ignore both and read from the first record; so does
+//! this version if they are missing or unreadable.
 
 use allstop_core::turn::SessionSnapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::Version;
 
-/// The added fields of one record.
+/// Added fields of one record.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::session) struct RecordExtras {
-    /// State behind this record.
+    /// State after this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot: Option<Box<SessionSnapshot>>,
-    /// Number of the last record before this one that has a snapshot.
+    /// Number of the last earlier record with a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot_at: Option<u64>,
 }
@@ -35,7 +35,7 @@ impl RecordExtras {
         }
     }
 
-    /// Writes them into the object that `record` ends with.
+    /// Appends the fields to the JSON object at the end of `record`.
     pub(super) fn add_to(&self, record: &mut Vec<u8>) {
         if *self == Self::default() {
             return;
@@ -49,7 +49,7 @@ impl RecordExtras {
         }
     }
 
-    /// Those of a stored record; none if they cannot be read.
+    /// Reads the fields of a stored record; empty if they are unreadable.
     pub(in crate::session) fn of(record: &[u8]) -> Self {
         super::read(record).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! The records that a session has most of, read in one pass.
+//! Fast decoding of the most frequent records, in one pass.
 //!
-//! What serde derives for an enum with a tag copies all fields before it looks at them. Our own writer puts the tag right
-//! behind the version, so it is known before the first field is read. Every other record, and one that is not written
-//! like that, is left to the derived way.
+//! Serde's derive for a tagged enum copies all fields before it reads them. Our writer puts the tag right after the
+//! version, so it is known before the first field. All other records, and records in another order, use the derived
+//! implementation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, TurnOrigin};
 use allstop_core::{CallId, FinishReason, Message, MessageId, Timestamp, TurnNumber, Usage};
 use serde::Deserialize;
 
-/// The record, if it is one of these and reads without a doubt.
+/// Decodes the record, if it is of a frequent type and has the usual form.
 pub(super) fn decode(bytes: &[u8]) -> Option<SessionRecord> {
     let rest = bytes.strip_prefix(super::PREFIX)?;
     let tag = rest.strip_prefix(b"\"type\":\"")?;
@@ -30,7 +30,7 @@ fn read<'a, T: Deserialize<'a> + Into<SessionRecord>>(bytes: &'a [u8]) -> Option
     serde_json::from_slice::<T>(bytes).ok().map(T::into)
 }
 
-/// A variant of the record as a type of its own.
+/// Defines a struct with the fields of one variant.
 macro_rules! variant {
     ($name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty,)* }) => {
         #[derive(Deserialize)]
@@ -85,7 +85,7 @@ variant!(TurnCommitted {
 mod tests {
     use super::*;
 
-    /// What this version writes, with each field that may be left out once there and once not.
+    /// Records as this version writes them; each optional field is present once and missing once.
     const RECORDS: &[&str] = &[
         r#""type":"turn_started","turn":1,"at":"2026-11-22T14:22:46.548Z","input":"h\u00efi \"you\"","owner":{"pid":2,"start_ticks":8,"boot_id":"7f"},"message":"m","origin":"background","told":["bg_1"]"#,
         r#""type":"turn_started","turn":2,"at":"9999999999999999ms","input":"""#,
@@ -99,7 +99,7 @@ mod tests {
     ];
 
     #[test]
-    fn both_ways_of_reading_agree() {
+    fn both_decoders_agree() {
         for fields in RECORDS {
             let record = format!("{{\"v\":1,{fields}}}");
             let derived: SessionRecord = serde_json::from_str(&record).expect("a record");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_refuse_what_lacks_a_field() {
+    fn both_decoders_agree_on_records_without_a_field() {
         let mut refused = 0;
         for fields in RECORDS {
             let mut record: serde_json::Value =
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_records_are_left_to_the_derived_way() {
+    fn other_records_use_the_derived_decoder() {
         for other in [
             r#"{"v":1,"type":"session_opened","session_id":"s"}"#,
             r#"{"type":"call_finished","turn":1,"id":"c","outcome":"stopped"}"#,

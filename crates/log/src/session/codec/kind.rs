@@ -1,24 +1,24 @@
-//! The kind of a stored record, told without reading the record.
+//! Kind of a stored record, found without decoding the record.
 
-/// The kinds that are looked for from the end of a session.
+/// Kinds that a backward search looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::session) enum RecordKind {
     /// The first record.
     SessionOpened,
     /// The start of a turn.
     TurnStarted,
-    /// The ending of a completed turn.
+    /// The end of a completed turn.
     TurnCommitted,
-    /// The ending of any other turn.
+    /// The end of any other turn.
     TurnStopped,
-    /// A summary in the place of turns.
+    /// A summary that replaces turns.
     Compacted,
     /// Another record.
     Other,
 }
 
 impl RecordKind {
-    /// `None` for a record that is not written as this version writes them.
+    /// `None` for a record that does not start as this version writes it.
     pub(in crate::session) fn of(record: &[u8]) -> Option<Self> {
         let rest = record.strip_prefix(super::PREFIX)?;
         let tag = rest.strip_prefix(b"\"type\":\"")?;

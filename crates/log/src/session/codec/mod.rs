@@ -1,4 +1,4 @@
-//! How a record is written: JSON with the version of the format in front, `{"v":1,"type":"turn_started",…}`.
+//! Format of a stored record: JSON with the format version first, `{"v":1,"type":"turn_started",…}`.
 
 use allstop_core::record::SessionRecord;
 use serde::Deserialize;
@@ -13,33 +13,33 @@ mod kind;
 pub(super) use extras::RecordExtras;
 pub(super) use kind::RecordKind;
 
-/// The version that this code writes. It is raised when an old reader would misread a new record; a field that may be
-/// left out does not need it.
+/// Format version of this code. Raise it if an old reader would misread a new record; optional fields do not require
+/// it.
 const FORMAT: u32 = 1;
 
-/// How every record of this version starts.
+/// First bytes of every record of this version.
 const PREFIX: &[u8] = b"{\"v\":1,";
 
-/// How deep a record may be nested. The engine takes arguments of 128 levels, the parser's own limit, and the record
-/// around them adds a few; a thread's stack takes several times as many.
+/// Maximum nesting of a record. The engine accepts arguments with 128 levels, the parser's own limit, and the record
+/// adds a few; a thread's stack is enough for several times as many.
 const NESTING_MAX: usize = 256;
 
-/// Why bytes are no record.
+/// Reason why bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// A newer Allstop wrote it.
+    /// A newer version of Allstop wrote the record.
     #[error("the record has the format {0}, this version reads 1")]
     Newer(u32),
-    /// It is not what any version writes.
+    /// No version writes such bytes.
     #[error("the record cannot be read")]
     Malformed(#[source] serde_json::Error),
 }
 
-/// Writes a record behind what `out` holds.
+/// Encodes a record at the end of `out`.
 pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
     let comma_at = out.len() + PREFIX.len() - 1;
     out.extend_from_slice(PREFIX);
-    // The object's own opening bracket lands on the prefix's last byte, which is then put back: no second pass.
+    // The object's opening brace overwrites the prefix's last byte, which is then restored: no second pass.
     out.truncate(comma_at);
     serde_json::to_writer(&mut *out, record)
         .expect("a record is plain data with text keys, and a buffer in memory takes it");
@@ -48,8 +48,8 @@ pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the records of one append, each with the fields that `extras_of` adds. They share one allocation; `scratch` is
-/// reused from one append to the next.
+/// Encodes the records of one append, each with the fields from `extras_of`. They share one allocation; `scratch` is
+/// reused between appends.
 pub(super) fn encode_all(
     records: &[SessionRecord],
     mut extras_of: impl FnMut(&SessionRecord) -> RecordExtras,
@@ -65,14 +65,14 @@ pub(super) fn encode_all(
         })
         .collect();
     let mut rest = RecordBytes::copy_from_slice(scratch);
-    // The lengths of the records are the differences of their ends.
+    // The length of a record is the difference of two ends.
     let mut begin = 0;
     ends.into_iter()
         .map(|end| rest.split_to(end - std::mem::replace(&mut begin, end)))
         .collect()
 }
 
-/// Reads a record; `None` for one of an unknown type whose writer marked it `"optional": true`.
+/// Decodes a record; `None` for an unknown type with `"optional": true`.
 pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
     #[derive(Deserialize)]
     struct Envelope {
@@ -99,7 +99,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
     }
 }
 
-/// Reads what is nested deeper than the parser's own limit too, within [`NESTING_MAX`].
+/// Decodes JSON up to [`NESTING_MAX`] levels, more than the parser's own limit.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     if nesting(bytes) <= NESTING_MAX {
@@ -110,7 +110,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
         .map_err(DecodeError::Malformed)
 }
 
-/// How deep brackets stand in one another, outside of texts.
+/// Depth of nested brackets outside strings.
 fn nesting(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back_and_is_json_with_its_version() {
+    fn record_round_trips_as_json_with_its_version() {
         let mut bytes = Vec::new();
         encode(&record(), &mut bytes);
         assert_eq!(
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_apart_from_damage() {
+    fn newer_format_is_no_damage() {
         let newer = br#"{"v":2,"type":"call_finished"}"#;
         assert!(matches!(decode(newer), Err(DecodeError::Newer(2))));
         for damaged in [
@@ -191,9 +191,9 @@ mod tests {
         }
     }
 
-    /// As deep as a model's arguments can be: its text was parsed with the limit that parsers have.
+    /// Depths of arguments that a parser with its usual limit accepts.
     #[test]
-    fn whatever_arguments_were_parsed_come_back_in_every_record() {
+    fn parsed_arguments_round_trip_in_every_record() {
         for depth in [100, 120, 127] {
             let text = "[".repeat(depth) + &"]".repeat(depth);
             let arguments: Arguments = serde_json::from_str::<Value>(&text).unwrap().into();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_beyond_reason_is_damage_and_no_overflow() {
+    fn deep_nesting_is_damage_and_no_stack_overflow() {
         let bytes = r#"{"v":1,"a":"#.to_owned() + &"[".repeat(1_000_000);
         assert!(matches!(
             decode(bytes.as_bytes()),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_type_is_skipped_only_if_it_says_so() {
+    fn unknown_type_is_skipped_only_if_optional() {
         assert_eq!(
             decode(br#"{"v":1,"type":"mood","optional":true}"#).unwrap(),
             None

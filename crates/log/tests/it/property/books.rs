@@ -1,4 +1,4 @@
-//! What is asked of a log and what the reference says to it, side by side.
+//! Runs each operation on a log and on the reference.
 
 use std::collections::BTreeMap;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use futures::poll;
 use super::ops::{Expected, Fate, Op, PREFIXES, STREAMS};
 use crate::reference::{Append, Reference, is_same};
 
-/// What is known of the log: its streams, who holds which lock by which handle, and all appends so far.
+/// Known state of the log: its streams, the holder and handle of each lock, and all appends so far.
 #[derive(Default)]
 pub(super) struct Books {
     pub(super) reference: Reference,
@@ -68,7 +68,7 @@ impl Books {
                 if there.is_empty() {
                     assert!(
                         poll!(&mut tail).is_pending(),
-                        "there is nothing to answer with"
+                        "there is no record to return"
                     );
                 } else {
                     assert_eq!(tail.await.unwrap(), there);
@@ -111,13 +111,13 @@ impl Books {
             .unwrap();
         assert!(
             seen == before || seen == after,
-            "half an append is there: {seen:?}"
+            "half an append was written: {seen:?}"
         );
         if before == after {
-            // It may still wait for its writer, and would be right there after the other handle has deleted the stream.
+            // The append may still be queued, and would be correct after the other handle has deleted the stream.
             barrier(log).await;
         } else {
-            // Repeating it with its id settles it, whether or not it had happened. One that wrote nothing has no id.
+            // A repetition with its id settles the append, written or not. An append without records has no stored id.
             let given = ask().await;
             assert!(
                 is_same(&given, answer),
@@ -136,22 +136,22 @@ impl Books {
         let held = self.locks.contains_key(&name);
         match settle(log.try_lock(&name), fate).await {
             Some(Ok(LockAttempt::Locked(lock))) => {
-                assert!(!held, "a lock is held by one");
+                assert!(!held, "a lock has one holder");
                 self.locks.insert(name.clone(), (which, lock));
             }
             Some(Ok(LockAttempt::HeldBy(owner))) => {
                 assert!(held, "the lock is free");
                 assert_eq!(owner.unwrap().pid, std::process::id());
             }
-            Some(Err(error)) => panic!("a store that is well does not fail: {error}"),
-            // It gives itself back, in order with what is asked of the same handle afterwards.
+            Some(Err(error)) => panic!("a healthy store does not fail: {error}"),
+            // The lock is released on drop, in order with later requests to the same handle.
             None => barrier(log).await,
         }
         let owner = log.lock_owner(&name).await.unwrap();
         assert_eq!(owner.is_some(), self.locks.contains_key(&name));
     }
 
-    /// Gives a lock back by the handle that it was taken by; another's is left alone.
+    /// Releases a lock through the handle that took it; ignores other handles' locks.
     async fn unlock(&mut self, log: &dyn Log, which: usize, stream: &str) {
         let name = StreamName::new(stream);
         if let Some((by, lock)) = self.locks.remove(&name) {
@@ -194,12 +194,12 @@ impl Books {
         }
         assert!(
             log.lock_owner(&name).await.unwrap().is_none(),
-            "the lock is given back"
+            "the lock is released"
         );
     }
 }
 
-/// The answer, unless the future was dropped.
+/// The result, unless the future was dropped.
 async fn settle<T>(mut asked: impl Future<Output = T> + Unpin, fate: Fate) -> Option<T> {
     match fate {
         Fate::Awaited => Some(asked.await),
@@ -211,7 +211,7 @@ async fn settle<T>(mut asked: impl Future<Output = T> + Unpin, fate: Fate) -> Op
     }
 }
 
-/// When it returns, the store has done what was asked of this handle before, and what that asked of it in turn.
+/// Returns once the store has finished all earlier requests to this handle and their follow-up work.
 async fn barrier(log: &dyn Log) {
     let nothing = log.append(
         &StreamName::new("barrier"),

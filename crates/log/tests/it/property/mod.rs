@@ -1,4 +1,4 @@
-//! Any operations, in any order, on every log: each answers as the reference does.
+//! Any operations, in any order, on every log: each result equals the reference's.
 
 mod books;
 mod opened;
@@ -15,7 +15,7 @@ async fn run(mut opened: impl Opened, ops: &[(usize, Op)]) {
     let mut books = Books::default();
     for (which, op) in ops {
         if let Op::Reopen = op {
-            // Locks that are held stay held, and are given back later by a store that is closed.
+            // Held locks stay held; a closed store releases them later.
             opened.reopen().await;
         } else {
             books.step(opened.handle(*which), *which, op).await;
@@ -30,7 +30,7 @@ async fn run(mut opened: impl Opened, ops: &[(usize, Op)]) {
     assert_eq!(log.list("").await.unwrap(), books.reference.list(""));
 }
 
-/// Waited for on a runtime of its own: the stores' threads need none.
+/// Runs on a separate runtime: the stores' threads need no runtime.
 pub(crate) fn block_on(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -43,17 +43,17 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_log_in_memory_answers_as_the_reference_does(ops in ops()) {
+    fn memory_log_equals_the_reference(ops in ops()) {
         block_on(run(InMemory::new(), &ops));
     }
 }
 
 proptest! {
-    // Each append is on the disk, and each case opens the store again.
+    // Few cases: each append is synced, and each case opens the store again.
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_log_on_disk_answers_as_the_reference_does(ops in ops()) {
+    fn sqlite_log_equals_the_reference(ops in ops()) {
         block_on(async { run(OnDisk::new().await, &ops).await });
     }
 }

@@ -2,7 +2,7 @@
 
 use allstop_log::{Log, MemoryLog, SqliteLog};
 
-/// A log under test: two handles on the same streams, and how they are opened anew.
+/// A log under test: two handles for the same streams, and a way to open them again.
 pub(super) trait Opened {
     fn handle(&self, which: usize) -> &dyn Log;
     async fn reopen(&mut self);
@@ -21,13 +21,13 @@ impl Opened for InMemory {
     fn handle(&self, which: usize) -> &dyn Log {
         &self.0[which]
     }
-    /// It lives as long as the value.
+    /// A log in memory lives as long as its value.
     async fn reopen(&mut self) {}
 }
 
 pub(super) struct OnDisk {
     folder: tempfile::TempDir,
-    /// Two connections, as two processes have them.
+    /// Two connections, as in two processes.
     logs: [SqliteLog; 2],
 }
 

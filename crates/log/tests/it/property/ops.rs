@@ -1,8 +1,8 @@
-//! What is asked of a log, at random.
+//! Random operations on a log.
 
 use proptest::prelude::*;
 
-/// What is asked of a log.
+/// An operation on a log.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Append {
@@ -11,7 +11,7 @@ pub(super) enum Op {
         records: Vec<u8>,
         fate: Fate,
     },
-    /// One of the appends so far once more, with its id.
+    /// Repeats an earlier append with its id.
     Repeat(usize),
     Read {
         stream: usize,
@@ -37,7 +37,7 @@ pub(super) enum Op {
         stream: usize,
         fate: Fate,
     },
-    /// The store is closed and opened again, where there is one to open.
+    /// Closes the store and opens it again, if it is in a file.
     Reopen,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Expected {
     TooHigh(u64),
 }
 
-/// What becomes of the future.
+/// Fate of the operation's future.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Awaited,
@@ -60,7 +60,7 @@ pub(super) const STREAMS: [&str; 4] = ["session/a", "session/ab", "session/b", "
 pub(super) const PREFIXES: [&str; 5] = ["", "session/", "session/a", "task/a", "u"];
 
 pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
-    // Mostly one stream by one handle, so that what was done before matters.
+    // Mostly one stream and one handle, so that operations depend on earlier ones.
     let stream = || prop_oneof![3 => Just(0), 1 => 0..STREAMS.len()];
     let fate = || {
         prop_oneof![
@@ -91,7 +91,7 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
         2 => (stream(), fate()).prop_map(|(stream, fate)| Op::Delete { stream, fate }),
         1 => Just(Op::Reopen),
     ];
-    // Each by one of two handles.
+    // Each operation uses one of two handles.
     let handle = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
     prop::collection::vec((handle, op), 1..60)
 }
