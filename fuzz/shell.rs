@@ -1,4 +1,4 @@
-//! Asks a policy about a command of the shell.
+//! Decision of a policy about a shell command.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Arguments of the tools that come with Allstop, of every shape: accepted, or refused with an error that is short.
+//! Any arguments for the built-in tools: accepted, or refused with a short error.
 #![no_main]
 
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// Beyond it an error floods the context of the model that has to read it.
+/// Longest error: a longer one floods the context of the model.
 const ERROR_BYTES_MAX: usize = 4_096;
 
 #[derive(Debug, Arbitrary)]
@@ -32,19 +32,19 @@ enum Json<'a> {
     Text(&'a str),
     List(Vec<Json<'a>>),
     Object(Vec<(Name<'a>, Json<'a>)>),
-    /// As a model writes it.
+    /// JSON text, as a model writes it.
     Parsed(&'a str),
 }
 
 #[derive(Debug, Arbitrary)]
 enum Name<'a> {
-    /// A field that the tool has.
+    /// A field of the tool.
     Known(u8),
     Other(&'a str),
 }
 
 impl Json<'_> {
-    /// `fields` are those that the tool knows.
+    /// Converts to JSON; `fields` are the tool's fields.
     fn into_value(self, fields: &[&String]) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -106,7 +106,7 @@ fn all_tools() -> (ToolRegistry, tokio::runtime::Runtime) {
     let scope = Scope::root("session", RootOptions::current());
     drop(entered);
     let host: Arc<dyn BackgroundHost> = Arc::new(BackgroundRegistry::new(scope));
-    // Nothing runs here, so nothing is read or written in them.
+    // No tool runs here, so nothing is read from or written to these folders.
     let workspace = Arc::new(Workspace::new("/").expect("the root is there"));
     let shell = ShellConfig::new("/", Arc::new(OutputFolder::new("/nowhere")));
     let mut registry = ToolRegistry::new();

@@ -1,4 +1,4 @@
-//! Any text as a configuration: refused with one line that says where, or read; then written, it reads as the same.
+//! Any text as a configuration: refused with a one-line error with its position, or parsed; then it round-trips.
 #![no_main]
 
 use std::path::Path;

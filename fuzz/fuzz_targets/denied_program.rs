@@ -1,4 +1,4 @@
-//! Any command line around a denied program: where the policy allows it, a real shell does not run that program.
+//! Any command line with a denied program: if the policy allows it, a real shell does not run that program.
 #![no_main]
 
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ impl line::Choices for Unstructured<'_> {
     }
 }
 
-/// The sandbox, and its folder, which is removed with the thread.
+/// The sandbox and its folder, which is removed with the thread.
 struct Place {
     sandbox: sandbox::Sandbox,
     folder: PathBuf,
@@ -44,7 +44,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // It is in the temporary folder in any case.
+        // A failure leaves it in the temporary folder.
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }

@@ -1,5 +1,5 @@
-//! Any records into the fold of a session: each is taken, or refused without a trace, and what was taken keeps the
-//! engine's promises.
+//! Any records in the fold of a session: each is applied, or refused without a change, and the invariants of the
+//! engine hold.
 #![no_main]
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
-/// Records of one session: enough for a few turns, and few enough that each input is quick.
+/// Maximum records of a session: enough for a few turns, and few enough for a quick run.
 const RECORDS_MAX: usize = 64;
 
-/// A record in few bytes. Numbers and ids are small, so that they meet.
+/// A record in a few bytes. Numbers and ids are small, so that they often match.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Event {
     Opened,
@@ -64,7 +64,7 @@ enum Background {
     Ended,
 }
 
-/// Mostly the turn that it should be.
+/// Number of a turn, mostly the legal one.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Turn {
     Current,
@@ -89,9 +89,9 @@ fuzz_target!(|events: Vec<Event>| {
         let before = state.clone();
         let checked = state.check([&record]);
         let applied = state.apply(&record);
-        assert_eq!(checked, applied, "asked beforehand it said something else");
+        assert_eq!(checked, applied, "the check differs from the result");
         if applied.is_err() {
-            assert_eq!(state, before, "a refused record left a trace");
+            assert_eq!(state, before, "a refused record changed the state");
             continue;
         }
         taken.push(record);
@@ -102,7 +102,7 @@ fuzz_target!(|events: Vec<Event>| {
     assert_eq!(SessionState::fold(&taken).as_ref(), Ok(&state));
 });
 
-/// What holds from one record to the next.
+/// Checks the invariants between two consecutive states.
 fn check_step(before: &SessionState, now: &SessionState) {
     now.conversation().check().expect("the history is valid");
     assert!(now.metered().total_tokens() >= before.metered().total_tokens());
@@ -124,7 +124,7 @@ fn check_step(before: &SessionState, now: &SessionState) {
     for (turn, number) in now.turns().iter().zip(1..) {
         assert_eq!(turn.turn, TurnNumber(number));
     }
-    // What has its ending stays as it is.
+    // An ended turn never changes.
     let old = before
         .turns()
         .iter()
@@ -134,12 +134,12 @@ fn check_step(before: &SessionState, now: &SessionState) {
     if now.conversation() != before.conversation() {
         assert!(
             now.open_turn().is_none(),
-            "a turn under way has changed the conversation"
+            "a running turn changed the conversation"
         );
     }
 }
 
-/// A crash here is recovered from, once.
+/// Checks that a crash in this state is recovered from, exactly once.
 fn check_recovery(state: &SessionState) {
     let at = Timestamp::from_unix_ms(1);
     let records = state.recovery_records(at);

@@ -1,4 +1,4 @@
-//! Any rule and any command: never a panic, and what is allowed stays within what was allowed.
+//! Any rule and any command: no panic, and only commands within the allow rules are allowed.
 #![no_main]
 
 use allstop_tools::permission::Rule;
@@ -20,7 +20,7 @@ fuzz_target!(|input: Input<'_>| {
     let Input { rule, command } = input;
     if let Ok(rule) = rule.parse::<Rule>() {
         let again = rule.to_string().parse::<Rule>();
-        assert_eq!(again, Ok(rule), "a rule reads as it is written");
+        assert_eq!(again, Ok(rule), "a rule round-trips");
     }
     let policy = |allow: &[&str], ask: &[&str], deny: &[&str]| {
         PermissionPolicy::parse(allow, ask, deny).expect("the rules are well-formed")
@@ -28,15 +28,15 @@ fuzz_target!(|input: Input<'_>| {
     let git = policy(&["shell:git"], &[], &["shell:rm"]);
     let answer = decide(&git, command);
     if answer == Decision::Allow {
-        // Every simple command of it is git's, so more of them is allowed too, and anything else is not.
+        // The line contains only git commands, so it stays allowed with another one and not with any other command.
         for (more, allowed) in [("; git status", true), ("; ls", false), (" | sh", false)] {
             let longer = decide(&git, &format!("{command}{more}"));
             assert_eq!(longer == Decision::Allow, allowed, "{more}");
         }
-        // A rule about something else changes nothing.
+        // A rule about another command changes nothing.
         let other = decide(&policy(&[], &[], &["shell:ls"]), command);
         assert_eq!(other, decide(&PermissionPolicy::default(), command));
-        // A rule that speaks of it wins, in whatever form.
+        // A stricter rule about the command wins, in every form.
         for stricter in [
             policy(&["shell"], &["shell:git"], &[]),
             policy(&["shell"], &[], &["shell:git"]),
@@ -51,8 +51,7 @@ fuzz_target!(|input: Input<'_>| {
             question.text
         );
     }
-    // A denied command behind anything is denied or asked about, never run; unless the line
-    // before it goes on.
+    // A denied command after any other line is denied or asked about, never allowed, unless that line continues.
     if command.ends_with('\\') {
         return;
     }

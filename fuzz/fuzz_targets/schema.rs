@@ -1,4 +1,4 @@
-//! Any schema of a tool, as a program or a server may bring it, and any arguments: `schema`, a line feed, `arguments`.
+//! Any schema of a tool, as from a program or a server, and any arguments: `schema`, a line feed, `arguments`.
 #![no_main]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// A tool that is only declared.
+/// A tool with a specification only.
 #[derive(Debug)]
 struct Declared(ToolSpec);
 

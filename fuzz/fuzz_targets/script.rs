@@ -1,6 +1,6 @@
-//! Any text as a script: refused with its place, or played, turn after turn, without a panic and to an end.
+//! Any text as a script: refused with its position, or played for several turns, to an end and without a panic.
 //!
-//! Time is paused, so a script may wait for a hundred years; one that hangs on purpose is given up.
+//! Time is paused, so a script may wait for a hundred years; a script that hangs on purpose is dropped.
 #![no_main]
 
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use futures::StreamExt as _;
 use libfuzzer_sys::fuzz_target;
 use tokio::time::timeout;
 
-/// Model calls that one script is asked for: a few turns of a few steps.
+/// Model calls per script: a few turns of a few steps.
 const CALLS_MAX: usize = 6;
-/// When a call hangs for good.
+/// Time after which a call counts as hanging.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 fuzz_target!(|text: &str| {
@@ -32,10 +32,10 @@ fuzz_target!(|text: &str| {
         .build()
         .expect("a runtime without drivers can be built");
     runtime.block_on(async {
-        // What people write in `when` is most likely a word of the script itself.
+        // The whole script as the message: `when` is probably a word of it.
         let mut messages = vec![Arc::new(Message::user(text))];
         for _ in 0..CALLS_MAX {
-            // It may hang: then the call is dropped, as a stop would.
+            // A hanging call is dropped, as by a stop.
             let answered = timeout(PATIENCE, play(&model, &messages)).await;
             if !answered.unwrap_or(true) {
                 return;
@@ -48,7 +48,7 @@ fuzz_target!(|text: &str| {
     });
 });
 
-/// Plays one reply; whether there was one.
+/// Plays one reply. Returns false if the script has none.
 async fn play(model: &ScriptedModel, messages: &[Arc<Message>]) -> bool {
     let stream = match model.stream(ModelRequest::new(messages.to_vec())).await {
         Ok(stream) => stream,
@@ -57,7 +57,7 @@ async fn play(model: &ScriptedModel, messages: &[Arc<Message>]) -> bool {
     let mut events = stream.events;
     let mut ended = false;
     while let Some(event) = events.next().await {
-        assert!(!ended, "something follows the end");
+        assert!(!ended, "an event follows the end");
         ended = matches!(event, Ok(ModelEvent::End(_)) | Err(_));
     }
     assert!(ended, "a stream ends with its end marker or an error");

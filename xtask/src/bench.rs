@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: runs every benchmark of the workspace and ends with the goals that were missed.
+//! `cargo xtask bench`: runs all benchmarks of the workspace and lists the missed goals.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::workspace;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let mut cargo = workspace::cargo();
-    // Only targets that are benchmarks: without it cargo would also start the tests of every library.
+    // Only benchmark targets: otherwise cargo would also start the tests of every library.
     cargo.args(["bench", "--no-fail-fast", "--bench", "*"]);
     if !args.iter().any(|arg| arg == "-p") {
         cargo.arg("--workspace");
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows that carry a verdict, as `allstop-bench` prints them.
+/// Rows with a verdict, as printed by `allstop-bench`.
 #[derive(Debug, Default)]
 struct Verdicts {
     met: usize,

@@ -1,4 +1,4 @@
-//! The Markdown documents of the repository, and what in them is code.
+//! The Markdown documents of the repository, and their code blocks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use crate::{exec, workspace};
 
-/// Fails with each complaint that `complaints` has about a document, given its text and folder.
+/// Fails with the complaints about all documents. `complaints` gets the text and the folder of a document.
 pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow::Result<()> {
     let root = workspace::root();
     let mut all = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow:
     bail!("{}", all.join("\n"))
 }
 
-/// The documents that are tracked or about to be: neither the build folder nor an editor's leftovers.
+/// Documents that are tracked or not ignored: without the build folder and temporary files of an editor.
 fn list() -> anyhow::Result<Vec<PathBuf>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -49,17 +49,17 @@ fn list() -> anyhow::Result<Vec<PathBuf>> {
     Ok(documents)
 }
 
-/// The lines outside of fenced code.
+/// Lines outside of fenced code.
 pub(crate) fn prose(text: &str) -> impl Iterator<Item = &str> {
     lines(text).filter_map(|(line, code)| (!code).then_some(line))
 }
 
-/// The lines of fenced code, whose fences are left out.
+/// Lines of fenced code, without the fences.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = &str> {
     lines(text).filter_map(|(line, code)| code.then_some(line))
 }
 
-/// Each line with whether it is code; the fences themselves are neither.
+/// Each line, and true if it is code; omits the fences.
 fn lines(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut fenced = false;
     text.lines().filter_map(move |line| {

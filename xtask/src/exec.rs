@@ -1,11 +1,11 @@
-//! Starting programs: each step is announced, timed, and ends the run when it fails.
+//! Runs programs as steps: each step is announced and timed, and a failure ends the run.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 
-/// Runs a step whose output goes to the terminal.
+/// Runs a step with its output on the terminal.
 pub(crate) fn step(name: &str, command: &mut Command) -> anyhow::Result<()> {
     println!("── {name}");
     let begin = Instant::now();
@@ -23,7 +23,7 @@ pub(crate) fn step(name: &str, command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a check that is written in Rust as a step.
+/// Runs a check in Rust as a step.
 pub(crate) fn check(name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     println!("── {name}");
     check().with_context(|| name.to_owned())?;
@@ -31,7 +31,7 @@ pub(crate) fn check(name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> a
     Ok(())
 }
 
-/// Runs a command for its standard output.
+/// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stdin(Stdio::null())

@@ -1,6 +1,7 @@
-//! `cargo xtask explore`: the long form of the exploration, with process kills, a soak, and a table of what was checked.
+//! `cargo xtask explore`: the long form of the exploration, with process kills, a soak test, and a table of the
+//! checks.
 //!
-//! It is an example of the test kit, which knows its own arguments; this builds and starts it.
+//! The program is an example of the test kit, and parses its own arguments; this command builds and starts it.
 
 use std::process::{ExitCode, Stdio};
 
@@ -8,9 +9,9 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// The program ends with 0, 1 or 2, and so does this.
+/// Runs the program and returns its exit code: 0, 1 or 2.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
-    // Optimised: the long form is some hundred thousand runs, which take many times as long as the build otherwise.
+    // Optimised: for the hundred thousands of runs of the long form, the build time is small.
     let status = workspace::cargo()
         .args(["run", "--release", "--package", "allstop-testkit"])
         .args(["--example", "explore", "--"])

@@ -1,4 +1,4 @@
-//! `cargo xtask gates`: what must hold of the source, apart from tests. Cheapest first.
+//! `cargo xtask gates`: all checks of the source except tests, cheapest first.
 
 use crate::{arrows, exec, links, parts, taught, workspace};
 

@@ -1,4 +1,4 @@
-//! The documents' relative links lead somewhere.
+//! Checks the relative links of the documents.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     })
 }
 
-/// The relative links of a document in `folder` that lead to no file, or to no heading of one.
+/// Relative links of a document in `folder` to a missing file or heading.
 fn dead_links(text: &str, folder: &Path) -> Vec<String> {
     links(text)
         .filter(|link| !link.contains("://") && !link.starts_with("mailto:"))
@@ -29,7 +29,7 @@ fn dead_links(text: &str, folder: &Path) -> Vec<String> {
                 } else {
                     std::fs::read_to_string(&target)
                 };
-                // Only in a document is a fragment a heading; in code it is a line.
+                // A fragment is a heading only in a document; in code it is a line.
                 !path.is_empty() && target.extension() != Some("md".as_ref())
                     || other.is_ok_and(|other| {
                         prose(&other).any(|line| slug(line).as_deref() == Some(heading))
@@ -59,7 +59,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The fragment that leads to a heading, if the line is one: as the usual renderers make it.
+/// Fragment of a heading, as the usual renderers make it; `None` for other lines.
 fn slug(line: &str) -> Option<String> {
     let title = line
         .strip_prefix('#')?
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_somewhere() {
+    fn valid_links_pass() {
         check_links(
             "[a](Cargo.toml) [b](https://example.org/x) [c](crates/core#L3)",
             &[],
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere() {
+    fn dead_links_are_reported() {
         check_links("[a](missing.md) and [b](Cargo.toml)", &["missing.md"]);
         check_links("# Here\n[a](#there)", &["#there"]);
         check_links("[ref]: missing/file.rs \"title\"", &["missing/file.rs"]);

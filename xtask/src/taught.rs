@@ -1,4 +1,4 @@
-//! The commands that the documents teach exist.
+//! Checks that the commands in the documents exist.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::bail;
 use crate::documents::{self, code};
 use crate::{SUBCOMMANDS, exec};
 
-/// Checks every `cargo xtask WORD`, in prose too.
+/// Checks every `cargo xtask WORD`, including those in prose.
 pub(crate) fn check_xtask() -> anyhow::Result<()> {
     documents::report(|text, _| {
         let unknown = xtask_words(text).filter(|word| !SUBCOMMANDS.contains(word));
@@ -18,14 +18,14 @@ pub(crate) fn check_xtask() -> anyhow::Result<()> {
     })
 }
 
-/// Asks the built binary for the help of every subcommand that a reader could paste from a document.
+/// Runs the built binary with `--help` for every subcommand in the documents' code blocks.
 pub(crate) fn check_allstop(binary: &Path) -> anyhow::Result<()> {
     if !binary.exists() {
         bail!("{} was not built", binary.display());
     }
     documents::report(|text, _| {
         let unknown = code(text).filter_map(allstop_word).filter(|word| {
-            // Its complaint about an unknown word is on standard error, where the reader sees it.
+            // Its error message goes to standard error, for the reader.
             exec::output(Command::new(binary).args([word, "--help"])).is_err()
         });
         unknown.map(|word| format!("no `allstop {word}`")).collect()
@@ -37,7 +37,7 @@ fn xtask_words(text: &str) -> impl Iterator<Item = &str> {
     text.split("cargo xtask ").skip(1).filter_map(word)
 }
 
-/// The subcommand of `allstop` that a line of a terminal names.
+/// The subcommand of `allstop` in a terminal line.
 fn allstop_word(line: &str) -> Option<&str> {
     let line = line.trim_start().trim_start_matches("$ ");
     let arguments = if line.starts_with("cargo run ") {
@@ -49,7 +49,7 @@ fn allstop_word(line: &str) -> Option<&str> {
     word(arguments)
 }
 
-/// The word that a text begins with, unless it is a flag or a placeholder.
+/// The first word of a text, unless it is a flag or a placeholder.
 fn word(text: &str) -> Option<&str> {
     let word = text
         .split(|char: char| !char.is_ascii_lowercase() && char != '-')
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_after_cargo_xtask() {
+    fn words_after_cargo_xtask_are_found() {
         let words = |text| xtask_words(text).collect::<Vec<_>>();
         assert_eq!(
             words("run `cargo xtask tets`, then cargo xtask bench -- x"),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn words_after_allstop() {
+    fn subcommands_of_allstop_are_found() {
         for (line, expected) in [
             ("cargo run --release -- demo  # a minute", Some("demo")),
             ("$ allstop run 'Fix it'", Some("run")),

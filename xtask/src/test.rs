@@ -1,13 +1,13 @@
-//! `cargo xtask test`: everything that must pass before a commit lands.
+//! `cargo xtask test`: everything that must pass before a commit is merged.
 //!
-//! One build profile, and the tests come last, so that the run ends with their summary.
+//! There is one build profile. The tests run last, so that the run ends with their summary.
 
 use std::process::Command;
 
 use crate::{exec, gates, parts, taught, workspace};
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
-    // Before anything long, so that a missing part is told at once.
+    // Before the long steps, so that a missing part is reported at once.
     let nextest = parts::TOOLS.fetch()?.join("bin/cargo-nextest");
     parts::LLAMA.fetch()?;
     parts::fetch_everything()?;

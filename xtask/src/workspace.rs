@@ -1,4 +1,4 @@
-//! Where things are, and what `cargo metadata` says.
+//! Paths of the workspace, and `cargo metadata`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use crate::exec;
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// Folder of the workspace's `Cargo.toml`.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in a folder of the workspace")
 }
 
-/// `cargo metadata` of the members alone, without their dependencies' own.
+/// `cargo metadata` of the members only, without dependencies.
 pub(crate) fn metadata() -> anyhow::Result<Value> {
     let text = exec::output(cargo().args(["metadata", "--no-deps", "--format-version=1"]))?;
     serde_json::from_str(&text).context("cargo metadata printed no JSON")
 }
 
-/// The build folder, wherever the caller has put it.
+/// The build folder, as configured by the caller.
 pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
     let metadata = metadata()?;
     let path = metadata["target_directory"].as_str();
@@ -30,7 +30,7 @@ pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
         .into())
 }
 
-/// A `cargo` that runs in the workspace's root.
+/// A `cargo` command in the workspace's root.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root());

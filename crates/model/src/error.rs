@@ -1,21 +1,21 @@
-//! What goes wrong with a model.
+//! Errors of a model call.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a model call failed.
+/// Error of a model call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What callers branch on.
+    /// Kind of failure, for decisions.
     pub kind: ModelErrorKind,
-    /// For people: what failed, with the values needed to act, no secret.
+    /// Text for people: the failure with the values needed to act, without secrets.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// A remedy, if known.
     pub hint: Option<String>,
-    /// How long the provider asks to wait.
+    /// Wait that the provider asks for.
     pub retry_after: Option<Duration>,
 }
 
@@ -30,14 +30,14 @@ impl ModelError {
         }
     }
 
-    /// The same, with what to do about it.
+    /// Returns the error with a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same, with how long the provider asks to wait.
+    /// Returns the error with the wait that the provider asks for.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
@@ -45,31 +45,31 @@ impl ModelError {
     }
 }
 
-/// Kinds of failure. Retry is decided from these, never from text.
+/// Kinds of failure. Retries are decided by kind, never by text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
-    /// No connection could be made.
+    /// The connection failed.
     Connect,
-    /// The connection was not made in time.
+    /// The connection was not made within its time limit.
     ConnectTimeout,
-    /// Nothing arrived for too long (first token, between tokens): the provider's own time, not our deadline.
+    /// No token arrived in time (the first, or the next one): a limit of the provider, not the user's deadline.
     ProviderTimeout,
-    /// 401 or 403.
+    /// HTTP 401, 402 or 403.
     Unauthorized,
-    /// No such model.
+    /// The model does not exist.
     NotFound,
-    /// 429.
+    /// HTTP 429.
     RateLimited,
-    /// 5xx, overloaded.
+    /// HTTP 5xx, or the provider is overloaded.
     Unavailable,
-    /// The stream was cut.
+    /// The stream was cut off.
     Disconnected,
-    /// The provider refused the request (400).
+    /// The provider refused the request (HTTP 400).
     Invalid,
-    /// What arrived is not the protocol (HTML, bad JSON).
+    /// The response does not follow the protocol (HTML, invalid JSON).
     Protocol,
-    /// The script of a scripted model ran out or is wrong.
+    /// The script of a scripted model is used up or invalid.
     Script,
 }
 
@@ -91,7 +91,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// What an HTTP status says; `None` where it is no failure.
+    /// The kind for an HTTP status; `None` for a success.
     pub fn of_status(status: u16) -> Option<Self> {
         Some(match status {
             ..300 => return None,
@@ -99,13 +99,13 @@ impl ModelErrorKind {
             401..=403 => Self::Unauthorized,
             404 => Self::NotFound,
             429 => Self::RateLimited,
-            // The server gave up waiting, or asks to come again.
+            // The server timed out, or asks for a retry.
             408 | 425 | 500.. => Self::Unavailable,
             _ => Self::Invalid,
         })
     }
 
-    /// Whether the same call may succeed later. Nothing was committed, so repeating it is safe for the conversation.
+    /// True if the same call may succeed later. Nothing was committed, so a retry is safe for the conversation.
     pub fn is_transient(self) -> bool {
         matches!(
             self,

@@ -1,30 +1,30 @@
-//! What arrives from a model.
+//! Events of a model's answer.
 
 use std::sync::Arc;
 
 use allstop_core::{FinishReason, ToolCall, Usage};
 
-/// The most calls that one answer may ask for. Models ask for a handful; an answer with more is broken or hostile, and
-/// each call costs a scope and a record.
+/// Maximum number of calls in one answer. Models request a handful; an answer with more is broken or hostile, and each
+/// call costs a scope and a record.
 pub const CALLS_MAX: usize = 256;
 
-/// One event of a model's stream. Tool calls arrive whole: of a stream that is dropped a half-streamed call is dropped
-/// too. A call that the provider itself cut off, as [`ModelEvent::End`] then says, arrives with malformed arguments.
+/// An event of a model's stream. Tool calls arrive complete: if the stream is dropped, a partial call is dropped, too.
+/// A call that the provider itself cut off, as [`ModelEvent::End`] reports, arrives with malformed arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
     /// A piece of the answer.
     Text(Arc<str>),
-    /// A piece of the model's reasoning, which is shown and never kept.
+    /// A piece of the model's reasoning, which is displayed but not stored.
     Reasoning(Arc<str>),
-    /// Bytes of a tool call that is still being streamed: shows progress, carries nothing.
+    /// Progress of a tool call that is still being streamed, for display only.
     ToolCallProgress {
-        /// How many bytes of arguments.
+        /// Number of argument bytes.
         bytes: usize,
     },
     /// A complete tool call.
     ToolCall(ToolCall),
-    /// What the provider says the call cost so far; the last one counts.
+    /// Usage of the call so far, as counted by the provider; the last event counts.
     Usage(Usage),
-    /// The end; nothing follows. A stream that ends without it was cut, which is an error.
+    /// End of the answer; no event follows. A stream that ends without it was cut off, which is an error.
     End(FinishReason),
 }

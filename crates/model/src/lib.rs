@@ -1,15 +1,15 @@
 //! Language models: the trait, providers over HTTP, and a scripted one.
 //!
-//! A [`Model`] streams, always. Stopping a call is dropping its future or its stream: that closes the connection, and
-//! the [`ConnectionProbe`] that travelled with the request says whether the kernel agrees.
+//! Every [`Model`] streams. To stop a call, drop its future or its stream: that closes the connection, and the
+//! [`ConnectionProbe`] in the request verifies it with the kernel.
 //!
-//! - [`ProviderModel`] talks to providers that are known by name, and to any OpenAI-compatible server by URL.
+//! - [`ProviderModel`] calls providers by name, and any OpenAI-compatible server by URL.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
-//! - [`RecordingModel`] wraps a model and writes a script of what it said.
-//! - [`stream_within`] puts the limits on a call that are the provider's own time; [`RetryPolicy`] says when to try
-//!   again. Both wait nowhere but in the caller's scope.
+//! - [`RecordingModel`] wraps a model and writes a script of its answers.
+//! - [`stream_within`] applies the provider's time limits to a call; [`RetryPolicy`] decides about retries. Both wait
+//!   only in the caller's scope.
 //!
-//! Nothing here reads the environment: keys come from a function that the caller passes in.
+//! This crate does not read the environment: keys come from a function of the caller.
 
 pub mod error;
 pub mod event;
@@ -41,33 +41,33 @@ use std::pin::Pin;
 use futures::Stream;
 use futures::future::BoxFuture;
 
-/// A language model behind a name.
+/// A language model.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// The name for receipts and records: `openai::gpt-x`, `script::demo.yaml`.
+    /// Name for receipts and records: `openai::gpt-x`, `script::demo.yaml`.
     fn name(&self) -> &str;
 
-    /// Starts one call. The answer is its stream as soon as the provider has accepted the request.
+    /// Starts a call. Returns its stream as soon as the provider has accepted the request.
     ///
-    /// Every connection of the call is registered with `request.probe` before it is made, so that a stop during
-    /// connecting can be verified too.
+    /// The model registers every connection of the call with `request.probe` before it opens the connection, so that a
+    /// stop during connecting can be verified, too.
     ///
     /// # Cancel safety
     /// Dropping the future or the stream ends the call and closes its connection.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
 }
 
-/// What arrives in one call, in order. After an error or [`ModelEvent::End`] nothing follows.
+/// Events of one call, in order. No event follows an error or [`ModelEvent::End`].
 pub type ModelEvents = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
 
 /// The stream of one call.
 #[must_use = "dropping the stream ends the call"]
 pub struct ModelStream {
-    /// What arrives.
+    /// The events.
     pub events: ModelEvents,
 }
 
 impl ModelStream {
-    /// A stream of these events.
+    /// Makes a stream of these events.
     pub fn new(
         events: impl Stream<Item = Result<ModelEvent, ModelError>> + Send + 'static,
     ) -> Self {

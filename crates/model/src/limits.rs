@@ -1,5 +1,5 @@
-//! The limits that are the provider's own time: to the first token, and between tokens. A call that exceeds one fails
-//! with [`ModelErrorKind::ProviderTimeout`]; the deadlines of turn and run are the scope's, and never end up here.
+//! Time limits of a provider: to the first token, and between tokens. A call that exceeds one fails with
+//! [`ModelErrorKind::ProviderTimeout`]. The deadlines of turn and run belong to the scope, not to this module.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Model, ModelError, ModelErrorKind, ModelEvents, ModelRequest, ModelStream};
 
-/// How long a provider may be silent. `None`: for ever, which only the deadline then ends.
+/// Longest silence of a provider. `None` means no limit, so that only a deadline ends the silence.
 ///
-/// What counts as a token is every [`crate::ModelEvent`]: text, reasoning, and the progress of a tool call. A
-/// provider's keep-alive does not count.
+/// Every [`crate::ModelEvent`] counts as a token: text, reasoning, and the progress of a tool call. A provider's
+/// keep-alive does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenLimits {
-    /// From the start of the call to its first event.
+    /// Time from the start of the call to its first event.
     pub first_token: Option<Duration>,
-    /// From each event to the next.
+    /// Time from each event to the next.
     pub between_tokens: Option<Duration>,
 }
 
@@ -27,13 +27,13 @@ impl TokenLimits {
     }
 }
 
-/// Starts a call under these limits. Without limits it costs nothing.
+/// Starts a call under these limits. Without limits there is no overhead.
 ///
 /// # Errors
-/// The model's own, and [`ModelErrorKind::ProviderTimeout`].
+/// The model's errors, and [`ModelErrorKind::ProviderTimeout`].
 ///
 /// # Cancel safety
-/// As [`Model::stream`]: dropping the future or the stream ends the call.
+/// As for [`Model::stream`]: dropping the future or the stream ends the call.
 pub async fn stream_within(
     model: &dyn Model,
     request: ModelRequest,
@@ -81,7 +81,7 @@ fn limited(
                 None => events.next().await?,
                 Some(at) => match timeout_at(at, events.next()).await {
                     Ok(item) => item?,
-                    // The provider's stream is dropped here, which closes its connection.
+                    // This drops the provider's stream, which closes its connection.
                     Err(_) => return Some((Err(silent(what, limit)), None)),
                 },
             };

@@ -1,10 +1,10 @@
-//! The connections of one call, seen from outside.
+//! Verifies the state of one call's connections with the kernel.
 //!
 //! Invariants:
-//! 1. A model registers with the probe before it opens anything; until it does the answer is `NotVerifiable`, never a
+//! 1. A model registers with the probe before it opens a connection; until then the state is `NotVerifiable`, never a
 //!    guess.
-//! 2. `Closed` is the kernel's word: none of the recorded sockets is in a state in which our side holds it open.
-//! 3. An attempt to connect counts as open until its future has been destroyed.
+//! 2. `Closed` comes from the kernel: no recorded socket is in a state in which our side holds it open.
+//! 3. A connection attempt counts as open until its future has been destroyed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,32 +15,32 @@ use parking_lot::Mutex;
 
 use crate::kernel;
 
-/// A dropped stream is closed by the connection's own task at its next poll. Half a second is a thousand times what
-/// that takes, and still well inside the bound of a force.
+/// Longest wait for the connection's own task, which closes a dropped stream at its next poll. Half a second is a
+/// thousand times the usual time, and well below the time limit of a forced stop.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Rounds that only yield: the connection's task needs one poll, which takes microseconds.
 const YIELD_ROUNDS: u32 = 4;
-/// The first sleep; the timer has no finer grain.
+/// First sleep: the resolution of the timer.
 const FIRST_SLEEP: Duration = Duration::from_millis(1);
-/// The longest single sleep, so that the answer is never much older than the closing.
+/// Longest single sleep, so that the result is only slightly older than the closing.
 const SLEEP_MAX: Duration = Duration::from_millis(16);
 
-/// What became of the connections of a call.
+/// State of a call's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// There was at least one, and the kernel shows none of them open any more.
+    /// There was at least one connection, and the kernel shows none of them as open.
     Closed,
-    /// The answer had come whole, so the connection was given back: it is idle, and open for the next call.
+    /// The answer was complete, so the connection was returned to the pool: it is idle and open for the next call.
     GivenBack,
-    /// At least one is still open after the bound.
+    /// At least one connection is still open after the longest wait.
     StillOpen,
-    /// This system, or this model, gives no way to tell.
+    /// This system, or this model, cannot be verified.
     NotVerifiable,
-    /// No connection was ever ready: the model has none, or the attempt was destroyed before it succeeded.
+    /// No connection was ever established: the model uses none, or the attempt was destroyed before it succeeded.
     NeverOpened,
 }
 
-/// A handle on the connections of one call. Make one before the call, pass a clone in the request, and ask
+/// Handle for the connections of one call. Create it before the call, pass a clone in the request, and call
 /// [`ConnectionProbe::closed`] after everything of the call has been dropped.
 #[derive(Clone, Default)]
 pub struct ConnectionProbe {
@@ -49,40 +49,40 @@ pub struct ConnectionProbe {
 
 #[derive(Default)]
 struct Watch {
-    /// Whether a model has said anything about connections.
+    /// True if a model has registered its connections, or that it uses none.
     registered: bool,
-    /// The books of the clients that served the call: one per attempt.
+    /// Records of the clients that served the call: one per attempt.
     books: Vec<Arc<SocketBook>>,
-    /// A connection was given back whole, so it is no longer this call's.
+    /// A connection was returned to the pool, so it no longer belongs to this call.
     returned: bool,
 }
 
 impl ConnectionProbe {
-    /// Says that this call holds no connection: for models that need none.
+    /// Registers that this call uses no connection.
     pub fn no_connection(&self) {
         self.watch.lock().registered = true;
     }
 
-    /// Adds a client's book: whatever it opens from now on, and what it holds, counts for this call.
+    /// Adds a client's record: its present and future connections count for this call.
     pub(crate) fn watch(&self, book: Arc<SocketBook>) {
         let mut watch = self.watch.lock();
         watch.registered = true;
         watch.books.push(book);
     }
 
-    /// Takes a client's book out again: its connection is idle and serves the next call.
+    /// Removes a client's record: its connection is idle and serves the next call.
     pub(crate) fn give_back(&self, book: &Arc<SocketBook>) {
         let mut watch = self.watch.lock();
         watch.returned = true;
         watch.books.retain(|held| !Arc::ptr_eq(held, book));
     }
 
-    /// Waits, at most half a second, until the kernel shows no open connection of the call any more.
+    /// Waits until the kernel shows no open connection of the call, at most half a second.
     ///
-    /// Call it after the call's future and stream have been dropped: before that the answer is `StillOpen`.
+    /// Call it after the call's future and stream have been dropped: before that the result is `StillOpen`.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it; ask again.
+    /// Dropping it has no effect; call it again.
     pub async fn closed(&self) -> ConnectionState {
         let began = tokio::time::Instant::now();
         let mut round = 0;
@@ -102,7 +102,7 @@ impl ConnectionProbe {
         }
     }
 
-    /// The state at this moment, without waiting.
+    /// The present state, without waiting.
     pub fn look(&self) -> ConnectionState {
         let now = Instant::now();
         let mut sockets = Vec::new();
@@ -155,16 +155,16 @@ impl fmt::Debug for ConnectionProbe {
     }
 }
 
-/// One TCP connection, by its two ends.
+/// One TCP connection, identified by its two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SocketPair {
-    /// Ours.
+    /// Local end.
     pub(crate) local: SocketAddr,
-    /// Theirs, or the proxy's.
+    /// Remote end: the server, or a proxy.
     pub(crate) remote: SocketAddr,
 }
 
-/// Every connection that one HTTP client makes. The client serves one call at a time.
+/// Record of all connections of one HTTP client, which serves one call at a time.
 #[derive(Debug, Default)]
 pub(crate) struct SocketBook {
     page: Mutex<Page>,
@@ -174,12 +174,12 @@ pub(crate) struct SocketBook {
 struct Page {
     connecting: usize,
     sockets: Vec<SocketPair>,
-    /// A connection was made whose ends could not be read.
+    /// There was a connection with unreadable addresses.
     unseen: bool,
 }
 
 impl SocketBook {
-    /// An attempt begins; it counts as open until the guard is dropped.
+    /// Begins a connection attempt, which counts as open until the guard is dropped.
     pub(crate) fn begin_connect(self: &Arc<Self>) -> ConnectGuard {
         self.page.lock().connecting += 1;
         ConnectGuard {
@@ -188,7 +188,7 @@ impl SocketBook {
     }
 }
 
-/// One attempt to connect.
+/// One connection attempt.
 #[derive(Debug)]
 #[must_use = "the attempt counts until this is dropped"]
 pub(crate) struct ConnectGuard {
@@ -196,7 +196,7 @@ pub(crate) struct ConnectGuard {
 }
 
 impl ConnectGuard {
-    /// The attempt succeeded; `None` where the ends are not known.
+    /// Ends the attempt with a connection; `None` if its addresses are unknown.
     pub(crate) fn connected(self, pair: Option<SocketPair>) {
         let mut page = self.book.page.lock();
         match pair {

@@ -1,7 +1,7 @@
-//! Writes a script of what a model said, to be played again.
+//! Records a model's answers as a script that can be played again.
 //!
-//! What is recorded is each call in the order in which they began: the pieces with the pauses between them, whole tool
-//! calls, usage, end and failure. A call that was dropped is recorded as far as it came, and hangs there when played.
+//! A recording has each call in the order of the starts, with its pieces and the pauses between them, complete tool
+//! calls, usage, end and failure. A dropped call is recorded up to the drop, and hangs there when it is played.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use crate::scripted::file::{
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::WrittenDuration;
 
-/// Pieces that follow each other faster than this become one: a script's durations have no finer grain.
+/// Shortest pause that is recorded: pieces in quicker succession become one, because a script counts milliseconds.
 const SAME_PIECE: Duration = Duration::from_millis(1);
 
-/// A model that writes down what another one says.
+/// A model that records the answers of another one.
 #[derive(Debug)]
 pub struct RecordingModel {
     inner: Arc<dyn Model>,
@@ -38,7 +38,7 @@ pub struct RecordingModel {
 type Replies = Arc<Mutex<Vec<ScriptReply>>>;
 
 impl RecordingModel {
-    /// Records this model. Nothing is written before [`RecordingModel::save`].
+    /// Records this model. The file is written only by [`RecordingModel::save`].
     pub fn new(inner: Arc<dyn Model>, path: impl Into<PathBuf>) -> Self {
         Self {
             inner,
@@ -47,16 +47,16 @@ impl RecordingModel {
         }
     }
 
-    /// Where the script goes.
+    /// Path of the script.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what was recorded so far, whole or not at all: into a new file, which then takes the name. Call it where
-    /// blocking is allowed, also after a stop; calling it again replaces the file.
+    /// Writes the recording so far, all or nothing: into a temporary file, which then replaces the script. May block,
+    /// and may be called repeatedly, even after a stop.
     ///
     /// # Errors
-    /// The file cannot be written; one that was there is as it was.
+    /// If the file cannot be written; an existing file is then unchanged.
     pub fn save(&self) -> io::Result<()> {
         let replies = self.replies.lock().clone();
         let spanned = |reply| Spanned::new(reply, Location::UNKNOWN, Location::UNKNOWN);
@@ -108,7 +108,7 @@ impl Model for RecordingModel {
     }
 }
 
-/// One call that is being recorded. Its reply says at every moment what a drop at that moment leaves.
+/// A call that is being recorded. At any time, its reply is valid for a drop at that time.
 struct Call {
     replies: Replies,
     number: usize,
@@ -197,7 +197,7 @@ impl Call {
     }
 }
 
-/// Adds a piece, or lengthens the newest one if there was no pause in between.
+/// Adds a piece, or extends the last one if there was no pause in between.
 fn push(
     chunks: &mut Vec<ScriptChunk>,
     after: Option<WrittenDuration>,
@@ -219,7 +219,7 @@ fn push(
     chunks.push(chunk);
 }
 
-/// A stream that is recorded as it passes.
+/// Records the events of a stream as they pass.
 struct Recorded {
     events: ModelEvents,
     call: Call,

@@ -1,25 +1,25 @@
-//! Secrets taken out of texts, in every form in which servers echo them.
+//! Removes secrets from texts, in every form in which servers echo them.
 
 use std::fmt::{self, Write as _};
 
-/// Stands in the place of a secret.
+/// Replacement of a secret.
 const MARK: &str = "[key]";
 
-/// Fewest characters of base64 that are taken for a secret: fewer could be part of any word.
+/// Shortest base64 text that counts as part of a secret: shorter ones occur in ordinary words.
 const BASE64_LEN_MIN: usize = 5;
 
-/// Replaces secrets in texts: as they are, percent-encoded, escaped for JSON, and in base64, alone or within a longer
+/// Replaces secrets in texts: verbatim, percent-encoded, escaped for JSON, and in base64, alone or within a longer
 /// text such as `user:secret`.
 #[derive(Clone, Default)]
 pub struct SecretRedactor {
-    /// The longest first, so that none is cut by a shorter one.
+    /// Longest first, so that a shorter secret does not cut a longer one.
     written: Vec<String>,
-    /// The characters that a secret alone decides, for each of its three positions in a group.
+    /// The base64 characters that depend only on the secret, for each of its three positions in a group.
     in_base64: Vec<String>,
 }
 
 impl SecretRedactor {
-    /// Takes these out. Empty ones are none.
+    /// Makes a redactor for these secrets. Ignores empty ones.
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let mut all = Self::default();
         for secret in secrets {
@@ -50,7 +50,7 @@ impl SecretRedactor {
         all
     }
 
-    /// The text with a mark in the place of each secret.
+    /// Returns the text with all secrets replaced.
     pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for core in &self.in_base64 {
@@ -63,7 +63,7 @@ impl SecretRedactor {
     }
 }
 
-/// Shows no secret.
+/// Prints no secret.
 impl fmt::Debug for SecretRedactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SecretRedactor").finish_non_exhaustive()
@@ -82,7 +82,7 @@ fn percent_encoded(text: &str, unreserved: &str) -> String {
     encoded
 }
 
-/// Replaces the needle, of which the hexadecimal digits behind a `%` or in a `\u` may have either case.
+/// Replaces the needle. Hexadecimal digits after a `%` or in a `\u` may have either case.
 fn replace_ignoring_hex_case(text: &str, needle: &str) -> String {
     if !needle.contains(['%', '\\']) {
         return text.replace(needle, MARK);
@@ -102,7 +102,7 @@ fn replace_ignoring_hex_case(text: &str, needle: &str) -> String {
     done + text.get(rest..).unwrap_or_default()
 }
 
-/// Replaces each run of base64 that has this in it, as a whole: its ends mix the secret with what stands beside it.
+/// Replaces each whole run of base64 that contains `core`: its ends mix the secret with the text beside it.
 fn without_base64(text: &str, core: &str) -> String {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
     let (mut done, mut rest) = (String::new(), text);
@@ -118,7 +118,7 @@ fn without_base64(text: &str, core: &str) -> String {
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The characters that hold bits of the secret alone, where so many bytes of a group stand in front of it.
+/// Base64 characters that depend only on the secret, if `offset` bytes of its group precede it.
 fn base64_core(secret: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
     let bits: Vec<u8> = std::iter::repeat_n(&0, offset)
         .chain(secret)
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_written_form_is_taken_out() {
+    fn every_written_form_is_removed() {
         assert_eq!(base64("Ma", STANDARD, true), "TWE=");
         check(SECRET);
         check("sk-p/a+ss w\\\"örd~1");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_taken_out_at_every_position() {
+    fn base64_is_removed_at_every_position() {
         for before in ["", "u:", "me:", "you:", "someone@example.com:"] {
             for behind in ["", "\n", "&x", "&x=1"] {
                 for alphabet in [STANDARD, URL_SAFE] {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_stay_as_they_are() {
+    fn other_texts_stay_unchanged() {
         let redactor = SecretRedactor::new([SECRET, "", "abc"]);
         let text = "Basic dXNlcjpwYXNz in /a/path?x=%2F, größe YWI";
         assert_eq!(redactor.redact(text), text);

@@ -1,4 +1,4 @@
-//! What a model is asked.
+//! Requests to a model.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use crate::probe::ConnectionProbe;
 
-/// One call. Everything is shared, so that a step clones pointers only.
+/// A request to a model. All parts are shared, so that a step clones only pointers.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// The system prompt, if any.
+    /// System prompt, if any.
     pub system: Option<Arc<str>>,
-    /// The conversation. It has exactly one result for each tool call: the engine guarantees it.
+    /// The conversation. The engine guarantees exactly one result for each tool call.
     pub messages: Vec<Arc<Message>>,
     /// The tools.
     pub tools: Arc<[ToolDeclaration]>,
-    /// At most so many tokens of answer.
+    /// Maximum tokens of the answer.
     pub max_output_tokens: Option<u64>,
-    /// Where the model registers the connections of this call. Keep a clone; ask it after a stop.
+    /// Probe for the connections of this call. Keep a clone, and query it after a stop.
     pub probe: ConnectionProbe,
 }
 
 impl ModelRequest {
-    /// A request with a conversation and nothing else.
+    /// A request with only a conversation.
     pub fn new(messages: Vec<Arc<Message>>) -> Self {
         Self {
             system: None,
@@ -38,10 +38,10 @@ impl ModelRequest {
 /// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDeclaration {
-    /// Its name.
+    /// Name of the tool.
     pub name: Arc<str>,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: Arc<str>,
-    /// The JSON schema of its arguments.
+    /// JSON schema of the arguments.
     pub input_schema: Arc<Value>,
 }

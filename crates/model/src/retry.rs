@@ -1,29 +1,29 @@
-//! When to try again: a pure decision. The waiting is the loop's, in its own scope.
+//! Decides about retries, without side effects. The caller waits in its own scope.
 
 use std::time::Duration;
 
 use crate::ModelError;
 
-/// How often and how patiently a failed call is repeated.
+/// Number and delays of retries.
 ///
-/// There is no jitter: one session makes one call at a time, and a provider that wants callers spread out says so with
+/// There is no jitter: a session makes one call at a time, and a provider that wants to spread callers out sends
 /// `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Calls in all, the first included; 1 repeats nothing.
+    /// Maximum number of calls, including the first; 1 means no retry.
     pub attempts_max: u32,
-    /// The wait after the first failure; it doubles with each further one.
+    /// Delay after the first failure; it doubles with each further failure.
     pub first_delay: Duration,
-    /// The longest wait of our own choosing.
+    /// Longest delay, unless the provider asks for more.
     pub delay_max: Duration,
-    /// The longest wait that a provider may ask for; beyond it the error is handed on at once.
+    /// Longest delay that a provider may ask for; if it asks for more, the error is returned at once.
     pub retry_after_max: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Three calls, half a second and a second apart: enough for a restart of a local server or a brief overload, and
-    /// a mistyped URL still answers within two seconds. A `Retry-After` up to a minute, the window in which most
-    /// providers count.
+    /// Three calls with delays of half a second and one second: enough for a restart of a local server or a brief
+    /// overload, while a mistyped URL still fails within two seconds. A `Retry-After` of up to a minute, the usual
+    /// window of rate limits.
     fn default() -> Self {
         Self {
             attempts_max: 3,
@@ -43,10 +43,10 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait before the next call, or `None` to give up.
+    /// Delay before the next call, or `None` to give up.
     ///
-    /// `attempt` is the number of the call that failed, from 1. `remaining` is what is left of the nearest deadline: a
-    /// wait that would use it up is not begun, because the caller learns more from the error than from a timeout.
+    /// `attempt` is the number of the failed call, from 1. `remaining` is the time to the nearest deadline: a delay
+    /// that would exceed it is not started, because the error tells the caller more than a timeout.
     pub fn next_delay(
         &self,
         attempt: u32,

@@ -1,8 +1,8 @@
-//! `cargo xtask parts`: fetches what tests and gates need from outside.
+//! `cargo xtask parts`: fetches the external parts of tests and gates.
 //!
-//! A part is a list of packages with pinned versions and hashes, installed into a folder of its own
-//! under `target/parts`; nothing else on the machine changes. A part appears there in one rename, so
-//! that a fetch that was killed leaves garbage, never half a part.
+//! A part is a list of packages with pinned versions and hashes, installed into its own folder in `target/parts`;
+//! nothing else on the machine changes. A part appears there by a rename, so that a killed fetch leaves temporary
+//! files but never half a part.
 
 mod npm;
 mod pip;
@@ -14,25 +14,25 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// The file in a part's folder that holds what it was made from.
+/// File in a part's folder with the sources that the part was made from.
 const COMPLETE: &str = ".complete";
 
-/// Something to fetch.
+/// A part to fetch.
 pub(crate) struct Part {
     name: &'static str,
-    /// Paths of what it is made from, from the root of the workspace.
+    /// Paths of its sources, relative to the workspace's root.
     made_from: &'static [&'static str],
     by: By,
 }
 
-/// What installs it.
+/// Installer of a part.
 enum By {
     Pip {
-        /// A Python program that fails unless the part, on its path, is usable.
+        /// A Python program that fails unless the part in its path is usable.
         usable: &'static str,
     },
     Npm {
-        /// The program that is to be there.
+        /// A program that must exist after the installation.
         program: &'static str,
     },
 }
@@ -58,7 +58,7 @@ pub(crate) const TOOLS: Part = Part {
     },
 };
 
-/// The reference server of MCP.
+/// The MCP reference server.
 const EVERYTHING: Part = Part {
     name: "everything",
     made_from: &[
@@ -80,8 +80,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fetches the reference server of MCP where there is what it runs on, and whence to fetch it. Where there is not, its
-/// tests are left out, and a line says so.
+/// Fetches the MCP reference server, if its requirements and a package index are available. Otherwise prints that its
+/// tests are skipped.
 pub(crate) fn fetch_everything() -> anyhow::Result<Option<PathBuf>> {
     let left_out = workspace::target_dir()?.join("parts/everything.left_out");
     let fetched = match npm::missing() {
@@ -107,7 +107,7 @@ pub(crate) fn fetch_everything() -> anyhow::Result<Option<PathBuf>> {
 }
 
 impl Part {
-    /// Makes sure that the part is there and usable; answers with its folder.
+    /// Ensures that the part is present and usable. Returns its folder.
     pub(crate) fn fetch(&self) -> anyhow::Result<PathBuf> {
         let mut made_from = String::new();
         let sources: Vec<PathBuf> = self
@@ -121,7 +121,7 @@ impl Part {
         }
         let parts = workspace::target_dir()?.join("parts");
         fs::create_dir_all(&parts).with_context(|| format!("cannot make {}", parts.display()))?;
-        // Two runs at once: the second waits and then finds the part complete.
+        // With two parallel runs, the second one waits and then finds the part complete.
         let lock = File::create(parts.join(".lock")).context("cannot make the lock file")?;
         lock.lock().context("cannot lock the folder of parts")?;
 

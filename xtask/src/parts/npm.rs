@@ -1,4 +1,4 @@
-//! Parts that npm installs, where it is there.
+//! Parts that npm installs, if npm is available.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context as _, ensure};
 
 use crate::exec;
 
-/// The oldest Node that all of the packages name.
+/// Oldest Node version that all packages support.
 const NODE_MIN: u32 = 20;
 
-/// Why nothing can be installed, if nothing can.
+/// Reason why npm cannot install parts, if any.
 pub(super) fn missing() -> Option<String> {
     let Some(node) = version("node") else {
         return Some("there is no `node`".to_owned());
@@ -26,8 +26,8 @@ pub(super) fn missing() -> Option<String> {
     }
 }
 
-/// Installs what the lock file names, with the hashes that it names, from wherever npm gets packages. Nothing of what
-/// is fetched is run.
+/// Installs the packages of the lock file with their hashes, from the package index that npm is configured for. Runs
+/// no fetched code.
 pub(super) fn install(
     name: &str,
     sources: &[PathBuf],
@@ -44,7 +44,7 @@ pub(super) fn install(
         "--no-audit",
         "--no-fund",
         "--no-update-notifier",
-        // A machine without a network is told so soon.
+        // A short timeout for machines without a network.
         "--fetch-retries=1",
         "--fetch-timeout=60000",
     ];
@@ -52,7 +52,7 @@ pub(super) fn install(
     npm.current_dir(into)
         .args(["ci", "--silent"])
         .args(options)
-        // A personal configuration must not change where things go.
+        // A personal configuration must not change the target folder.
         .env_remove("npm_config_prefix")
         .env("npm_config_global", "false");
     exec::step(&format!("fetch {name}"), &mut npm).with_context(|| {

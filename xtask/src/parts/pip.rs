@@ -42,12 +42,12 @@ pub(super) fn install(
 
 fn python() -> Command {
     let mut python = Command::new("python3");
-    // An activated environment or a personal configuration must not change where things go.
+    // An activated environment or a personal configuration must not change the target folder.
     python
         .env_remove("PIP_TARGET")
         .env_remove("PIP_USER")
         .env_remove("PIP_PREFIX")
-        // Said as root about the system's packages, which stay untouched. Older versions of pip lack the flag.
+        // Silences a warning of root about system packages, which stay unchanged. Older versions of pip lack the flag.
         .env("PIP_ROOT_USER_ACTION", "ignore");
     python
 }

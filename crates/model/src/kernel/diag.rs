@@ -1,5 +1,5 @@
-//! Asks the kernel for one TCP connection, over netlink (`sock_diag(7)`): the cost does not grow with the number of
-//! connections that the machine has, as that of reading a table does.
+//! Queries the kernel for one TCP connection over netlink (`sock_diag(7)`). Unlike a read of the table, its cost does
+//! not depend on the number of connections of the machine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,14 +14,14 @@ const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
-/// The state of no connection.
+/// TCP state of a connection that does not exist.
 const CLOSED: u8 = 7;
-/// The length of a netlink header.
+/// Length of a netlink header.
 const HEADER_LEN: usize = 16;
-/// The length of the whole request: the header and `struct inet_diag_req_v2`.
+/// Length of the whole request: the header and `struct inet_diag_req_v2`.
 const REQUEST_LEN: usize = HEADER_LEN + 56;
 
-/// The state of this connection, [`CLOSED`] where there is none; `None` where the kernel cannot be asked.
+/// TCP state of this connection, [`CLOSED`] if it does not exist; `None` if the query fails.
 pub(super) fn state(pair: &SocketPair) -> Option<u8> {
     let kernel = socket_with(
         AddressFamily::NETLINK,
@@ -32,7 +32,7 @@ pub(super) fn state(pair: &SocketPair) -> Option<u8> {
     .ok()?;
     send(&kernel, &request(pair), SendFlags::empty()).ok()?;
     let mut answer = [0; 1024];
-    // The kernel has answered before `send` returned.
+    // The kernel answers before `send` returns.
     let (len, _) = recv(&kernel, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
     parse(answer.get(..len)?)
 }

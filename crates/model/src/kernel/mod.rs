@@ -1,4 +1,4 @@
-//! What the kernel says about a TCP connection of ours.
+//! State of our TCP connections in the kernel.
 
 #[cfg(target_os = "linux")]
 mod diag;
@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use crate::probe::SocketPair;
 
-/// Whether our side holds this connection open, at some moment not before `since`. `None` where the system cannot be
-/// asked.
+/// True if our side holds this connection open, at a time not before `since`. `None` if the system cannot tell.
 pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {
     #[cfg(target_os = "linux")]
     if let Some(state) = diag::state(pair) {
@@ -18,8 +17,8 @@ pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {
     table::open_sockets_since(since).map(|open| open.contains(pair))
 }
 
-/// Whether our side has not closed it: established, being set up, or closed by the other side only. Everything else
-/// (`FIN_WAIT`, `CLOSING`, `LAST_ACK`, `TIME_WAIT`) is what the kernel keeps after we have closed.
+/// True if our side has not closed the connection: established, being set up, or closed only by the other side. The
+/// kernel keeps all other states (`FIN_WAIT`, `CLOSING`, `LAST_ACK`, `TIME_WAIT`) after our close.
 fn is_held_open(state: u8) -> bool {
     const ESTABLISHED: u8 = 1;
     const SYN_SENT: u8 = 2;
@@ -32,12 +31,12 @@ fn is_held_open(state: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Both ways of asking, on the same connection.
+    /// Checks both query methods on the same connection.
     #[test]
-    fn a_connection_is_seen_while_it_is_held() {
+    fn connection_is_open_until_our_side_closes_it() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = std::net::TcpListener::bind(address) else {
-                // A machine without IPv6 has nothing to show for it.
+                // The machine has no IPv6.
                 assert!(address.starts_with('['));
                 continue;
             };
@@ -56,7 +55,7 @@ mod tests {
                 table
             };
             assert!(seen());
-            // Closed by the other side only: we still hold it.
+            // Closed only by the other side: we still hold it.
             drop(listener.accept().unwrap());
             assert!(seen());
             drop(ours);

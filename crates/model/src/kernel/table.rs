@@ -1,4 +1,4 @@
-//! The kernel's table of TCP connections, `/proc/self/net/tcp`: where the kernel answers no single question.
+//! The kernel's table of TCP connections, `/proc/self/net/tcp`: the fallback without netlink.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 use super::is_held_open;
 use crate::probe::SocketPair;
 
-/// The connections that our side holds open.
+/// Connections that our side holds open.
 pub(super) type OpenSockets = Arc<HashSet<SocketPair>>;
 
-/// The newest look, with the moment at which it began. A thousand calls that are stopped together share one look: the
-/// table is read again only for those who asked after the last look began.
+/// The last read of the table, with its start time. A thousand calls that are stopped together share one read: the
+/// table is read again only for a call that asks after the start of the last read.
 static NEWEST: Mutex<Option<(Instant, OpenSockets)>> = Mutex::new(None);
 
-/// Every TCP connection of this network namespace that was open at some moment not before `since`. `None` where the
-/// system has no such table.
+/// TCP connections of this network namespace that were open at a time not before `since`. `None` if the system has no
+/// such table.
 pub(super) fn open_sockets_since(since: Instant) -> Option<OpenSockets> {
     let mut newest = NEWEST.lock();
     if let Some((began, open)) = &*newest
@@ -30,7 +30,7 @@ pub(super) fn open_sockets_since(since: Instant) -> Option<OpenSockets> {
     let mut open = HashSet::new();
     let v4 = std::fs::read_to_string("/proc/self/net/tcp").ok()?;
     collect_open(&v4, &mut open);
-    // A kernel without IPv6 has no such file, and then no such connection.
+    // A kernel without IPv6 has no such file and no such connections.
     if let Ok(v6) = std::fs::read_to_string("/proc/self/net/tcp6") {
         collect_open(&v6, &mut open);
     }
@@ -56,7 +56,7 @@ fn collect_open(table: &str, open: &mut HashSet<SocketPair>) {
     }
 }
 
-/// `0100007F:1F90`, or four such words for IPv6: each word is printed as the machine holds it.
+/// Parses `0100007F:1F90`, or four such words for IPv6: each word is printed in the machine's byte order.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn reads_the_table_of_the_kernel() {
+    fn kernel_table_is_parsed() {
         let table = "  sl  local_address rem_address   st tx_queue\n\
              0: 0100007F:1F90 0100007F:C001 01 00000000:00000000\n\
              1: 0100007F:1F91 0100007F:C002 06 00000000:00000000\n\

@@ -1,10 +1,10 @@
-//! URLs: from what people write to where requests go, and back to what may be printed.
+//! URLs: from a user's base URL to the URL of requests, and to the printable form.
 
 use url::Url;
 
 use crate::{ModelError, ModelErrorKind};
 
-/// `http://host:port` → `http://host:port/v1/chat/completions`; a path that is given is kept.
+/// `http://host:port` → `http://host:port/v1/chat/completions`; keeps a given path.
 pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
     let wrong = |why: String| {
         ModelError::new(
@@ -30,7 +30,7 @@ pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
     Ok(url)
 }
 
-/// A URL for messages.
+/// A URL for messages, without credentials and query.
 pub(super) fn without_secrets(text: &str) -> String {
     match Url::parse(text) {
         Ok(mut url) if url.has_host() => {
@@ -46,7 +46,7 @@ pub(super) fn without_secrets(text: &str) -> String {
             }
             url.to_string()
         }
-        // What is no URL may still hold a password: keep what follows the last `@`, and no query.
+        // An invalid URL may still contain a password: keep the part after the last `@`, without the query.
         _ => {
             let shown = text.rsplit('@').next().unwrap_or_default();
             shown.split('?').next().unwrap_or_default().to_owned()
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_url_leads_to_the_completions() {
+    fn base_url_is_completed_to_chat_completions() {
         let check = |base: &str, expected: &str| {
             assert_eq!(completions_url(base).unwrap().as_str(), expected, "{base}");
         };
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_base_url_is_named_without_its_password() {
+    fn invalid_base_url_is_shown_without_its_password() {
         for base in ["ftp://me:hunter2@h/", "me:hunter2@h", "http://", "::"] {
             let error = completions_url(base).unwrap_err();
             assert_eq!(error.kind, ModelErrorKind::Invalid);

@@ -1,4 +1,4 @@
-//! The answer of a call while it comes in: pieces in, events out, within bounds.
+//! Assembles the answer of a call: takes pieces, returns events, within limits.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use super::call_ids::CallIds;
 use super::protocol::DecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
-/// The longest answer: text, reasoning and arguments together. The longest outputs that models offer, 128,000
-/// tokens, are about a third of it. Each step that an answer goes through on its way into the log has a copy of it.
+/// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models, 128,000
+/// tokens, are about a third of it. Each stage of an answer on its way into the log has a copy of it.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// An answer under way.
+/// An answer that is still arriving.
 pub(super) struct AnswerParts {
     events: VecDeque<ModelEvent>,
     ids: CallIds,
@@ -26,19 +26,19 @@ pub(super) struct AnswerParts {
     bytes: usize,
 }
 
-/// A call that is being streamed.
+/// A call that is still arriving.
 pub(super) struct OpenCall {
-    /// The protocol's own number of the call in this answer.
+    /// The protocol's number of the call in this answer.
     index: u64,
     id: String,
     name: String,
     arguments: CallText,
 }
 
-/// The arguments of a call so far, as the model writes them.
+/// Arguments of a call so far, as text.
 struct CallText {
     text: String,
-    /// The protocol sends nothing for a call without arguments.
+    /// True if the protocol sends no arguments for a call without any.
     may_be_empty: bool,
 }
 
@@ -59,7 +59,7 @@ impl AnswerParts {
         self.events.pop_front()
     }
 
-    /// True if the provider has given a reason for the end.
+    /// True if the provider has sent a finish reason.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
@@ -80,8 +80,8 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// Begins a call whose arguments come as text in pieces. A protocol in which a call without arguments has no
-    /// pieces passes `may_be_empty`.
+    /// Begins a call whose arguments arrive as pieces of text. `may_be_empty`: in this protocol, a call without
+    /// arguments has no pieces.
     pub(super) fn begin_call(
         &mut self,
         index: u64,
@@ -105,12 +105,12 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// The calls so far, the newest first, for a protocol that has to tell to which one a piece belongs.
+    /// The calls so far, newest first, for a protocol that must match a piece with its call.
     pub(super) fn newest_calls(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().rev()
     }
 
-    /// Appends to the arguments of the newest call of this index; dropped where there is none.
+    /// Appends to the arguments of the newest call with this index; without such a call the piece is dropped.
     pub(super) fn more_arguments(&mut self, index: u64, piece: &str) -> Result<(), DecodeError> {
         self.count(piece.len())?;
         let call = self.calls.iter_mut().rev().find(|call| call.index == index);
@@ -126,26 +126,26 @@ impl AnswerParts {
         self.usage
     }
 
-    /// Takes what the provider counts; the last count stands.
+    /// Takes the provider's token count; the last one counts.
     pub(super) fn usage(&mut self, usage: Option<Usage>) {
         self.usage = usage.or(self.usage);
     }
 
-    /// The provider's reason for the end. `wants_tools`: it says that the model calls tools.
+    /// Takes the provider's finish reason. `wants_tools`: it says that the model calls tools.
     pub(super) fn finish(&mut self, reason: FinishReason, wants_tools: bool) {
         self.finish = Some(reason);
         self.wants_tools |= wants_tools;
     }
 
-    /// The answer is complete: gives out its calls, its usage and its end.
+    /// Ends the answer: emits its calls, its usage and its end.
     pub(super) fn end(&mut self) -> Result<(), DecodeError> {
         let finish = self.finish.unwrap_or(FinishReason::Done);
-        // The cut fell into the last call: the model is told that it did not run.
+        // The last call was cut off: the model learns that it did not run.
         let is_cut = finish != FinishReason::Done;
         let mut has_calls = false;
         let mut room = VALUE_BYTES_MAX;
         for call in std::mem::take(&mut self.calls) {
-            // What was cut before its name came cannot be answered.
+            // A call that was cut off before its name cannot be answered.
             if is_cut && call.name.is_empty() {
                 continue;
             }
@@ -182,14 +182,14 @@ impl OpenCall {
         &self.id
     }
 
-    /// True if its arguments are whole JSON already.
+    /// True if its arguments are complete JSON already.
     pub(super) fn is_whole(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments.text).is_ok()
     }
 }
 
 impl CallText {
-    /// The arguments as the model wrote them: never an empty object in the place of what does not parse.
+    /// The arguments as the model wrote them; invalid ones are never replaced by an empty object.
     fn into_arguments(self, is_cut: bool, room: &mut usize) -> Result<Arguments, DecodeError> {
         let Self { text, may_be_empty } = self;
         let text = if text.is_empty() && may_be_empty && !is_cut {
@@ -199,7 +199,7 @@ impl CallText {
         };
         match parse_within(&text, room) {
             Err(JsonError::TooLarge) => Err(DecodeError::ArgumentsTooLarge),
-            // A JSON string is no arguments either.
+            // A JSON string is not valid as arguments.
             Ok(Value::String(_)) | Err(JsonError::Syntax(_)) => {
                 Ok(Arguments::Malformed(text.into()))
             }

@@ -1,34 +1,34 @@
-//! JSON of a provider, read into a value of bounded memory.
+//! Parses a provider's JSON into a value of bounded memory.
 //!
 //! A value takes far more memory than its text: each `0` of an array 32 bytes, each `{"a":0}` about 700. So long texts
-//! are weighed before they are read.
+//! are weighed before they are parsed.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// The heaviest value. Text weighs its length, so the longest event fits.
+/// Maximum weight of a value. The weight of a text is its length, so the longest event fits.
 pub(super) const VALUE_BYTES_MAX: usize = 24 * 1024 * 1024;
 
-/// The most that a byte of text can weigh: `{"":0},` has seven, and is an object with one field.
+/// Maximum weight per byte of text: `{"":0},` has seven bytes, and is an object with one field.
 const WEIGHT_PER_BYTE_MAX: usize = 128;
-/// An item of an array, in a vector that may have grown to twice its length.
+/// Weight of an array item, in a vector that may have grown to twice its length.
 const ITEM_BYTES: usize = 2 * size_of::<Value>();
-/// An object with fields: the first node of its tree, with room for eleven fields.
+/// Weight of an object with fields: the first node of its tree, with room for eleven fields.
 const OBJECT_BYTES: usize = 640;
-/// A field of an object, in nodes that may be half empty, beside its name.
+/// Weight of a field without its name, in nodes that may be half empty.
 const FIELD_BYTES: usize = 128;
 
-/// Why a text cannot be read as a value.
+/// Reason why a text cannot be parsed.
 #[derive(Debug)]
 pub(super) enum JsonError {
     Syntax(serde_json::Error),
-    /// It would weigh more than [`VALUE_BYTES_MAX`].
+    /// The value would weigh more than [`VALUE_BYTES_MAX`].
     TooLarge,
 }
 
-/// Reads a text as JSON.
+/// Parses a text as JSON.
 pub(super) fn parse(text: &str) -> Result<Value, JsonError> {
     let mut room = VALUE_BYTES_MAX;
     if text.len() > room / WEIGHT_PER_BYTE_MAX {
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Value, JsonError> {
     serde_json::from_str(text).map_err(JsonError::Syntax)
 }
 
-/// Reads a text as JSON, and takes the weight of the value off `room`.
+/// Parses a text as JSON, and subtracts the weight of the value from `room`.
 pub(super) fn parse_within(text: &str, room: &mut usize) -> Result<Value, JsonError> {
     let mut left = Some(*room);
     let mut json = serde_json::Deserializer::from_str(text);
@@ -47,7 +47,7 @@ pub(super) fn parse_within(text: &str, room: &mut usize) -> Result<Value, JsonEr
     serde_json::from_str(text).map_err(JsonError::Syntax)
 }
 
-/// Reads a value without keeping it, and takes its weight off what is left; `None` where it is too heavy.
+/// Weighs a value without storing it, and subtracts its weight from `left`, which becomes `None` if it is too heavy.
 struct Weigh<'a> {
     left: &'a mut Option<usize>,
 }
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for Weigh<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
-        // An empty one takes no memory beside its place.
+        // An empty object takes no memory of its own.
         let mut own = OBJECT_BYTES;
         while fields.next_key_seed(self.again())?.is_some() {
             self.add(FIELD_BYTES + std::mem::take(&mut own))?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_read_and_heavy_values_are_refused() {
+    fn long_text_is_parsed_and_heavy_values_are_refused() {
         let megabytes = |count: usize| count * 1024 * 1024;
         let long = serde_json::to_string(&"x".repeat(megabytes(16))).unwrap();
         assert!(parse(&long).is_ok());

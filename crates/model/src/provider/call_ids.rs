@@ -1,11 +1,11 @@
-//! Ids of calls: each one unique in its conversation.
+//! Unique ids of calls in a conversation.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_core::{CallId, Message};
 
-/// The ids that a conversation has already.
+/// Ids that the conversation already contains.
 pub(super) struct CallIds {
     taken: HashSet<CallId>,
 }
@@ -24,8 +24,8 @@ impl CallIds {
         Self { taken }
     }
 
-    /// The provider's own id, numbered where it is taken. Servers that count calls in each answer anew (`call_0`) are
-    /// common, and some send no id at all.
+    /// The provider's id, with a number if it is taken. Many servers number the calls of each answer from `call_0`,
+    /// and some send no id.
     pub(super) fn unique(&mut self, given: &str) -> CallId {
         let base = if given.trim().is_empty() {
             "call"

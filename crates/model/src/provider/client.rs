@@ -1,4 +1,4 @@
-//! HTTP clients, each of which serves one call at a time and writes down the connections that it makes.
+//! HTTP clients, each of which serves one call at a time and records its connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use tower::{Layer, Service};
 use crate::probe::{ConnectionProbe, SocketBook, SocketPair};
 use crate::{ModelError, ModelErrorKind};
 
-/// Idle clients that are kept, each with at most one idle connection: as many as calls usually run at a time.
+/// Maximum idle clients, each with at most one idle connection: enough for the usual number of parallel calls.
 const IDLE_CLIENTS_MAX: usize = 32;
 
-/// The clients of one model that no call uses at the moment.
+/// Clients of one model that no call uses at the moment.
 pub(super) struct ClientPool {
     idle: Mutex<Vec<Client>>,
     plan: ClientPlan,
 }
 
-/// How clients are made.
+/// Options for new clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientPlan {
     pub(super) connect_limit: Option<Duration>,
-    /// The server is on this machine, with which a proxy has nothing to do.
+    /// The server is on this machine, so no proxy is used.
     pub(super) is_loopback: bool,
     pub(super) is_https: bool,
 }
@@ -36,8 +36,8 @@ struct Client {
     book: Arc<SocketBook>,
 }
 
-/// A client, for one call. Dropping it ends the client and its connections; [`Lease::finish`] keeps them for the next
-/// call.
+/// A client for one call. Dropping the lease ends the client and its connections; [`Lease::finish`] keeps them for the
+/// next call.
 pub(super) struct Lease {
     client: Option<Client>,
     pool: Arc<ClientPool>,
@@ -52,7 +52,7 @@ impl ClientPool {
         }
     }
 
-    /// Takes a client for one call, whose connections are registered with its probe from here on.
+    /// Takes a client for one call. From here on its connections are registered with the call's probe.
     pub(super) fn lease(pool: &Arc<Self>, probe: &ConnectionProbe) -> Result<Lease, ModelError> {
         let idle = pool.idle.lock().pop();
         let client = match idle {
@@ -71,12 +71,12 @@ impl ClientPool {
         let book = Arc::new(SocketBook::default());
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-            // HTTP/2 would carry other calls on the same connection, which dropping one could not close.
+            // With HTTP/2, other calls would share the connection, so dropping one call could not close it.
             .http1_only()
             .pool_max_idle_per_host(1)
-            // Compressing would hold tokens back.
+            // Compression would delay tokens.
             .no_gzip()
-            // A redirected POST is not the same request, and the key is meant for this host.
+            // A redirected POST is a different request, and the key is for this host only.
             .redirect(reqwest::redirect::Policy::none())
             .connector_layer(BookLayer {
                 book: Arc::clone(&book),
@@ -87,7 +87,7 @@ impl ClientPool {
         if self.plan.is_loopback {
             builder = builder.no_proxy();
             if !self.plan.is_https {
-                // Reading the system's certificates costs more than everything else about a client.
+                // Loading the system's certificates costs more than the rest of a client.
                 builder = builder.tls_certs_only([]);
             }
         }
@@ -110,7 +110,7 @@ impl Lease {
             .reqwest
     }
 
-    /// The call has ended regularly: its connection is idle and may serve the next one.
+    /// Ends a complete call: its connection is idle and may serve the next call.
     pub(super) fn finish(mut self) {
         if let Some(client) = self.client.take() {
             self.probe.give_back(&client.book);
@@ -122,7 +122,7 @@ impl Lease {
     }
 }
 
-/// Writes every connection attempt of a client into its book.
+/// Records every connection attempt of a client.
 #[derive(Clone)]
 struct BookLayer {
     book: Arc<SocketBook>,
@@ -163,7 +163,8 @@ where
         let attempt = self.book.begin_connect();
         let connecting = self.inner.call(destination);
         Box::pin(async move {
-            // Declared in this order so that a drop destroys the connecting socket before it is struck off the book.
+            // In this order, so that a drop destroys the connecting socket before it removes the attempt from the
+            // record.
             let attempt = attempt;
             let connection = connecting.await?;
             attempt.connected(pair_of(&connection));
@@ -182,7 +183,7 @@ fn pair_of(connection: &impl Connection) -> Option<SocketPair> {
     })
 }
 
-/// An IPv4 address that went through an IPv6 socket, as IPv4: the kernel's table is read the same way.
+/// Converts an IPv4-mapped IPv6 address to IPv4, as for the kernel's table.
 fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
 }

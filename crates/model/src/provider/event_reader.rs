@@ -1,8 +1,8 @@
-//! Server-sent events of a response, read line by line within bounds
+//! Bounded reader of a response's server-sent events
 //! (<https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>).
 //!
-//! The reader holds one event at a time and yields to the runtime after each chunk, so that a server that never ends an
-//! event costs neither memory nor a thread.
+//! The reader holds one event at a time and yields to the runtime after each chunk, so that an endless event costs
+//! neither memory nor a thread.
 
 use std::collections::VecDeque;
 
@@ -11,38 +11,38 @@ use memchr::memchr2;
 
 use super::events::ERROR_BODY_BYTES_MAX;
 
-/// The longest event. The last event of some protocols repeats the whole answer, with escapes.
+/// Maximum length of an event. In some protocols the last event repeats the whole answer, with escapes.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Why no further event can be read.
+/// Reason why no further event can be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
     Transport(reqwest::Error),
-    /// One event is longer than [`EVENT_BYTES_MAX`].
+    /// An event is longer than [`EVENT_BYTES_MAX`].
     TooLong,
-    /// An event is not UTF-8.
+    /// An event is not valid UTF-8.
     NotText,
 }
 
-/// The data of a response's events, in order.
+/// Reads the data of a response's events, in order.
 pub(super) struct EventReader {
     response: reqwest::Response,
-    /// The line under way.
+    /// The unfinished line.
     line: Vec<u8>,
-    /// The last chunk ended with CR: an LF that follows belongs to the same line end.
+    /// True if the last chunk ended with CR: a following LF belongs to the same line end.
     after_cr: bool,
-    /// The data of the event under way: its `data:` lines, joined.
+    /// Data of the unfinished event: its `data:` lines, joined.
     data: Option<Vec<u8>>,
     events: VecDeque<Vec<u8>>,
     content: Content,
     at_end: bool,
 }
 
-/// The kind of content that a response has had so far.
+/// Kind of content in a response so far.
 #[derive(Debug)]
 enum Content {
     Nothing,
-    /// Nothing that is an event: a web page, or JSON that is no stream. Its beginning.
+    /// The beginning of content that is not an event stream: a web page, or plain JSON.
     Other(Vec<u8>),
     Events,
 }
@@ -60,7 +60,7 @@ impl EventReader {
         }
     }
 
-    /// The beginning of a response that had content but no event.
+    /// The beginning of a response with content but without events.
     pub(super) fn other_content(&self) -> Option<String> {
         match &self.content {
             Content::Other(beginning) => Some(String::from_utf8_lossy(beginning).into_owned()),
@@ -68,10 +68,10 @@ impl EventReader {
         }
     }
 
-    /// The data of the next event; `None` at the end of the response.
+    /// Returns the data of the next event; `None` at the end of the response.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: what was read stays in the reader.
+    /// Dropping the future loses no data: the reader keeps all bytes that it has read.
     pub(super) async fn next(&mut self) -> Result<Option<String>, ReadError> {
         loop {
             if let Some(data) = self.events.pop_front() {
@@ -88,7 +88,7 @@ impl EventReader {
                 None => self.end(),
             }
             if self.events.is_empty() {
-                // A server that sends what means nothing, faster than it is read, would keep the task for itself.
+                // A server that sends meaningless data faster than it is read would keep the task busy for ever.
                 tokio::task::yield_now().await;
             }
         }
@@ -143,7 +143,7 @@ impl EventReader {
             self.events.extend(self.data.take());
             return;
         }
-        // Names, ids and retry times of events repeat what the data says, or mean nothing here.
+        // Event names, ids and retry times are redundant or unused here.
         let Some(value) = line.strip_prefix(b"data:") else {
             return;
         };
@@ -158,7 +158,7 @@ impl EventReader {
         }
     }
 
-    /// Servers forget the empty line behind their last event.
+    /// Takes the last event even without an empty line after it, which some servers omit.
     fn end(&mut self) {
         self.at_end = true;
         let last = std::mem::take(&mut self.line);
@@ -173,7 +173,7 @@ impl EventReader {
 mod tests {
     use super::*;
 
-    /// The data of a body's events, read in chunks of this many bytes.
+    /// Reads the data of a body's events in chunks of this many bytes.
     async fn events(body: &str, chunk_bytes: usize) -> Vec<String> {
         let chunks: Vec<Result<Bytes, std::io::Error>> = body
             .as_bytes()
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_are_the_same_however_they_are_cut() {
+    async fn events_do_not_depend_on_chunk_boundaries() {
         let body = ": comment\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: lines\n\n\rdata: é\r\rdata: last";
         for chunk_bytes in 1..body.len() {
             let events = events(body, chunk_bytes).await;

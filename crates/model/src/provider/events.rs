@@ -15,12 +15,12 @@ use super::protocol::{Progress, Protocol};
 use super::target::Target;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
-/// The part of an error body that is read: what providers say fits many times over.
+/// Maximum bytes that are read of an error body: many times the usual length.
 pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Time that an error body may take once its status is there. The status alone says most of it.
+/// Longest wait for an error body after the status, which has most of the information.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A call whose request was accepted. Dropping it drops the connection, unless the answer has come whole.
+/// A call whose request was accepted. Dropping it closes the connection, unless the answer was complete.
 pub(super) struct ProviderCall {
     reader: EventReader,
     answer: AnswerParts,
@@ -31,12 +31,12 @@ pub(super) struct ProviderCall {
 
 enum CallState {
     Running(Box<ProviderCall>),
-    /// The answer has come whole, and its connection was given back; these are its last events.
+    /// The answer is complete, and its connection is back in the pool; the last events remain.
     Complete(AnswerParts),
 }
 
 impl ProviderCall {
-    /// Sends the request and waits until it was accepted.
+    /// Sends the request and waits until it is accepted.
     pub(super) async fn begin(
         target: &Target,
         lease: Lease,
@@ -69,14 +69,14 @@ impl ProviderCall {
         })
     }
 
-    /// The events of the answer. After an error or the end nothing follows.
+    /// The events of the answer. No event follows an error or the end.
     pub(super) fn into_events(self) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
         let state = CallState::Running(Box::new(self));
         stream::unfold(Some(state), |state| async move {
             match state? {
                 CallState::Running(call) => match call.next().await {
                     Ok((event, state)) => Some((Ok(event), Some(state))),
-                    // The call was dropped with its connection.
+                    // The call and its connection have been dropped.
                     Err(error) => Some((Err(error), None)),
                 },
                 CallState::Complete(mut answer) => {
@@ -92,7 +92,7 @@ impl ProviderCall {
             if let Some(event) = self.answer.next_event() {
                 return Ok((event, CallState::Running(self)));
             }
-            // Events that mean nothing never reach the caller, who looks for a stop between events.
+            // Meaningless events never reach the caller, who checks for a stop between events: yield here.
             tokio::task::consume_budget().await;
             let data = self.reader.next().await;
             let progress = match data.map_err(|error| self.failures.of_read(error))? {
@@ -115,7 +115,7 @@ impl ProviderCall {
             ..
         } = self;
         answer.end().map_err(|error| failures.of_decode(error))?;
-        // The response first, then the client: only then is the connection idle.
+        // First the response, then the client: only then is the connection idle.
         drop(reader);
         lease.finish();
         let event = answer.next_event().expect("a complete answer has an end");
@@ -123,7 +123,7 @@ impl ProviderCall {
     }
 }
 
-/// The beginning of an error body, as far as it comes in time. The connection is closed behind it.
+/// Reads the beginning of an error body within its time limit. Closes the connection.
 async fn beginning_of(mut response: reqwest::Response) -> String {
     let until = Instant::now() + ERROR_BODY_WAIT_MAX;
     let mut body = Vec::new();

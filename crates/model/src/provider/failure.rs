@@ -1,4 +1,4 @@
-//! Failures of a call: a kind to branch on, one line to read, what to do about it, and never a secret.
+//! Errors of a call: a kind, a one-line message without secrets, and a hint.
 
 use std::error::Error as StdError;
 
@@ -13,10 +13,10 @@ use super::said::{Said, is_out_of_quota, retry_after};
 use super::target::{Access, Target};
 use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 
-/// The longest message: what a provider says is quoted, and some say pages.
+/// Maximum length of a message: it quotes the provider, and some error texts are pages long.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// What is needed to say what failed.
+/// Context of the call for error messages.
 pub(super) struct FailureCx {
     model: String,
     url: String,
@@ -47,7 +47,7 @@ impl FailureCx {
         }
     }
 
-    /// An event could be read, and its content not.
+    /// An event has invalid content.
     pub(super) fn of_decode(&self, error: DecodeError) -> ModelError {
         match error {
             DecodeError::Json(JsonError::TooLarge) => {
@@ -76,12 +76,12 @@ impl FailureCx {
         }
     }
 
-    /// The response is over and the answer was not complete. `other`: nothing in it was an event, and it began so.
+    /// The response ended before the answer was complete. `other`: the beginning of a response without events.
     pub(super) fn ended_early(&self, other: Option<String>) -> ModelError {
         let Some(body) = other else {
             return self.cut();
         };
-        // Gateways refuse with status 200 and an error object.
+        // Some gateways refuse with status 200 and an error object.
         if let Ok(body) = serde_json::from_str::<Value>(&body)
             && let Some(error) = body.get("error").or(body.get("detail"))
             && !error.is_null()
@@ -186,7 +186,7 @@ impl FailureCx {
         })
     }
 
-    /// An error object in the place of an answer, or inside of one: what the provider `did`.
+    /// An error object instead of an answer, or within one. `did` describes the provider's action.
     fn of_error_object(&self, body: &Value, did: &str) -> ModelError {
         let body = body
             .get("error")
@@ -207,14 +207,14 @@ impl FailureCx {
             | "invalid_request_error"
             | "exceed_context_size_error"
             | "context_length_exceeded" => ModelErrorKind::Invalid,
-            // What breaks in the middle of an answer is the provider's trouble unless it says otherwise.
+            // An error within an answer counts as the provider's problem unless its code says otherwise.
             _ => ModelErrorKind::Unavailable,
         };
         let message = said.message.unwrap_or_else(|| body.to_string());
         self.make(kind, &format!("{} {did}: {message}", self.url))
     }
 
-    /// The request did not get through, or the answer did not.
+    /// The request or the answer failed in transit.
     pub(super) fn of_transport(&self, reqwest: &reqwest::Error) -> ModelError {
         let cause = innermost(reqwest);
         if reqwest.is_connect() && reqwest.is_timeout() {
@@ -259,7 +259,7 @@ impl FailureCx {
         ModelError::new(kind, self.one_line(message))
     }
 
-    /// One line of bounded length without secrets.
+    /// One line of limited length without secrets.
     fn one_line(&self, text: &str) -> String {
         let text = SecretRedactor::new(&self.secrets).redact(text);
         let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -271,7 +271,7 @@ impl FailureCx {
     }
 }
 
-/// What it comes down to: `Connection refused (os error 111)`.
+/// The root cause, such as `Connection refused (os error 111)`.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut at = error;
     while let Some(source) = at.source() {

@@ -1,15 +1,15 @@
-//! Providers that are known by name: where they are, what they speak, and where people keep their keys.
+//! Table of known providers: URL, protocol, and the environment variable of the key.
 
 use super::protocol::Protocol;
 
 /// A provider that is known by name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct KnownProvider {
-    /// The name in front of `::`.
+    /// Name before the `::`.
     pub(super) name: &'static str,
-    /// Ends with a slash.
+    /// Base URL, with a slash at its end.
     pub(super) base_url: &'static str,
-    /// The environment variable in which people keep the key; `None`: it wants no key.
+    /// Usual environment variable of the key; `None`: the provider needs no key.
     pub(super) key_name: Option<&'static str>,
     pub(super) protocol: Protocol,
 }
@@ -64,7 +64,7 @@ pub(super) fn by_name(name: &str) -> Option<&'static KnownProvider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
-/// Beginnings of models' names, and whose they are. The first that fits counts.
+/// Prefixes of model names and their providers. The first match counts.
 const MODEL_NAMES: &[(&str, &str)] = &[
     ("gpt", "openai"),
     ("chatgpt", "openai"),
@@ -85,13 +85,13 @@ const MODEL_NAMES: &[(&str, &str)] = &[
     ("minimax-", "minimax"),
 ];
 
-/// The provider whose models have names like this one, where the name tells.
+/// The provider whose models have names like this one, if there is one.
 pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
-    // An open model, which many serve.
+    // An open model with many providers.
     if model.starts_with("gpt-oss") {
         return None;
     }
-    // Its names are paths: `accounts/fireworks/models/…`.
+    // Model names of Fireworks are paths: `accounts/fireworks/models/…`.
     if model.contains("fireworks") {
         return by_name("fireworks");
     }
@@ -104,7 +104,8 @@ pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     })
 }
 
-/// True if `OpenAI` serves the model best, or only, by its responses: from the fifth generation on, and some before.
+/// True if `OpenAI` recommends or requires its responses API for the model: from the fifth generation on, and for some
+/// earlier ones.
 fn needs_responses(model: &str) -> bool {
     let generation: String = model
         .trim_start_matches("gpt-")
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_models_lead_to_their_providers() {
+    fn model_names_select_their_providers() {
         let name = |model| by_model(model).map(|provider| provider.name);
         for (model, expected) in [
             ("gpt-4o-mini", Some("openai")),

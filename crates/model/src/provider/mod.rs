@@ -1,13 +1,13 @@
-//! Models behind HTTP: providers that are known by name, and any OpenAI-compatible server by URL.
+//! Models over HTTP: known providers by name, and any OpenAI-compatible server by URL.
 //!
 //! Invariants:
-//! 1. Every call streams; a server that is told to stop by a closed connection notices only then.
-//! 2. A client serves one call at a time, over HTTP/1.1: so a call's connections are known exactly, and dropping its
+//! 1. Every call streams: without a stream, a server does not notice a closed connection before the end.
+//! 2. A client serves one call at a time, over HTTP/1.1: so the connections of a call are known, and dropping its
 //!    stream closes them instead of resetting one stream of many.
-//! 3. A tool call leaves here whole or not at all; arguments that are not JSON leave as they came.
+//! 3. A tool call is emitted completely or not at all; arguments that are not JSON keep their text.
 //! 4. A stream that ends without the provider's end marker is an error.
-//! 5. No key is ever part of a message.
-//! 6. Whatever a provider sends, a call holds no more than one event, one answer and one error body, each of bounded
+//! 5. No message contains a key.
+//! 6. For any input of a provider, a call holds at most one event, one answer and one error body, each of limited
 //!    length, and yields to the runtime between chunks.
 
 mod address;
@@ -38,23 +38,23 @@ use client::{ClientPlan, ClientPool};
 use events::ProviderCall;
 use target::Target;
 
-/// How long making a connection (name, TCP, TLS) may take where the caller says nothing: servers that are there answer
-/// within one second, and a second try of a lost first packet is within three.
+/// Default time limit of a connection (DNS, TCP, TLS): a reachable server answers within one second, or within three
+/// if its first packet is lost.
 pub const CONNECT_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Finds a key by the name of the environment variable in which people keep it (`OPENAI_API_KEY`). Asked at each call.
+/// Finds a key by its environment variable (`OPENAI_API_KEY`). Called for each call.
 pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Where a model is and how to get in.
+/// Location of a model, and access to it.
 #[derive(Clone)]
 pub struct ProviderOptions {
-    /// The URL of an OpenAI-compatible server. With it the model's name is the server's own, taken literally.
+    /// URL of an OpenAI-compatible server. With it, the model's name is sent unchanged.
     pub base_url: Option<String>,
-    /// The key to send. The only one that is ever sent to `base_url`.
+    /// Key to send. Only this key is ever sent to `base_url`.
     pub key: Option<String>,
-    /// Where to look for the key of a provider that is known by name.
+    /// Look-up of the key of a known provider.
     pub key_lookup: KeyLookup,
-    /// How long making a connection may take; `None`: for ever.
+    /// Time limit of a connection; `None`: no limit.
     pub connect_limit: Option<Duration>,
 }
 
@@ -100,11 +100,11 @@ pub struct ProviderModel {
 }
 
 impl ProviderModel {
-    /// The model of this name: `gpt-5-mini`, `claude-…`, `groq::…`, or with a base URL the server's own name for it.
+    /// Makes a model from its name: `gpt-5-mini`, `claude-…`, `groq::…`, or with a base URL the server's name for it.
     ///
     /// # Errors
-    /// `NotFound` for a provider that nobody knows, `Unauthorized` where its key is missing, `Invalid` for a URL that
-    /// is none. Nothing is sent.
+    /// `NotFound` for an unknown provider, `Unauthorized` if its key is missing, `Invalid` for an invalid URL. Sends
+    /// nothing.
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;
         let target = Target::new(model, options)?;
@@ -127,7 +127,7 @@ impl Model for ProviderModel {
             let lease = ClientPool::lease(&self.clients, &request.probe)?;
             let call = ProviderCall::begin(&self.target, lease, request).await?;
             let mut events = Box::pin(call.into_events());
-            // The provider has begun to answer when the first event is there: what fails before may be tried again.
+            // The provider begins its answer with the first event: a failure before that may be retried.
             match events.next().await {
                 Some(Ok(first)) => {
                     let first = futures::stream::once(std::future::ready(Ok(first)));

@@ -1,5 +1,4 @@
-//! The protocols that are not OpenAI's chat completions: their ends, their cuts and their malformed arguments have to
-//! come out the same.
+//! Tests of the protocols other than chat completions: their ends, cuts and malformed arguments have the same results.
 
 #[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
@@ -20,7 +19,7 @@ use super::{ClientPlan, ClientPool, ProviderModel, ProviderOptions, Target};
 use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use openai_server::{Answer, OpenAiServer};
 
-/// What a provider of this name says whose body is this, and whether it ends as if it were complete.
+/// Events and error of a call to this model, with this body as response. `is_cut`: the body ends by a disconnect.
 async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
     let answer = Answer::stream().raw(body);
     let server = OpenAiServer::start([if is_cut {
@@ -107,7 +106,7 @@ data: {"type":"message_stop"}
 "#;
 
 #[tokio::test]
-async fn anthropic_calls_arrive_whole_or_as_text_and_cuts_are_seen() {
+async fn anthropic_calls_are_complete_or_text_and_cuts_are_errors() {
     let model = "claude-sonnet-4-6";
     let (events, error) = hear(
         model,
@@ -153,7 +152,7 @@ async fn anthropic_calls_arrive_whole_or_as_text_and_cuts_are_seen() {
 }
 
 #[tokio::test]
-async fn gemini_ends_with_its_own_reason() {
+async fn gemini_answer_needs_a_finish_reason() {
     let model = "gemini-2.5-flash";
     let body = |part: &str, end: &str| {
         format!(
@@ -189,7 +188,7 @@ async fn gemini_ends_with_its_own_reason() {
 }
 
 #[tokio::test]
-async fn responses_without_their_completion_are_cut() {
+async fn responses_without_completion_are_disconnects() {
     let model = "gpt-5-mini";
     let delta = r#"data: {"type":"response.output_text.delta","delta":"hi"}"#;
     let item = r#"data: {"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c","name":"shell"}}"#;

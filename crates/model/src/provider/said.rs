@@ -1,14 +1,14 @@
-//! What a provider says when it refuses: the body and the headers of its answer.
+//! Error responses of providers: body and headers.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use serde_json::Value;
 
-/// What a provider says about an error, in one of the forms in use.
+/// Error text and code of a provider, in any of the common formats.
 pub(super) struct Said {
     pub(super) message: Option<String>,
-    /// A word or a number that names the error.
+    /// Word or number that identifies the error.
     pub(super) code: Option<String>,
     pub(super) is_html: bool,
 }
@@ -16,7 +16,7 @@ pub(super) struct Said {
 impl Said {
     pub(super) fn of(body: &str) -> Self {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
-            // Google sends a list of one.
+            // Google sends a list with one object.
             let value = value.get(0).unwrap_or(&value);
             return Self::of_value(value.get("error").unwrap_or(value));
         }
@@ -50,7 +50,7 @@ impl Said {
     }
 }
 
-/// An account that will not be served however long one waits.
+/// True for an account that stays refused, however long the wait.
 pub(super) fn is_out_of_quota(code: &str) -> bool {
     matches!(
         code,
@@ -58,7 +58,7 @@ pub(super) fn is_out_of_quota(code: &str) -> bool {
     )
 }
 
-/// `retry-after-ms`, else `retry-after` in seconds or as a date.
+/// Reads `retry-after-ms`, or else `retry-after` in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
     if let Some(ms) = text("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok()) {

@@ -1,4 +1,4 @@
-//! From a name and options to where a request goes, and with which key.
+//! Resolves a model name and options to the URL and key of a request.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::protocol::Protocol;
 use super::{KeyLookup, ProviderOptions};
 use crate::{ModelError, ModelErrorKind};
 
-/// A model at a place.
+/// A model and its location.
 #[derive(Clone)]
 pub(super) struct Target {
     name: Arc<str>,
@@ -24,18 +24,18 @@ enum Place {
     Known {
         provider: &'static KnownProvider,
         url: Url,
-        /// The name meant nothing, so a local Ollama is assumed.
+        /// True if the name is unknown, so that a local Ollama is assumed.
         guessed: bool,
     },
     /// An OpenAI-compatible server.
     Server { url: Url },
 }
 
-/// The way in for one call.
+/// URL and key for one call.
 pub(super) struct Access {
     pub(super) url: Url,
     pub(super) key: Option<String>,
-    /// Never to be printed.
+    /// Texts that must never be printed.
     pub(super) secrets: Vec<String>,
 }
 
@@ -72,12 +72,12 @@ impl Target {
         Ok(target)
     }
 
-    /// The name for receipts and records.
+    /// Name for receipts and records.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name that the provider itself gives the model.
+    /// The provider's name for the model.
     pub(super) fn model(&self) -> &str {
         match (&self.place, self.name.split_once("::")) {
             (Place::Known { .. }, Some((_, model))) => model,
@@ -98,12 +98,12 @@ impl Target {
         }
     }
 
-    /// The URL of requests, for messages: without credentials and query.
+    /// URL of requests, for messages: without credentials and query.
     pub(super) fn shown_url(&self) -> String {
         without_secrets(self.url().as_str())
     }
 
-    /// The name of the environment variable that the key is looked up by.
+    /// Environment variable for the look-up of the key.
     pub(super) fn key_name(&self) -> Option<&'static str> {
         match &self.place {
             Place::Known { provider, .. } => provider.key_name,
@@ -111,7 +111,7 @@ impl Target {
         }
     }
 
-    /// True if the name meant nothing, so that a local Ollama was assumed.
+    /// True if the name is unknown, so that a local Ollama is assumed.
     pub(super) fn is_guessed(&self) -> bool {
         matches!(&self.place, Place::Known { guessed: true, .. })
     }
@@ -133,7 +133,7 @@ impl Target {
         self.url().scheme() == "https"
     }
 
-    /// The same provider somewhere else.
+    /// The same provider at another URL.
     #[cfg(test)]
     pub(super) fn moved_to(mut self, base: &str) -> Self {
         let model = self.model().to_owned();
@@ -143,7 +143,7 @@ impl Target {
         self
     }
 
-    /// The way in, with the key as it is now.
+    /// URL and key for a call, with the present key.
     pub(super) fn access(&self) -> Result<Access, ModelError> {
         let key = match &self.place {
             Place::Known { provider, .. } => {
@@ -184,7 +184,7 @@ impl Target {
     }
 }
 
-/// The provider that a model's name leads to: by its namespace (`groq::…`), else by the name's beginning.
+/// Finds the provider of a model by its namespace (`groq::…`), or else by the prefix of its name.
 fn known(model: &str) -> Result<(Arc<str>, Place), ModelError> {
     let (provider, bare, guessed) = match model.split_once("::") {
         Some((namespace, bare)) => {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_providers() {
+    fn names_select_providers() {
         let named = |model: &str| {
             let options = ProviderOptions {
                 key: Some("k".into()),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_named_before_anything_is_sent() {
+    fn missing_key_is_reported_before_a_request() {
         let error = Target::new("gpt-4o-mini", ProviderOptions::default())
             .err()
             .unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_url_never_gets_a_key_that_was_looked_up() {
+    fn base_url_never_gets_a_looked_up_key() {
         let options = ProviderOptions {
             base_url: Some("http://elsewhere".into()),
             key_lookup: Arc::new(|_| Some("sk-mine".into())),

@@ -1,4 +1,5 @@
-//! The conversation of a request, in the shape that all protocols share: neighbours joined, results with their tool.
+//! The conversation of a request in the form that all protocols share: adjacent messages merged, results with their
+//! tool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use serde_json::{Value, json};
 /// One entry of a conversation.
 #[derive(Debug, PartialEq)]
 pub(super) enum Entry<'a> {
-    /// User messages that follow one another: chat templates of local models refuse two in a row.
+    /// Consecutive user messages: chat templates of local models refuse two in a row.
     User(Vec<&'a str>),
     /// An answer of the model. Never empty, because providers refuse that.
     Assistant {
         text: &'a str,
         calls: &'a [ToolCall],
     },
-    /// The results of one answer's calls: some providers want them together.
+    /// Results of one answer's calls: some providers require them together.
     Results(Vec<CallResult<'a>>),
 }
 
@@ -25,13 +26,13 @@ pub(super) enum Entry<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) struct CallResult<'a> {
     pub(super) call_id: &'a CallId,
-    /// The tool's name, which some providers want repeated.
+    /// Name of the tool, which some providers require.
     pub(super) tool: &'a str,
     pub(super) text: &'a str,
     pub(super) is_error: bool,
 }
 
-/// The entries of these messages, in order.
+/// Converts messages to entries, in order.
 pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
     let mut entries = Vec::with_capacity(messages.len());
     let mut tools: HashMap<&CallId, &str> = HashMap::new();
@@ -70,8 +71,7 @@ pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
     entries
 }
 
-/// A call's arguments as an object. Some providers take nothing else, so malformed arguments are shown to the model
-/// within one.
+/// Arguments of a call as an object. Some providers accept only objects, so malformed arguments are wrapped in one.
 pub(super) fn arguments_object(arguments: &Arguments) -> Value {
     match arguments {
         Arguments::Json(object) if object.is_object() => Value::clone(object),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_joined_and_results_know_their_tool() {
+    fn adjacent_messages_are_merged_and_results_have_their_tool() {
         let call = |id: &str| ToolCall {
             id: id.into(),
             name: "shell".into(),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_always_reach_a_provider_as_an_object() {
+    fn arguments_are_always_sent_as_an_object() {
         let shown = |arguments| arguments_object(&arguments);
         assert_eq!(shown(Arguments::from(json!({"x": 1}))), json!({"x": 1}));
         assert_eq!(

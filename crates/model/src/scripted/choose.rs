@@ -1,4 +1,4 @@
-//! Which reply answers a request.
+//! Selects the reply to a request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use allstop_core::Message;
 use super::{Order, Reply};
 use crate::ModelError;
 
-/// A script, ready to play.
+/// A compiled script.
 #[derive(Debug)]
 pub(super) struct Script {
     order: Order,
     turns: Vec<Turn>,
     line: Vec<Arc<Slot>>,
-    /// The next of the main line, where the order is that of the calls.
+    /// Index of the next reply of the main list, for [`Order::Calls`].
     next: AtomicUsize,
 }
 
@@ -25,18 +25,18 @@ pub(super) struct Turn {
     replies: Vec<Arc<Slot>>,
 }
 
-/// A reply and how often it has failed so far.
+/// A reply and the number of its failures so far.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) reply: Reply,
     failed: AtomicU32,
 }
 
-/// A reply that was chosen.
+/// The selected reply.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) slot: Arc<Slot>,
-    /// How many assistant messages the request has: makes the ids of its calls unique in the conversation.
+    /// Number of assistant messages in the request: it makes the ids of the reply's calls unique in the conversation.
     pub(super) assistants: usize,
 }
 
@@ -54,7 +54,7 @@ impl Turn {
 }
 
 impl Slot {
-    /// The error with which this request fails, if it does; counted.
+    /// The error of this request, if it fails; counts the failure.
     pub(super) fn error_at_start(&self) -> Option<ModelError> {
         let (error, times) = self.reply.error.as_ref()?;
         let fails = match times {
@@ -80,7 +80,7 @@ impl Script {
         }
     }
 
-    /// The reply to a request with this conversation, or why there is none.
+    /// The reply to a request with this conversation, or the reason why there is none.
     pub(super) fn choose(&self, messages: &[Arc<Message>]) -> Result<Chosen, String> {
         let place = self.place(messages);
         let (replies, at, which) = match place.turn {
@@ -133,15 +133,15 @@ impl Script {
     }
 }
 
-/// Where in a conversation a request stands.
+/// Position of a request in a conversation.
 struct Place<'a> {
-    /// The turn of the script that answers the newest user message.
+    /// The script's turn for the last user message.
     turn: Option<&'a Turn>,
-    /// Assistant messages since that message.
+    /// Number of assistant messages since that message.
     step: usize,
-    /// Assistant messages that came from the main line.
+    /// Number of assistant messages from the main list.
     on_line: usize,
-    /// All assistant messages.
+    /// Number of all assistant messages.
     assistants: usize,
 }
 

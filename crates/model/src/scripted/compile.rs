@@ -1,4 +1,4 @@
-//! From the file's words to what is played.
+//! Compiles a script file.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, Sta
 use super::reply::{Pause, Reply, Step, cut};
 use crate::{ModelError, ModelErrorKind};
 
-/// A script of so many nodes (a node is a word or a list) still loads: a recording of a day's work, not an attack.
+/// Maximum nodes of a script (a node is a word or a list): enough for a recording of a whole day, and a bound for an
+/// attack.
 const SCRIPT_NODES_MAX: usize = 20_000_000;
 
-/// What is wrong with a script, and where.
+/// Error in a script, and its position.
 #[derive(Debug)]
 pub(super) struct WrongScript {
     at: Option<Location>,
@@ -38,7 +39,7 @@ impl From<serde_saphyr::Error> for WrongScript {
         let at = error.location().filter(|at| *at != Location::UNKNOWN);
         let text = error.without_snippet().to_string();
         let mut message = text.lines().next().unwrap_or_default();
-        // The place is said once, in front.
+        // The position is already in the prefix.
         if let Some(at) = at {
             let place = format!(" at line {}, column {}", at.line(), at.column());
             message = message.strip_suffix(&place).unwrap_or(message);
@@ -82,7 +83,7 @@ fn replies(written: Vec<Spanned<ScriptReply>>) -> Result<Vec<Reply>, WrongScript
         .collect()
 }
 
-/// One reply. The error says which fields do not go together.
+/// Compiles a reply. The error names conflicting fields.
 fn compile(written: ScriptReply) -> Result<Reply, String> {
     let ScriptReply {
         reasoning,
@@ -175,7 +176,7 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
     Ok(reply)
 }
 
-/// What arrives, each with the wait before it.
+/// Pieces of a reply, each with the pause before it.
 struct Pieces {
     delay: Option<Duration>,
     by_word: bool,

@@ -1,6 +1,6 @@
-//! The script file: what people write, and its JSON Schema.
+//! Format of script files and their JSON Schema.
 //!
-//! `docs/scripted-model.md` explains it; `schemas/script.schema.json` is generated from these types.
+//! The format is documented in `docs/scripted-model.md`; `schemas/script.schema.json` is generated from these types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,27 +15,27 @@ use allstop_core::WrittenDuration;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Allstop script")]
 pub struct ScriptFile {
-    /// In what order `replies` are given.
+    /// Order of `replies`.
     #[serde(default, skip_serializing_if = "Order::is_history")]
     pub order: Order,
     /// Replies to user messages that contain a text. The first turn that matches answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<ScriptTurn>,
-    /// Replies to everything else.
+    /// Replies to all other messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ScriptReply>")]
     pub replies: Vec<Spanned<ScriptReply>>,
 }
 
-/// In what order the replies outside of `turns` are given.
+/// Order of the replies outside `turns`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// The number of the reply is the number of assistant messages in the request: the same request gets the same
-    /// reply, in a new process too.
+    /// reply, even in a new process.
     #[default]
     History,
-    /// Each call takes the next reply, whatever it asks: a retry gets the next one too.
+    /// Each call gets the next reply, regardless of its request; a retry counts as a call.
     Calls,
 }
 
@@ -49,14 +49,14 @@ impl Order {
     }
 }
 
-/// The replies to one user message: the first step of the turn gets the first reply, and so on.
+/// The replies to one user message: the first reply for the first step of the turn, and so on.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptTurn {
-    /// The user message must contain this text; without it every message matches.
+    /// Text that the user message must contain; without it every message matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// One reply a step.
+    /// One reply per step.
     #[schemars(with = "Vec<ScriptReply>")]
     pub replies: Vec<Spanned<ScriptReply>>,
 }
@@ -68,34 +68,34 @@ pub struct ScriptReply {
     /// Reasoning that comes before the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
-    /// The text. It comes in one piece, or word by word where something has to happen in between.
+    /// The text. It arrives in one piece, or word by word if there are delays or faults in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The text in pieces, in place of `text`.
+    /// The text in pieces, instead of `text`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<ScriptChunk>,
     /// Tool calls, after the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ScriptCall>,
-    /// A wait before each piece.
+    /// Delay before each piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<WrittenDuration>,
-    /// Where the reply hangs.
+    /// Point at which the reply hangs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<StallAt>,
-    /// How long it hangs there; without it until the call is dropped.
+    /// Time for which it hangs; by default until the call is dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_for: Option<WrittenDuration>,
-    /// How the call fails.
+    /// Error of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ScriptError>,
     /// The connection is lost in the middle of the reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disconnect: bool,
-    /// What the provider says it cost. Without it no usage arrives, as with many servers.
+    /// Usage that the provider reports. By default it reports none, like many servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ScriptUsage>,
-    /// Why the reply ends.
+    /// Finish reason of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<FinishReason>,
 }
@@ -104,7 +104,7 @@ pub struct ScriptReply {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptChunk {
-    /// A wait before this piece, in place of the reply's `delay`.
+    /// Delay before this piece, instead of the reply's `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WrittenDuration>,
     /// A piece of text.
@@ -119,29 +119,29 @@ pub struct ScriptChunk {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptCall {
-    /// A wait before this call, in place of the reply's `delay`.
+    /// Delay before this call, instead of the reply's `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WrittenDuration>,
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// The arguments; `{}` if there are none.
+    /// The arguments; by default `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// The arguments as text that is no JSON, in place of `arguments`.
+    /// Arguments as text that is not JSON, instead of `arguments`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed_arguments: Option<String>,
-    /// The call's id; made up if there is none.
+    /// Id of the call; generated by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// Where a reply hangs.
+/// Point at which a reply hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StallAt {
     /// Before the provider has accepted the request.
     Connect,
-    /// After that, before anything arrives.
+    /// After the request was accepted, before anything arrives.
     FirstToken,
     /// After half of the pieces.
     MidStream,
@@ -149,31 +149,31 @@ pub enum StallAt {
     End,
 }
 
-/// How a call fails.
+/// Error of a scripted call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptError {
     /// The kind of failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ModelErrorKind>,
-    /// The HTTP status, in place of `kind`.
+    /// The HTTP status, instead of `kind`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What it says.
+    /// The error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How long the provider asks to wait.
+    /// Wait that the provider asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<WrittenDuration>,
-    /// How many requests fail before the reply is given; without it all do. Each process counts anew.
+    /// Number of requests that fail before the reply is given; by default all. Each process counts anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
-    /// Where it fails.
+    /// Point at which the call fails.
     #[serde(default, skip_serializing_if = "ErrorAt::is_start")]
     pub at: ErrorAt,
 }
 
-/// Where a call fails.
+/// Point at which a call fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorAt {
@@ -196,7 +196,7 @@ impl ErrorAt {
     }
 }
 
-/// What a reply cost.
+/// Usage of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptUsage {

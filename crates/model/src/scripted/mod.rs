@@ -1,15 +1,15 @@
-//! A model that plays a script: for people who test agents.
+//! A model that plays a script, for tests of agents.
 //!
-//! Which reply answers a request depends on the request alone (unless the order says otherwise), so a script means the
-//! same in a fresh process, in a resumed session and after a stop:
+//! By default the reply depends only on the request, so a script behaves the same in a new process, in a resumed
+//! session and after a stop:
 //!
-//! - A turn of the script whose `when` occurs in the newest user message answers that message; its first reply is the
-//!   turn's first step, its second the second, and so on.
-//! - Everything else is answered from the main line, in the order of the conversation: the reply's number is the
-//!   number of assistant messages so far that no such turn gave.
+//! - A turn of the script whose `when` occurs in the last user message answers that message: its first reply is for
+//!   the turn's first step, its second reply for the second, and so on.
+//! - The main list answers all other messages, in the order of the conversation: the number of the reply is the number
+//!   of earlier assistant messages from the main list.
 //!
-//! So a stopped turn that was rolled back is answered with the same reply again, and one that was kept goes on with
-//! the next. The format of script files is described in `docs/scripted-model.md`.
+//! So after a stop with rollback the same reply is played again, and after a stop that kept the turn the next one. The
+//! format of script files is described in `docs/scripted-model.md`.
 
 mod choose;
 mod compile;
@@ -50,7 +50,7 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model that gives these replies in the order of the conversation.
+    /// A model that plays these replies in the order of the conversation.
     pub fn new(replies: Vec<Reply>) -> Self {
         Self::of(
             "script".into(),
@@ -58,7 +58,7 @@ impl ScriptedModel {
         )
     }
 
-    /// A model that gives these replies one a call, whatever is asked.
+    /// A model that plays one of these replies per call, regardless of the request.
     pub fn in_order_of_calls(replies: Vec<Reply>) -> Self {
         Self::of(
             "script".into(),
@@ -66,7 +66,7 @@ impl ScriptedModel {
         )
     }
 
-    /// Reads a script. `name` is for messages and receipts.
+    /// Parses a script. `name` is for messages and receipts.
     ///
     /// # Errors
     /// Kind `Script`, with line and column.
@@ -78,10 +78,10 @@ impl ScriptedModel {
         Ok(Self::of(format!("script::{name}").into(), script))
     }
 
-    /// Reads a script file.
+    /// Parses a script file.
     ///
     /// # Errors
-    /// Kind `Script`: it cannot be read, or it is wrong, with line and column.
+    /// Kind `Script`, if the file is unreadable, or invalid, with line and column.
     pub fn from_file(path: &Path) -> Result<Self, ModelError> {
         let name = path
             .file_name()
@@ -104,21 +104,21 @@ impl ScriptedModel {
         }
     }
 
-    /// The same under another name.
+    /// Returns the model with another name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The same, keeping every request that it gets, for tests to look at.
+    /// Returns the model with every request stored, for tests.
     #[must_use]
     pub fn keeping_requests(mut self) -> Self {
         self.requests = Some(Mutex::default());
         self
     }
 
-    /// The requests so far, if they are kept.
+    /// The requests so far, if they are stored.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.requests
             .as_ref()

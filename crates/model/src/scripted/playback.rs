@@ -11,7 +11,7 @@ use super::choose::Chosen;
 use super::reply::{Pause, Step};
 use crate::{FinishReason, ModelError, ModelEvent};
 
-/// The stream of one reply. It allocates nothing but its timer, and that only where the script waits.
+/// Stream of one reply. Allocates nothing but its timer, and only if the script waits.
 pub(super) struct Playback {
     chosen: Chosen,
     at: usize,
@@ -31,7 +31,7 @@ impl Playback {
         }
     }
 
-    /// Unique in the conversation, and the same each time the script is played.
+    /// An id that is unique in the conversation, and the same each time the script is played.
     fn next_call_id(&mut self) -> CallId {
         self.calls += 1;
         format!("call_{}_{}", self.chosen.assistants + 1, self.calls).into()
@@ -74,7 +74,7 @@ impl Stream for Playback {
                         arguments,
                     })
                 }
-                // Nobody will wake this stream: it hangs until it is dropped.
+                // No waker is registered: the stream hangs until it is dropped.
                 Step::Pause(Pause::Forever) => return Poll::Pending,
                 Step::Pause(Pause::For(duration)) => {
                     let mut sleep = Box::pin(tokio::time::sleep(*duration));

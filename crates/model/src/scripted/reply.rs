@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{FinishReason, ModelError, ModelErrorKind};
 
-/// How long something hangs.
+/// Length of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
-    /// This long, then it goes on.
+    /// This long.
     For(Duration),
     /// Until the call is dropped.
     Forever,
@@ -26,17 +26,17 @@ impl Pause {
     }
 }
 
-/// One reply: what arrives, when, and what goes wrong. Built left to right, in the order in which it is streamed.
+/// A reply with its events, pauses and errors. Built from left to right, in the order of the stream.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub(super) connect_stall: Option<Pause>,
-    /// The error that answers instead, and how often; `None` means always.
+    /// Error instead of the reply, and its number of repetitions; `None` means always.
     pub(super) error: Option<(ModelError, Option<u32>)>,
     pub(super) steps: Vec<Step>,
     pub(super) finish: Option<FinishReason>,
 }
 
-/// One thing that a reply does.
+/// One step of a reply.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Text(Arc<str>),
@@ -51,17 +51,17 @@ pub(super) enum Step {
     },
     Usage(Usage),
     Pause(Pause),
-    /// Ends the stream without its end marker.
+    /// Fails the stream without an end marker.
     Fail(ModelError),
 }
 
 impl Reply {
-    /// A reply that is this text, in one piece.
+    /// A reply with this text, in one piece.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         Self::default().and_text(text)
     }
 
-    /// A request that the provider refuses, each time.
+    /// A reply whose request the provider always refuses.
     pub fn error(error: ModelError) -> Self {
         Self {
             error: Some((error, None)),
@@ -69,33 +69,33 @@ impl Reply {
         }
     }
 
-    /// The same, but the first `times` requests for it fail with this error.
+    /// Fails the first `times` requests with this error.
     #[must_use]
     pub fn failing_first(mut self, times: u32, error: ModelError) -> Self {
         self.error = Some((error, Some(times)));
         self
     }
 
-    /// A connection that hangs before the provider accepts the request.
+    /// Hangs before the provider accepts the request.
     #[must_use]
     pub fn stalling_at_connect(mut self, pause: Pause) -> Self {
         self.connect_stall = Some(pause);
         self
     }
 
-    /// The same, followed by this piece of text.
+    /// Adds a piece of text.
     #[must_use]
     pub fn and_text(self, text: impl Into<Arc<str>>) -> Self {
         self.step(Step::Text(text.into()))
     }
 
-    /// The same, followed by this piece of reasoning.
+    /// Adds a piece of reasoning.
     #[must_use]
     pub fn and_reasoning(self, text: impl Into<Arc<str>>) -> Self {
         self.step(Step::Reasoning(text.into()))
     }
 
-    /// The same, followed by a tool call.
+    /// Adds a tool call.
     #[must_use]
     pub fn call(self, tool: impl Into<Arc<str>>, arguments: Value) -> Self {
         let name = tool.into();
@@ -106,7 +106,7 @@ impl Reply {
         })
     }
 
-    /// The same, followed by a tool call whose arguments are not JSON.
+    /// Adds a tool call whose arguments are not JSON.
     #[must_use]
     pub fn malformed_call(self, tool: impl Into<Arc<str>>, arguments: impl Into<String>) -> Self {
         let name = tool.into();
@@ -117,13 +117,13 @@ impl Reply {
         })
     }
 
-    /// The same, with a pause here.
+    /// Adds a pause.
     #[must_use]
     pub fn pause(self, pause: Pause) -> Self {
         self.step(Step::Pause(pause))
     }
 
-    /// The same, with what the provider says it cost. Without it no usage arrives, as with many real servers.
+    /// Adds the usage as reported by the provider. Without it no usage arrives, as with many servers.
     #[must_use]
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         self.step(Step::Usage(Usage {
@@ -133,20 +133,20 @@ impl Reply {
         }))
     }
 
-    /// The same, ending for this reason instead of being done.
+    /// Ends with this reason instead of [`FinishReason::Done`].
     #[must_use]
     pub fn finish(mut self, reason: FinishReason) -> Self {
         self.finish = Some(reason);
         self
     }
 
-    /// The same, with the stream cut here.
+    /// Cuts the stream off at this point.
     #[must_use]
     pub fn disconnect(self) -> Self {
         self.fail(cut())
     }
 
-    /// The same, with an error in the stream here.
+    /// Fails the stream with an error at this point.
     #[must_use]
     pub fn fail(self, error: ModelError) -> Self {
         self.step(Step::Fail(error))
@@ -158,7 +158,7 @@ impl Reply {
     }
 }
 
-/// How a stream fails that is cut.
+/// Error of a stream that was cut off.
 pub(super) fn cut() -> ModelError {
     ModelError::new(
         ModelErrorKind::Disconnected,

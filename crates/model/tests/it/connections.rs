@@ -1,4 +1,4 @@
-//! A stop closes the connection, the server sees it, and the probe says so.
+//! A stop closes the connection: the server and the probe notice.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::openai_server::{Answer, OpenAiServer};
 use crate::support::{PATIENCE, all_of, ask, model_at};
 
 #[tokio::test]
-async fn a_stop_in_mid_stream_is_seen_by_the_server_and_by_the_probe() {
+async fn stop_in_mid_stream_closes_the_connection() {
     let server = OpenAiServer::start([Answer::text("one two").stall()]);
     let model = model_at(&server.url());
     let request = ask("hi");
@@ -29,12 +29,12 @@ async fn a_stop_in_mid_stream_is_seen_by_the_server_and_by_the_probe() {
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
         .unwrap();
-    // The session goes on: the next call gets a connection of its own.
+    // The session continues: the next call gets a new connection.
     assert_eq!(server.seen().connections.len(), 1);
 }
 
 #[tokio::test]
-async fn a_stop_before_the_headers_is_seen_by_the_server_and_by_the_probe() {
+async fn stop_before_the_headers_closes_the_connection() {
     let server = OpenAiServer::start([Answer::text("x").stall_before_headers(), Answer::text("y")]);
     let model = model_at(&server.url());
     let request = ask("hi");
@@ -57,8 +57,8 @@ async fn a_stop_before_the_headers_is_seen_by_the_server_and_by_the_probe() {
 }
 
 #[tokio::test]
-async fn a_stop_during_connect_leaves_no_socket() {
-    // A listener that accepts nothing and whose queue is full answers no SYN, so connecting hangs.
+async fn stop_during_connect_leaves_no_socket() {
+    // A listener that accepts nothing and has a full queue does not answer a SYN, so connecting hangs.
     let (listener, address, _held) = full_listener().await;
     let model = model_at(&format!("http://{address}"));
     let request = ask("hi");
@@ -86,14 +86,14 @@ async fn a_stop_during_connect_leaves_no_socket() {
 }
 
 #[tokio::test]
-async fn a_stop_during_the_tls_handshake_closes_the_connection() {
+async fn stop_during_the_tls_handshake_closes_the_connection() {
     use tokio::io::AsyncReadExt;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let model = model_at(&format!("https://{}", listener.local_addr().unwrap()));
     let request = ask("hi");
     let probe = request.probe.clone();
     let mut call = model.stream(request);
-    // The server takes the greeting and never answers it.
+    // The server receives the greeting and never answers.
     let mut greeting = [0; 16];
     let mut server = tokio::select! {
         result = &mut call => panic!("no handshake can succeed: {result:?}"),
@@ -111,7 +111,7 @@ async fn a_stop_during_the_tls_handshake_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn connecting_has_a_limit_of_its_own() {
+async fn connect_limit_ends_a_hanging_connect() {
     let (_listener, address, _held) = full_listener().await;
     let options = allstop_model::ProviderOptions {
         base_url: Some(format!("http://{address}")),
@@ -132,7 +132,7 @@ async fn connecting_has_a_limit_of_its_own() {
 }
 
 #[tokio::test]
-async fn calls_side_by_side_are_told_apart() {
+async fn stop_of_one_call_leaves_parallel_calls_open() {
     let server = OpenAiServer::start([Answer::text("one ").stall()]);
     let model = model_at(&server.url());
     let mut calls = Vec::new();
@@ -157,7 +157,7 @@ async fn calls_side_by_side_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_call_that_reuses_a_connection_watches_it() {
+async fn call_watches_a_reused_connection() {
     let used = parking_lot::Mutex::new(std::collections::HashSet::new());
     let server = OpenAiServer::deciding(move |_, request| {
         let is_first = used.lock().insert(request.connection);
@@ -183,7 +183,8 @@ async fn a_call_that_reuses_a_connection_watches_it() {
         earlier.push(probe);
     };
     assert_eq!(probe.look(), ConnectionState::StillOpen);
-    // The earlier calls have given their connections back, so those are no longer theirs, and nobody has closed them.
+    // The connections of the earlier calls went back to the pool, so they no longer belong to those calls, and are
+    // open.
     for probe in earlier {
         assert_eq!(probe.look(), ConnectionState::GivenBack);
     }
@@ -196,7 +197,7 @@ async fn a_call_that_reuses_a_connection_watches_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_on_for_ever_is_cut_off() {
+async fn endless_answer_is_cut_off() {
     let server = OpenAiServer::start([
         Answer::text(&"word ".repeat(100_000)).every(Duration::from_micros(100))
     ]);
@@ -214,7 +215,7 @@ async fn a_server_that_answers_on_for_ever_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_probe_says_what_it_knows() {
+async fn probe_without_connections_never_reports_closed() {
     assert_eq!(
         ConnectionProbe::default().closed().await,
         ConnectionState::NotVerifiable
@@ -226,7 +227,7 @@ async fn a_probe_says_what_it_knows() {
     assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
 }
 
-/// A listener whose queue is full, and the connections that fill it.
+/// A listener with a full queue, and the connections that fill it.
 async fn full_listener() -> (
     std::net::TcpListener,
     std::net::SocketAddr,
@@ -252,7 +253,7 @@ async fn sockets_to(address: std::net::SocketAddr, state: &str, count: usize) {
     }
 }
 
-/// Sockets in this state whose other end is there, as the kernel lists them.
+/// Number of sockets in this state to this address, according to the kernel.
 fn count_sockets_to(address: std::net::SocketAddr, state: &str) -> usize {
     let remote = format!("0100007F:{:04X}", address.port());
     std::fs::read_to_string("/proc/net/tcp")

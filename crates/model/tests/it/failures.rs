@@ -1,4 +1,4 @@
-//! What goes wrong with a provider: the kind, one line, a hint, no secret.
+//! Failures of a provider: the kind, a one-line message, a hint, no secret.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn statuses_have_kinds_and_hints() {
 }
 
 #[tokio::test]
-async fn an_account_without_quota_is_not_asked_again() {
+async fn account_without_quota_is_not_retried() {
     let body =
         json!({"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}});
     let error = failure_of(Answer::page(429, "application/json", body.to_string())).await;
@@ -75,7 +75,7 @@ async fn an_account_without_quota_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn error_with_status_200_has_the_servers_words() {
+async fn error_with_status_200_quotes_the_server() {
     let page = |body: &str| Answer::page(200, "application/json", body);
     let quota =
         json!({"error": {"message": "no credit", "code": 402, "type": "billing_not_active"}});
@@ -107,7 +107,7 @@ async fn error_with_status_200_has_the_servers_words() {
 }
 
 #[tokio::test]
-async fn an_unknown_model_is_named() {
+async fn error_names_the_unknown_model() {
     let body = json!({"error": {"message": "model 'x' not found"}}).to_string();
     let error = failure_of(Answer::page(404, "application/json", body)).await;
     check(&error, ModelErrorKind::NotFound, "some::model-high");
@@ -115,7 +115,7 @@ async fn an_unknown_model_is_named() {
 }
 
 #[tokio::test]
-async fn a_page_where_a_model_should_be_is_named_as_such() {
+async fn web_page_instead_of_an_answer_is_a_protocol_error() {
     let error = failure_of(Answer::html()).await;
     check(&error, ModelErrorKind::Protocol, "no stream of events");
     assert!(error.hint.unwrap().contains("/v1"));
@@ -137,11 +137,11 @@ async fn a_page_where_a_model_should_be_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_a_disconnect() {
+async fn cut_stream_is_a_disconnect() {
     for answer in [
         Answer::text("one two").cut(),
         Answer::text("one two").end_without_marker(),
-        // In the middle of an event, in the middle of a character.
+        // A cut within an event, and within a character.
         Answer::text("one")
             .raw("data: {\"choices\":[{\"index\":0,\"del")
             .cut(),
@@ -170,7 +170,7 @@ async fn a_cut_stream_is_a_disconnect() {
 }
 
 #[tokio::test]
-async fn garbage_is_not_the_protocol() {
+async fn garbage_is_a_protocol_error() {
     for answer in [
         Answer::stream().event("this is no JSON"),
         Answer::text("one").event("{\"choices\": nonsense}"),
@@ -183,7 +183,7 @@ async fn garbage_is_not_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_no_http_is_told_apart() {
+async fn server_without_http_is_a_protocol_error() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -205,7 +205,7 @@ async fn a_server_that_speaks_no_http_is_told_apart() {
 }
 
 #[tokio::test]
-async fn an_error_object_in_the_stream_has_a_kind() {
+async fn error_object_in_the_stream_has_a_kind() {
     let error = |code| json!({"error": {"message": "it broke", "code": code}}).to_string();
     let in_stream = async |data: String| failure_of(Answer::text("one").event(&data)).await;
     check(
@@ -237,7 +237,7 @@ async fn an_error_object_in_the_stream_has_a_kind() {
 }
 
 #[tokio::test]
-async fn nothing_follows_an_error_object() {
+async fn no_event_follows_an_error_object() {
     let data = json!({"error": {"message": "it broke"}}).to_string();
     let answer = Answer::text("one").event(&data).chunk(" two");
     let server = OpenAiServer::start([answer]);
@@ -247,7 +247,7 @@ async fn nothing_follows_an_error_object() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_refused_connection() {
+async fn missing_server_is_a_refused_connection() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -286,7 +286,7 @@ async fn secrets_are_never_repeated() {
 }
 
 #[tokio::test]
-async fn endless_garbage_in_an_error_stays_one_short_line() {
+async fn endless_error_text_becomes_one_short_line() {
     let page = Answer::page(400, "text/plain", "many\nlines\n".repeat(100_000));
     check(
         &failure_of(page).await,

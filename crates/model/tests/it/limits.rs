@@ -1,4 +1,4 @@
-//! Limits of tokens, and when a call is repeated.
+//! Token time limits, and decisions about retries.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn run(reply: Reply, limits: TokenLimits) -> (usize, Option<ModelError>, D
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_provider_is_its_own_timeout() {
+async fn silent_provider_is_a_provider_timeout() {
     for reply in [
         Reply::text("x").stalling_at_connect(Pause::Forever),
         Reply::default().pause(Pause::Forever),
@@ -66,7 +66,7 @@ async fn a_silent_provider_is_its_own_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_provider_within_the_limits_is_waited_for() {
+async fn slow_provider_within_the_limits_succeeds() {
     let slow = Reply::default()
         .pause(Pause::For(2 * SECOND))
         .and_text("one")
@@ -79,7 +79,7 @@ async fn a_slow_provider_within_the_limits_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_provider_that_exceeds_a_limit_loses_its_connection() {
+async fn exceeded_limit_closes_the_connection() {
     let server = OpenAiServer::start([Answer::text("one").stall()]);
     let model = model_at(&server.url());
     let limits = TokenLimits {
@@ -93,7 +93,7 @@ async fn a_provider_that_exceeds_a_limit_loses_its_connection() {
     );
     let error = stream.events.next().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::ProviderTimeout);
-    // The stream is still held: the limit itself has closed the connection.
+    // The stream still exists: the limit itself closed the connection.
     server
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
@@ -102,7 +102,7 @@ async fn a_provider_that_exceeds_a_limit_loses_its_connection() {
 }
 
 #[test]
-fn delays_double_up_to_a_bound_and_obey_the_provider() {
+fn delays_double_up_to_a_limit_and_obey_the_provider() {
     let policy = RetryPolicy {
         attempts_max: 10,
         ..RetryPolicy::default()
@@ -116,20 +116,24 @@ fn delays_double_up_to_a_bound_and_obey_the_provider() {
     let delays: Vec<_> = (1..=10).map(|attempt| delay(attempt, &down)).collect();
     let expected = [500, 1000, 2000, 4000, 8000, 8000, 8000, 8000, 8000].map(Some);
     assert_eq!(delays[..9], expected);
-    assert_eq!(delays[9], None, "the tenth was the last");
+    assert_eq!(delays[9], None, "the tenth attempt was the last");
 
     let asks = |wait: u64| {
         down.clone()
             .with_retry_after(Some(Duration::from_secs(wait)))
     };
     assert_eq!(delay(1, &asks(3)), Some(3000));
-    assert_eq!(delay(3, &asks(0)), Some(2000), "our own delay is the least");
-    assert_eq!(delay(1, &asks(61)), None, "nobody waits for that");
+    assert_eq!(
+        delay(3, &asks(0)),
+        Some(2000),
+        "our own delay is the minimum"
+    );
+    assert_eq!(delay(1, &asks(61)), None, "the wait is too long");
     assert_eq!(policy.next_delay(u32::MAX - 1, &down, None), None);
 }
 
 #[test]
-fn a_wait_that_the_deadline_would_cut_is_not_begun() {
+fn delay_beyond_the_deadline_is_not_started() {
     let policy = RetryPolicy::default();
     let down = ModelError::new(ModelErrorKind::Disconnected, "cut");
     assert!(policy.next_delay(1, &down, Some(SECOND)).is_some());
@@ -141,7 +145,7 @@ fn a_wait_that_the_deadline_would_cut_is_not_begun() {
 }
 
 #[test]
-fn only_what_may_pass_is_tried_again() {
+fn only_transient_errors_are_retried() {
     let policy = RetryPolicy::default();
     for (kind, again) in [
         (ModelErrorKind::Connect, true),
@@ -167,7 +171,7 @@ fn only_what_may_pass_is_tried_again() {
 }
 
 #[tokio::test]
-async fn dropping_a_limited_stream_drops_the_model_s() {
+async fn dropping_a_limited_stream_drops_the_inner_stream() {
     let server = OpenAiServer::start([Answer::text("one").stall()]);
     let model = model_at(&server.url());
     let request = ask("hi");

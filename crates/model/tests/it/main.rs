@@ -1,8 +1,8 @@
-//! The models against real sockets and real files.
+//! Tests of the models with real sockets and files.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-// The test kit depends on this crate, so its server is compiled in here instead.
+// The test kit depends on this crate, so its server is compiled here.
 #[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
     dead_code,

@@ -1,4 +1,4 @@
-//! What a provider's answer becomes.
+//! Events of a provider's answer.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn text_arrives_in_pieces_with_usage_and_end() {
 }
 
 #[tokio::test]
-async fn without_usage_none_is_made_up() {
+async fn missing_usage_is_not_invented() {
     let server = OpenAiServer::start([Answer::text("one").without_usage()]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
     assert_eq!(error, None);
@@ -58,7 +58,7 @@ async fn without_usage_none_is_made_up() {
 }
 
 #[tokio::test]
-async fn the_name_at_a_base_url_is_taken_literally_and_usage_is_asked_for() {
+async fn base_url_gets_the_literal_name_and_a_request_for_usage() {
     let server = OpenAiServer::start([Answer::text("x")]);
     let model = model_at(&server.url());
     let request = ModelRequest {
@@ -92,7 +92,7 @@ async fn the_name_at_a_base_url_is_taken_literally_and_usage_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_given_key_is_sent_to_a_base_url() {
+async fn given_key_is_sent_to_a_base_url() {
     let server = OpenAiServer::start([Answer::text("x")]);
     let options = ProviderOptions {
         base_url: Some(format!("{}/v1", server.url())),
@@ -108,7 +108,7 @@ async fn a_given_key_is_sent_to_a_base_url() {
 }
 
 #[tokio::test]
-async fn tool_calls_arrive_whole_and_in_order() {
+async fn tool_calls_arrive_complete_and_in_order() {
     let server = OpenAiServer::start([Answer::text("Look.")
         .tool_call("a", "shell", r#"{"command":"ls"}"#)
         .tool_call("b", "shell", r#"{"command":"pwd"}"#)]);
@@ -125,7 +125,7 @@ async fn tool_calls_arrive_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn malformed_arguments_are_kept_as_text_and_never_become_an_empty_object() {
+async fn malformed_arguments_stay_text() {
     for arguments in [r#"{"command": "ls"#, "", "not json", "{}{}"] {
         let server = OpenAiServer::start([Answer::stream().tool_call("a", "shell", arguments)]);
         let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
@@ -138,7 +138,7 @@ async fn malformed_arguments_are_kept_as_text_and_never_become_an_empty_object()
 }
 
 #[tokio::test]
-async fn call_that_a_limit_cut_in_half_is_given_out_as_malformed() {
+async fn call_cut_by_the_length_limit_is_malformed() {
     for (finish, reason) in [
         ("length", FinishReason::Length),
         ("content_filter", FinishReason::ContentFilter),
@@ -160,7 +160,7 @@ async fn call_that_a_limit_cut_in_half_is_given_out_as_malformed() {
     }
 }
 
-/// The bytes of arguments that an answer was said to have while it was streamed.
+/// Total argument bytes that the progress events of an answer report.
 fn progress_of(events: &[ModelEvent]) -> usize {
     let bytes = events.iter().map(|event| match event {
         ModelEvent::ToolCallProgress { bytes } => *bytes,
@@ -175,7 +175,7 @@ async fn each_byte_of_a_streamed_call_is_counted_once() {
         |answer: Answer| (0..2_500).fold(answer, |answer, _| answer.more_arguments("12345678"));
     let answer = Answer::stream().half_tool_call("a", "write", r#"{"text":""#);
     let first = pieces(answer).more_arguments(r#""}"#);
-    // The same id again: some servers number nothing.
+    // The same id in each call: some servers do not number calls.
     let second = first.half_tool_call("a", "write", r#"{"text":"x"#);
     let server = OpenAiServer::start([second.more_arguments(r#"y"}"#)]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
@@ -187,7 +187,7 @@ async fn each_byte_of_a_streamed_call_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_half_streamed_call_is_never_given_out() {
+async fn partial_call_is_never_emitted() {
     for answer in [
         Answer::text("x")
             .half_tool_call("a", "shell", r#"{"command":"ls"}"#)
@@ -204,7 +204,7 @@ async fn a_half_streamed_call_is_never_given_out() {
 }
 
 #[tokio::test]
-async fn ids_that_the_conversation_has_already_are_made_unique() {
+async fn repeated_ids_are_made_unique() {
     let server = OpenAiServer::start([Answer::stream()
         .tool_call("call_0", "shell", "{}")
         .delta(
@@ -246,7 +246,7 @@ async fn ids_that_the_conversation_has_already_are_made_unique() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again_after_a_regular_end() {
+async fn connection_is_reused_after_a_complete_answer() {
     let server = OpenAiServer::start([Answer::text("x")]);
     let model = model_at(&server.url());
     for _ in 0..50 {
@@ -255,12 +255,12 @@ async fn connections_are_used_again_after_a_regular_end() {
     }
     let seen = server.seen();
     assert_eq!(seen.requests.len(), 50);
-    // Not always one: the next call may begin before the last byte of the one before has been read.
+    // Sometimes two: the next call may start before the last byte of the previous answer has been read.
     assert!(seen.connections.len() < 10, "{}", seen.connections.len());
 }
 
 #[tokio::test]
-async fn a_prompt_of_ten_megabytes_gets_through() {
+async fn prompt_of_ten_megabytes_is_accepted() {
     let server = OpenAiServer::start([Answer::text("x")]);
     let prompt = "word ".repeat(2 * 1024 * 1024);
     let (_, error) = all_of(&model_at(&server.url()), ask(&prompt)).await;

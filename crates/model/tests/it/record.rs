@@ -1,4 +1,4 @@
-//! A recording plays as it was.
+//! A recording plays back the same answers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn played(model: &RecordingModel) -> ScriptedModel {
     ScriptedModel::from_file(model.path()).unwrap()
 }
 
-/// What a person would compare: text and calls, without how the text was cut into pieces.
+/// Text and calls of an answer, independent of its pieces.
 async fn answer(model: &dyn Model) -> (String, Vec<ModelEvent>, Option<ModelError>) {
     let (mut events, error) = all_of(model, ask("hi")).await;
     let text = text_of(&events);
@@ -35,7 +35,7 @@ async fn answer(model: &dyn Model) -> (String, Vec<ModelEvent>, Option<ModelErro
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_played() {
+async fn recording_plays_the_same_answers() {
     let folder = tempfile::tempdir().unwrap();
     let refused = ModelError::new(ModelErrorKind::RateLimited, "slow down")
         .with_retry_after(Some(Duration::from_secs(3)));
@@ -58,7 +58,7 @@ async fn what_was_recorded_is_played() {
         let heard = answer(&model).await;
         assert_eq!(heard, answer(&expected).await, "recording changes nothing");
     }
-    // Played three times: each load begins anew.
+    // Played three times: each load starts from the beginning.
     for _ in 0..3 {
         let expected = ScriptedModel::from_file(model.path()).ok();
         assert_eq!(expected.is_some(), model.path().exists());
@@ -100,7 +100,7 @@ fn answer_of(number: usize) -> fn(&Heard) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pauses_are_kept() {
+async fn recording_keeps_the_pauses() {
     let folder = tempfile::tempdir().unwrap();
     let seconds = |n| Pause::For(Duration::from_secs(n));
     let reply = Reply::default()
@@ -126,7 +126,7 @@ async fn the_pauses_are_kept() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_hangs_where_it_was_dropped() {
+async fn dropped_call_hangs_at_the_same_point() {
     let folder = tempfile::tempdir().unwrap();
     let replies = vec![
         Reply::text("x").stalling_at_connect(Pause::Forever),
@@ -157,7 +157,7 @@ async fn a_dropped_call_hangs_where_it_was_dropped() {
 }
 
 #[tokio::test]
-async fn any_text_survives() {
+async fn any_text_survives_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let texts = [
         "two\nlines\n",
@@ -204,7 +204,7 @@ async fn any_text_survives() {
 }
 
 #[tokio::test]
-async fn a_provider_can_be_recorded() {
+async fn provider_can_be_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let server = OpenAiServer::start([Answer::text("one two three")
         .every(Duration::from_millis(5))
@@ -236,7 +236,7 @@ async fn a_provider_can_be_recorded() {
 }
 
 #[tokio::test]
-async fn a_recording_that_cannot_be_written_leaves_what_was_there() {
+async fn failed_save_leaves_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let model = recording(&folder.path().join("missing"), vec![Reply::text("x")]);
     all_of(&model, ask("hi")).await;
@@ -245,7 +245,7 @@ async fn a_recording_that_cannot_be_written_leaves_what_was_there() {
         std::io::ErrorKind::NotFound
     );
 
-    // A folder in its place: the rename fails, and no temporary file is left.
+    // A folder at the path: the rename fails, and no temporary file remains.
     let taken = folder.path().join("run.yaml");
     std::fs::create_dir(&taken).unwrap();
     let model = recording(folder.path(), vec![Reply::text("x")]);

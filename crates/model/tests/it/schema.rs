@@ -1,16 +1,16 @@
-//! The published schema of script files is the one that the code reads.
+//! The published schema of script files matches the code.
 
 use std::path::Path;
 
 use allstop_model::scripted::file::ScriptFile;
 
-/// `UPDATE_SCHEMAS=1` writes it anew.
+/// `UPDATE_SCHEMAS=1` rewrites the file.
 #[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "a switch for people who run the tests"
 )]
-fn the_published_script_schema_is_current() {
+fn published_script_schema_is_current() {
     let schema = schemars::schema_for!(ScriptFile);
     let current = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/script.schema.json");

@@ -1,4 +1,4 @@
-//! Script files: which reply is given, what it does, and what is wrong with a wrong one.
+//! Script files: selection of replies, their content, and errors in a script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,11 +45,11 @@ async fn answer(model: &ScriptedModel, messages: impl IntoIterator<Item = Messag
 }
 
 #[tokio::test]
-async fn the_main_line_follows_the_conversation() {
+async fn main_list_follows_the_conversation() {
     let model = script("replies: [{text: one}, {text: two}, {text: three}]");
     let user = || Message::user("hi");
     for _ in 0..3 {
-        // The same request gets the same reply, however often: a turn that was rolled back repeats.
+        // The same request always gets the same reply, so a rolled-back turn repeats it.
         assert_eq!(answer(&model, [user()]).await, "one");
         assert_eq!(answer(&model, [user(), assistant("one")]).await, "two");
         assert_eq!(
@@ -70,7 +70,7 @@ async fn the_main_line_follows_the_conversation() {
 }
 
 #[tokio::test]
-async fn turns_answer_the_messages_that_they_match() {
+async fn turns_answer_matching_messages() {
     let model = script(
         "
         turns:
@@ -84,7 +84,7 @@ async fn turns_answer_the_messages_that_they_match() {
     assert_eq!(answer(&model, [user("please list it")]).await, "listing");
     let listing = [user("please list it"), assistant("listing")];
     assert_eq!(answer(&model, listing.clone()).await, "listed");
-    // The main line goes on where it was, as if that turn had not been there.
+    // The main list continues as if that turn had not happened.
     let after = |text| {
         listing
             .clone()
@@ -93,13 +93,13 @@ async fn turns_answer_the_messages_that_they_match() {
     };
     assert_eq!(answer(&model, after("hello")).await, "first");
     assert_eq!(answer(&model, after("list again")).await, "listing");
-    // A third step has no reply.
+    // There is no reply for a third step.
     let more = listing.clone().into_iter().chain([assistant("listed")]);
     assert_eq!(answer(&model, more).await, "Script");
 }
 
 #[tokio::test]
-async fn in_the_order_of_calls_each_gets_the_next() {
+async fn order_of_calls_plays_the_next_reply() {
     let model = script("order: calls\nreplies: [{text: one}, {text: two}]");
     assert_eq!(answer(&model, [Message::user("hi")]).await, "one");
     assert_eq!(answer(&model, [Message::user("hi")]).await, "two");
@@ -107,7 +107,7 @@ async fn in_the_order_of_calls_each_gets_the_next() {
 }
 
 #[tokio::test]
-async fn a_reply_has_everything_that_a_model_sends() {
+async fn reply_can_have_every_kind_of_event() {
     let model = script(
         r#"
         replies:
@@ -152,7 +152,7 @@ async fn a_reply_has_everything_that_a_model_sends() {
 }
 
 #[tokio::test]
-async fn made_up_ids_are_unique_in_the_conversation() {
+async fn generated_ids_are_unique_in_the_conversation() {
     let model = script("turns: [{replies: [{calls: [{tool: t}, {tool: t}]}, {text: done}]}]");
     let (first, _) = all_of(&model, ask("hi")).await;
     let call = |event: &ModelEvent| match event {
@@ -188,7 +188,7 @@ async fn made_up_ids_are_unique_in_the_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pieces_come_after_their_delays() {
+async fn pieces_arrive_after_their_delays() {
     let began = Instant::now();
     let model = script("replies: [{text: 'one two three', delay: 50ms}]");
     let mut stream = model.stream(ask("hi")).await.unwrap();
@@ -206,7 +206,7 @@ async fn pieces_come_after_their_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stall_hangs_where_it_says() {
+async fn stall_hangs_at_its_point() {
     let for_ever = Duration::from_secs(1_000_000);
     let hangs = async |model: &ScriptedModel| {
         tokio::time::timeout(for_ever, model.stream(ask("hi")))
@@ -238,7 +238,7 @@ async fn a_stall_hangs_where_it_says() {
 }
 
 #[tokio::test]
-async fn a_stall_in_a_call_shows_progress_and_gives_out_no_call() {
+async fn stall_in_a_call_shows_progress_but_no_call() {
     let model = script("replies: [{calls: [{tool: t, arguments: {a: 1}}], stall: mid_stream}]");
     let mut stream = model.stream(ask("hi")).await.unwrap();
     let first = stream.events.next().await.unwrap().unwrap();
@@ -250,7 +250,7 @@ async fn a_stall_in_a_call_shows_progress_and_gives_out_no_call() {
 }
 
 #[tokio::test]
-async fn a_disconnect_comes_in_the_middle() {
+async fn disconnect_cuts_the_middle_of_the_reply() {
     let model = script("replies: [{text: a b c d, disconnect: true}]");
     let (events, error) = all_of(&model, ask("hi")).await;
     assert_eq!(text_of(&events), "a b ");
@@ -279,7 +279,7 @@ async fn errors_have_kind_message_and_wait() {
 }
 
 #[test]
-fn a_wrong_script_is_named_with_line_and_column() {
+fn invalid_script_error_has_line_and_column() {
     let check = |text: &str, place: &str, part: &str| {
         let message = wrong(text);
         assert!(
@@ -327,7 +327,7 @@ fn a_wrong_script_is_named_with_line_and_column() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
+fn error_names_the_unreadable_file() {
     let folder = tempfile::tempdir().unwrap();
     let error = ScriptedModel::from_file(&folder.path().join("none.yaml")).unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Script);
@@ -345,7 +345,7 @@ fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn the_examples_of_the_documentation_load_and_fit_the_published_schema() {
+fn documented_examples_load_and_match_the_schema() {
     let schema = include_str!("../../../../schemas/script.schema.json");
     let schema = serde_json::from_str(schema).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
@@ -372,7 +372,7 @@ fn the_examples_of_the_documentation_load_and_fit_the_published_schema() {
 }
 
 #[tokio::test]
-async fn requests_are_kept_on_request() {
+async fn requests_are_stored_on_request() {
     let model = ScriptedModel::new(vec![Reply::text("x")]).keeping_requests();
     all_of(&model, ask("one")).await;
     all_of(&model, ask("two")).await;

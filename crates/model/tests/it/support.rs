@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers shared by the tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::openai_server::{Answer, OpenAiServer};
 
-/// Long enough for a loaded machine; only a failing test waits for it.
+/// Long enough for a loaded machine; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn model_at(url: &str) -> ProviderModel {
@@ -39,7 +39,7 @@ pub(crate) fn shell_tool() -> ToolDeclaration {
     }
 }
 
-/// Everything that a call gives, and how it fails if it does.
+/// All events of a call, and its error, if it fails.
 pub(crate) async fn all_of(
     model: &dyn Model,
     request: ModelRequest,
@@ -64,7 +64,7 @@ pub(crate) async fn all_of(
     (seen, None)
 }
 
-/// How a call to a server that answers so fails.
+/// Error of a call to a server with this answer.
 pub(crate) async fn failure_of(answer: Answer) -> ModelError {
     let server = OpenAiServer::start([answer]);
     let (_, error) = tokio::time::timeout(PATIENCE, all_of(&model_at(&server.url()), ask("hi")))

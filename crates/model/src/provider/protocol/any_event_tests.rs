@@ -1,4 +1,4 @@
-//! Events that no provider sends: whatever comes, an answer has unique calls and one end, or an error, and no panic.
+//! For any events, even impossible ones, an answer has unique calls and one end, or an error, and there is no panic.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ const PROTOCOLS: [Protocol; 4] = [
     Protocol::GenerateContent,
 ];
 
-/// Every key and word that a protocol reads, so that most events mean something.
+/// All keys and words that a protocol reads, so that most events are meaningful.
 const KEYS: &[&str] = &[
     "args",
     "arguments",
@@ -127,7 +127,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An event that is close to what its protocol sends.
+/// An event similar to the events of a protocol.
 fn event() -> impl Strategy<Value = Value> {
     (any_value(), any_count(), 0..7_usize).prop_map(|(value, count, shape)| match shape {
         0 => json!({"choices": [{"delta": {"tool_calls": [value]}}]}),

@@ -1,4 +1,4 @@
-//! `OpenAI`'s chat completions, as `OpenAI` and everybody who imitates it sends them
+//! Chat completions of `OpenAI` and compatible servers
 //! (<https://platform.openai.com/docs/api-reference/chat-streaming>).
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::super::transcript::{Entry, arguments_object, entries};
 use super::{DecodeError, Progress, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
-/// The data of the event that ends the stream.
+/// Data of the event that ends the stream.
 pub(super) const END_MARKER: &str = "[DONE]";
 
 pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
@@ -19,7 +19,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     for entry in entries(&request.messages) {
         match entry {
             Entry::User(texts) => {
-                // One text: not every server takes a list of parts.
+                // One text, because not every server accepts a list of parts.
                 messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
             }
             Entry::Assistant { text, calls } => {
@@ -88,7 +88,7 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
     }
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
         let finish = match reason {
-            // Gateways say so where the provider behind them failed in the middle.
+            // Gateways send this if their provider failed within the answer.
             "error" => return Err(DecodeError::Provider(choice.clone())),
             "length" => FinishReason::Length,
             "content_filter" => FinishReason::ContentFilter,
@@ -99,7 +99,7 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
     Ok(Progress::More)
 }
 
-/// Takes text, or parts of it: some servers send a list, with the thinking of the model among it.
+/// Takes text, or a list of parts, which some servers send with the model's thinking among them.
 fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(), DecodeError> {
     match content {
         Some(Value::String(text)) => answer.text(text),
@@ -113,8 +113,8 @@ fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(),
     }
 }
 
-/// Takes a piece of a call. Servers differ in what they number: most give each call an index, some only an id, and
-/// some number every call 0.
+/// Takes a piece of a call. Servers identify calls differently: most give each call an index, some only an id, and
+/// some give every call the index 0.
 fn take_call(piece: &Value, answer: &mut AnswerParts) -> Result<(), DecodeError> {
     let id = text_at(piece, "/id");
     let name = text_at(piece, "/function/name");
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::ModelEvent;
 
-    /// The words that these pieces of an answer come to: those of the answer, then those of the reasoning.
+    /// The text and the reasoning of an answer with these pieces.
     fn words(deltas: &[Value]) -> (String, String) {
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
         for delta in deltas {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_lists_of_parts_are_words_of_the_answer() {
+    fn refusals_and_lists_of_parts_are_text() {
         let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});
         let text = json!({"type": "text", "text": "yes"});
         let deltas = [
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_by_error_is_no_answer() {
+    fn finish_reason_error_is_an_error() {
         let error = json!({"code": 502, "message": "gone"});
         let event = json!({"choices": [{"delta": {}, "finish_reason": "error", "error": error}]});
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
@@ -195,7 +195,7 @@ mod tests {
         assert!(matches!(taken, Err(DecodeError::Provider(_))));
     }
 
-    /// The ids and arguments of the calls that these pieces come to.
+    /// Ids and arguments of the calls in an answer with these pieces.
     fn calls(pieces: &[Value]) -> Vec<(String, String)> {
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
         for piece in pieces {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_however_a_server_numbers_them() {
+    fn calls_are_separated_for_every_numbering() {
         let first = json!({"name": "t", "arguments": "{\"a\":"});
         let (rest, whole) = (
             json!({"arguments": "1}"}),
@@ -236,25 +236,25 @@ mod tests {
                 json!({"id": "a", "function": rest}),
                 json!({"id": "b", "function": whole}),
             ],
-            // Nothing on what follows.
+            // Neither index nor id in the second piece.
             [
                 json!({"id": "a", "function": first}),
                 json!({"function": rest}),
                 json!({"id": "b", "function": whole}),
             ],
-            // Every call is number 0.
+            // Index 0 for every call.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "function": rest}),
                 json!({"index": 0, "id": "b", "function": whole}),
             ],
-            // The id and the name again with each piece, and arguments that are no text.
+            // Id and name repeated in each piece, and arguments that are not text.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "1}"}}),
                 json!({"index": 1, "id": "b", "function": {"name": "t", "arguments": {}}}),
             ],
-            // Another id with the second piece.
+            // Another id in the second piece.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "id": "x", "function": {"name": "t", "arguments": "1}"}}),

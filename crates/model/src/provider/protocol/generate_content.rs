@@ -64,7 +64,7 @@ pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progres
         let output = tokens("candidatesTokenCount").map(|tokens| tokens.saturating_add(thoughts));
         answer.usage(usage_of(tokens("promptTokenCount"), output));
     }
-    // A prompt that was refused has no candidate.
+    // A refused prompt has no candidate.
     if event.pointer("/promptFeedback/blockReason").is_some() {
         answer.finish(FinishReason::ContentFilter, false);
     }
@@ -96,7 +96,7 @@ pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progres
         "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
             answer.finish(FinishReason::ContentFilter, false);
         }
-        // It wrote a call that the provider itself could not read.
+        // The model wrote a call that the provider could not parse.
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
             answer.finish(FinishReason::Done, true);
         }

@@ -8,7 +8,7 @@ use super::super::transcript::{Entry, arguments_object, entries};
 use super::{DecodeError, Progress, text_at};
 use crate::{FinishReason, ModelRequest};
 
-/// The version of the protocol that is spoken here.
+/// Version of the protocol.
 pub(super) const VERSION: &str = "2023-06-01";
 
 pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
@@ -70,7 +70,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     body
 }
 
-/// The longest answer to ask for, in tokens. The protocol wants a number, and refuses one that is beyond the model.
+/// Maximum answer to request, in tokens. The protocol requires a number, and refuses one above the model's limit.
 fn output_limit(model: &str) -> u64 {
     match model {
         _ if model.contains("claude-3-5") => 8_192,
@@ -118,7 +118,7 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
     Ok(Progress::More)
 }
 
-/// The tokens of a usage object, over those that were counted before. Cached input is input, counted apart.
+/// Merges a usage object with the earlier counts. Cached input counts as input, but is reported separately.
 fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
     let counted = counted?;
     let tokens = |name| counted.get(name).and_then(Value::as_u64);

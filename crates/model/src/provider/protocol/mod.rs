@@ -17,10 +17,10 @@ use super::answer::AnswerParts;
 use super::bounded_json::{JsonError, parse};
 use crate::ModelRequest;
 
-/// The protocol that a provider speaks.
+/// Protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// `OpenAI`'s chat completions, which most providers and servers speak.
+    /// `OpenAI`'s chat completions, the protocol of most providers and servers.
     ChatCompletions,
     /// `OpenAI`'s responses.
     Responses,
@@ -30,19 +30,19 @@ pub(super) enum Protocol {
     GenerateContent,
 }
 
-/// Why the events of an answer cannot be read further.
+/// Reason why an event cannot be decoded.
 #[derive(Debug)]
 pub(super) enum DecodeError {
     Json(JsonError),
     /// The provider's own error object.
     Provider(Value),
-    /// More than [`super::answer::ANSWER_BYTES_MAX`].
+    /// The answer is longer than [`super::answer::ANSWER_BYTES_MAX`].
     AnswerTooLong,
     /// The arguments of the calls would weigh more than [`super::bounded_json::VALUE_BYTES_MAX`].
     ArgumentsTooLarge,
-    /// More than [`crate::CALLS_MAX`].
+    /// The answer has more than [`crate::CALLS_MAX`] calls.
     TooManyCalls,
-    /// The provider says that the model calls tools, and sent no call.
+    /// The provider says that the model calls tools, but sent no call.
     NoCall,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Progress {
 }
 
 impl Protocol {
-    /// The URL of requests, below a provider's base URL, which ends with a slash.
+    /// URL of requests; `base` is the provider's base URL, with a slash at its end.
     pub(super) fn url(self, base: &str, model: &str) -> Result<Url, url::ParseError> {
         let path = match self {
             Self::ChatCompletions => "chat/completions".to_owned(),
@@ -65,7 +65,7 @@ impl Protocol {
         Url::parse(base)?.join(&path)
     }
 
-    /// Adds the key to a request, marked so that nothing prints it.
+    /// Adds the key to a request as a sensitive header, so that it is never printed.
     pub(super) fn authorize(self, request: RequestBuilder, key: Option<&str>) -> RequestBuilder {
         let request = match self {
             Self::Messages => request.header("anthropic-version", messages::VERSION),
@@ -82,12 +82,12 @@ impl Protocol {
                 value.set_sensitive(true);
                 request.header(name, value)
             }
-            // It fails when it is sent, as an invalid request.
+            // Sending it fails with an invalid request.
             Err(_) => request.header(name, value),
         }
     }
 
-    /// The body of a request.
+    /// Body of a request.
     pub(super) fn body(self, model: &str, request: &ModelRequest) -> Value {
         match self {
             Self::ChatCompletions => chat_completions::body(model, request),
@@ -97,7 +97,7 @@ impl Protocol {
         }
     }
 
-    /// Takes the data of one event into the answer.
+    /// Adds the data of one event to the answer.
     pub(super) fn take(
         self,
         data: &str,
@@ -116,7 +116,7 @@ impl Protocol {
     }
 }
 
-/// The text at a JSON pointer; empty where there is none.
+/// Text at a JSON pointer; empty if there is none.
 fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
         .pointer(pointer)
@@ -124,7 +124,7 @@ fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Tokens in and out, if the provider counted both.
+/// Input and output tokens, if the provider counted both.
 fn usage_of(input_tokens: Option<u64>, output_tokens: Option<u64>) -> Option<Usage> {
     Some(Usage {
         input_tokens: input_tokens?,
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::ToolDeclaration;
 
-    /// One call and its result, between two messages of the user.
+    /// A request with one call and its result, between two user messages.
     fn request() -> ModelRequest {
         let call = ToolCall {
             id: "a".into(),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_protocol_has_its_own_form_of_a_request() {
+    fn each_protocol_has_its_own_request_format() {
         let schema = json!({"type": "object"});
         assert_eq!(
             Protocol::Messages.body("m", &request()),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_travels_in_the_header_of_its_protocol() {
+    fn key_is_sent_in_the_header_of_its_protocol() {
         let client = reqwest::Client::new();
         let key_header = |protocol: Protocol| {
             let request = protocol.authorize(client.post("http://127.0.0.1"), Some("k"));

@@ -47,7 +47,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input_schema,
-                // Strict schemas must make every field required, which those of tools do not.
+                // A strict schema must require every field, and schemas of tools do not.
                 "strict": false,
             })
         });
