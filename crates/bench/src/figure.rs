@@ -88,7 +88,6 @@ impl<'a> Figure<'a> {
         self
     }
 
-    /// Takes all samples and returns the rows.
     pub(crate) fn measure(self) -> Vec<FigureRow> {
         let Self {
             name,

@@ -96,7 +96,6 @@ impl FigureRow {
         }
     }
 
-    /// Row with the names of the columns.
     pub(crate) fn heading() -> Self {
         Self {
             name: "median (min)".to_owned(),
@@ -119,7 +118,6 @@ impl FigureRow {
         }
     }
 
-    /// True if the goal of this row was missed.
     pub(crate) fn missed(&self) -> bool {
         self.met == Some(false)
     }

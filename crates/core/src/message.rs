@@ -44,8 +44,8 @@ pub struct ToolCall {
     pub arguments: Arguments,
 }
 
-/// Arguments of a tool call. Malformed arguments keep their text: the call gets an error result, and the tool never
-/// runs with `{}` instead.
+/// Arguments of a tool call. A call with malformed arguments gets an error result; the tool never runs with `{}`
+/// instead.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arguments {
@@ -83,7 +83,6 @@ impl Arguments {
     }
 }
 
-/// Writer that only counts bytes.
 struct Counter(usize);
 
 impl std::io::Write for Counter {

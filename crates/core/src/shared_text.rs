@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Reads a text, for `#[serde(deserialize_with)]`.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Arc<str>, D::Error> {
     struct SharedText;
 
@@ -24,7 +23,6 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Arc<str>, D
     d.deserialize_str(SharedText)
 }
 
-/// Reads a text that may be missing, for `#[serde(deserialize_with)]`.
 pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Option<Arc<str>>, D::Error> {

@@ -1,5 +1,3 @@
-//! Future of a log's answer.
-
 use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;

@@ -1,5 +1,3 @@
-//! The log in memory.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 

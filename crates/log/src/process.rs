@@ -19,8 +19,7 @@ pub(crate) fn this_process() -> &'static ProcessIdentity {
     })
 }
 
-/// Field 22 of `/proc/PID/stat`. Field 2, the command, may contain spaces and parentheses, so the count starts after
-/// the last parenthesis.
+/// Field 22 of `/proc/PID/stat`. Field 2, the command, may contain spaces and `)`: count after the last `)`.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()

@@ -1,8 +1,7 @@
 //! Verifies the state of one call's connections with the kernel.
 //!
 //! Invariants:
-//! 1. A model registers with the probe before it opens a connection; until then the state is `NotVerifiable`, never a
-//!    guess.
+//! 1. A model registers with the probe before it opens a connection; until then the state is `NotVerifiable`.
 //! 2. `Closed` comes from the kernel: no recorded socket is in a state in which our side holds it open.
 //! 3. A connection attempt counts as open until its future has been destroyed.
 
@@ -188,7 +187,6 @@ impl SocketBook {
     }
 }
 
-/// One connection attempt.
 #[derive(Debug)]
 #[must_use = "the attempt counts until this is dropped"]
 pub(crate) struct ConnectGuard {

@@ -6,8 +6,7 @@ use crate::ModelError;
 
 /// Number and delays of retries.
 ///
-/// There is no jitter: a session makes one call at a time, and a provider that wants to spread callers out sends
-/// `Retry-After`.
+/// There is no jitter: a session makes one call at a time, and a provider can spread callers out with `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of calls, including the first; 1 means no retry.
@@ -23,7 +22,7 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     /// Three calls with delays of half a second and one second: enough for a restart of a local server or a brief
     /// overload, while a mistyped URL still fails within two seconds. A `Retry-After` of up to a minute, the usual
-    /// window of rate limits.
+    /// rate-limit window.
     fn default() -> Self {
         Self {
             attempts_max: 3,

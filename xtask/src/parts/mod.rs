@@ -17,7 +17,6 @@ use crate::workspace;
 /// File in a part's folder with the sources that the part was made from.
 const COMPLETE: &str = ".complete";
 
-/// A part to fetch.
 pub(crate) struct Part {
     name: &'static str,
     /// Paths of its sources, relative to the workspace's root.
@@ -25,7 +24,6 @@ pub(crate) struct Part {
     by: By,
 }
 
-/// Installer of a part.
 enum By {
     Pip {
         /// A Python program that fails unless the part in its path is usable.

@@ -90,7 +90,6 @@ pub struct Draft {
     pub(super) answered_usage: Usage,
     /// Side facts about running tool calls.
     pub(super) call_notes: Vec<(CallId, CallNote)>,
-    /// The running model call.
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
 }

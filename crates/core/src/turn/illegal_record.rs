@@ -1,5 +1,3 @@
-//! Errors of a record that is not allowed at its position.
-
 use crate::ids::{BackgroundId, TurnNumber};
 use crate::message::InvalidHistory;
 use crate::turn::state::IllegalEvent;

@@ -8,8 +8,7 @@
 //! 1. Only [`Commit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a conversation.
 //! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns it.
 //! 3. A turn that started has exactly one ending, and accepts no event after it.
-//! 4. The result of [`Draft::request_messages`] always has exactly one result for each tool call, and only names that
-//!    every provider accepts.
+//! 4. In [`Draft::request_messages`], each tool call always has exactly one result, and every name is valid.
 //! 5. Committed usage changes only with the conversation; metered usage is never subtracted.
 //!
 //! This module reads no clock and awaits nothing: times come in as parameters.

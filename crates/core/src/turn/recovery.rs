@@ -1,5 +1,3 @@
-//! Records to append after a crash.
-
 use crate::cause::{Cause, CauseKind};
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;

@@ -13,9 +13,8 @@ use crate::usage::Usage;
 impl Draft {
     /// Begins a tool call of the model: append the record, then run the tool.
     ///
-    /// # Errors
-    /// Returns the refusal, or a bug: the call awaits no result, or has malformed arguments (answer it with
-    /// [`Draft::reject_call`]).
+    /// Returns the refusal, or a bug: the call awaits no result, or needs [`Draft::reject_call`] (malformed
+    /// arguments).
     pub fn begin_call(
         &mut self,
         id: &CallId,

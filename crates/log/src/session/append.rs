@@ -9,8 +9,7 @@ use super::codec::{self, RecordExtras};
 use crate::{RecordBytes, Version};
 
 /// Encodes records that follow `state`, the state at this version; `snapshot_at` is the record with the last snapshot.
-/// A compaction gets a snapshot of the state after it, the start of a turn the number of the last record with a
-/// snapshot.
+/// A compaction gets a snapshot of the state after it, the start of a turn the number of the last such record.
 ///
 /// # Errors
 /// If the records are not allowed after this state.

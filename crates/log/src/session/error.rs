@@ -1,5 +1,3 @@
-//! Errors of opening and writing a session.
-
 use allstop_core::SessionId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::IllegalRecord;

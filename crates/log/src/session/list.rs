@@ -35,8 +35,7 @@ pub struct SessionSummary {
 }
 
 /// Lists the sessions of a log by id. Reads only the end of each session: at most back to the start of its last turn
-/// or, if that turn is open, to the ending of the previous one. A session with an unreadable end is listed with its
-/// problem.
+/// or, if that turn is open, to the ending of the previous one. If the end is unreadable, the entry has the error.
 ///
 /// **Cancel safety**: dropping it has no effect.
 ///
@@ -70,8 +69,7 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
 }
 
 impl SessionSummary {
-    /// Fills in the fields from the last start or end of a turn. Turns are numbered from 1, so the last number is the
-    /// count.
+    /// Fills in the fields from the last start or end of a turn. The number of the last turn is the count of turns.
     async fn read_end(&mut self, log: &dyn Log, stream: &StreamName) -> Result<(), SessionError> {
         use RecordKind::{SessionOpened, TurnCommitted, TurnStarted, TurnStopped};
         let kinds = [SessionOpened, TurnStarted, TurnCommitted, TurnStopped];

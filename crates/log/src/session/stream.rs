@@ -4,8 +4,7 @@
 //! 1. The owner of a [`SessionStream`] holds the session's lock, so recovery never touches a turn that runs.
 //! 2. The state is the fold of the log's records only: a record is applied when it is durable. The state before the
 //!    last compaction comes from the snapshot in the compaction's record.
-//! 3. Records are checked against the state before they are written: the log never holds a record that is not allowed
-//!    at its position.
+//! 3. Records are checked against the state before they are written: the log never holds an illegal record.
 //! 4. An append that was dropped, or whose answer was lost, is settled under its first id before the next append.
 
 use std::fmt;
@@ -53,8 +52,7 @@ pub struct SessionStream {
     observer: Option<RecordObserver>,
 }
 
-/// Called with each record and its number once the record is durable, in order, by the task that appends: must not
-/// block.
+/// Called with each record and its number once the record is durable, in order, by the appending task: must not block.
 pub type RecordObserver = Arc<dyn Fn(Version, &SessionRecord) + Send + Sync>;
 
 /// An append that was sent and not answered.
@@ -63,8 +61,7 @@ struct Unsettled {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
-    /// True if the append was sent before and may be written: an error of the store then no longer proves that it is
-    /// not.
+    /// True if the append was sent before and may be written: a store error no longer proves that it is not.
     may_be_written: bool,
 }
 
@@ -166,8 +163,7 @@ impl SessionStream {
     ///
     /// **Cancel safety**: a dropped append may have happened. The state does not show it until the next append, or
     /// [`SessionStream::settle`], has finished it; it is never written halfway or twice. If it was dropped while a
-    /// previous append was being settled, it has not happened, and [`SessionStream::take_unwritten`] returns its
-    /// records.
+    /// previous append was being settled, it has not happened: see [`SessionStream::take_unwritten`].
     ///
     /// # Errors
     /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] if another writer has appended;
@@ -294,8 +290,7 @@ impl SessionStream {
         &self.log
     }
 
-    /// Records that recovery wrote when the session was resumed: the endings of open calls and turns. Empty after a
-    /// clean end.
+    /// Records of the recovery at `resume`: the endings of open calls and turns. Empty after a clean end.
     pub fn recovered(&self) -> &[SessionRecord] {
         &self.recovered
     }

@@ -1,8 +1,7 @@
 //! Chain of a stream's records: each row points to the previous one.
 //!
 //! Rows of one stream are mostly adjacent, so both directions along the chain are scans. A scan steps over a few rows
-//! of other streams, and seeks if there are many. Without other writers in between, a read takes about half a
-//! microsecond per record.
+//! of other streams, and seeks if there are many. A scan without other rows takes half a microsecond per record.
 
 use rusqlite::{Connection, Row, ffi};
 
@@ -24,8 +23,7 @@ pub(super) struct Chain {
 
 impl Chain {
     /// Finds the rows of a stream's records from number `from` to the end, backwards from the end. A row of another
-    /// stream or with a wrong number means damage. Also reads the bodies, if they have at most `bytes_max` bytes in
-    /// total.
+    /// stream or with a wrong number means damage. Also reads the bodies, up to `bytes_max` bytes in total.
     ///
     /// Call it in a transaction.
     pub(super) fn walk_back(
@@ -96,7 +94,6 @@ impl Chain {
             .unwrap_or_default()
     }
 
-    /// The rows, in order.
     pub(super) fn rows(&self) -> &[i64] {
         &self.rows
     }
@@ -107,8 +104,7 @@ impl Chain {
         Some((self.first.0..).map(Version).zip(bodies).collect())
     }
 
-    /// Reads records from number `from`: at most `limit`, and at most `bytes_max` bytes unless the first one is
-    /// longer.
+    /// Reads records from number `from`: at most `limit`, and at most `bytes_max` bytes after the first record.
     ///
     /// Call it in a transaction, which may be a later one than that of the walk: each row is checked again.
     pub(super) fn read(

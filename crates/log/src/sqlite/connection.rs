@@ -26,8 +26,7 @@ use crate::{LogError, LogErrorKind};
 const APPLICATION_ID: i32 = 0x416c_5374;
 /// Version of the tables. A newer one is refused.
 const SCHEMA: i32 = 1;
-/// Longest wait for another process that writes: far longer than the write of any group, and short enough for a person
-/// who waits for an answer.
+/// Longest wait for another writing process: far longer than the write of a group, and acceptable for a waiting user.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Pause between two checks of the other's lock: about the time of one commit.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);

@@ -3,8 +3,7 @@
 //! SQLite holds its files open and continues to write them after they were moved, removed or replaced: a commit then
 //! succeeds, but nobody can ever read it. So the paths are checked around each commit and before each read.
 //!
-//! The check does not notice bytes that another program writes into the files. SQLite finds some of them when it
-//! reads.
+//! The check does not notice bytes that another program writes into the files. SQLite finds some of them on a read.
 
 use std::cell::Cell;
 use std::ffi::OsString;

@@ -8,11 +8,9 @@ use tokio::sync::Notify;
 
 use crate::StreamName;
 
-/// The followed streams.
 #[derive(Debug, Default)]
 pub(super) struct Growth(Mutex<HashMap<StreamName, Arc<Notify>>>);
 
-/// A follower of a stream.
 #[derive(Debug)]
 pub(super) struct Follower {
     growth: Arc<Growth>,

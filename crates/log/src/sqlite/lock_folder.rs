@@ -27,14 +27,12 @@ use crate::{LogError, LogErrorKind, StreamName};
 /// Attempts to take or inspect a lock that is busy for a moment: another process was reading the owner or removing the
 /// file, which takes microseconds.
 const TRIES_MAX: u32 = 100;
-/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The folder `<store>.locks`.
 #[derive(Debug)]
 pub(super) struct LockFolder(PathBuf);
 
-/// A locked lock file.
 #[derive(Debug)]
 pub(super) struct FileLock {
     path: PathBuf,

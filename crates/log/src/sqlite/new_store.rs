@@ -26,8 +26,7 @@ pub(super) fn make(path: &Path) {
     }
     if let Err(error) = try_make(path) {
         tracing::debug!(store = %path.display(), %error, "the store is not made as a whole");
-        // Readable only for the user, because it will hold conversations; SQLite gives the neighbouring files the same
-        // mode.
+        // Readable only for the user, because it will hold conversations. SQLite's files beside it get the same mode.
         drop(private(path));
     }
 }

@@ -1,5 +1,3 @@
-//! Handle of an open store.
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,8 +32,7 @@ const READ_QUEUE_LEN_MAX: usize = 1_024;
 ///
 /// * An acknowledged append is on the disk: each commit of the write-ahead log is synced. One commit writes all
 ///   waiting appends, so 64 writers are much faster than one.
-/// * If another process writes, an append waits for it, at most five seconds; then it fails with
-///   [`LogErrorKind::Busy`].
+/// * An append waits up to five seconds for another process that writes, then fails with [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
 /// * The last appends are in `<store>-wal` until there are enough of them, even while the store is closed: to copy or
 ///   move the store, take that file along, or merge it with SQLite's own tool first.
@@ -105,8 +102,8 @@ impl SqliteLog {
     }
 
     /// Paths of everything that belongs to the store: its file, the files that SQLite creates beside it, and the
-    /// folder of its locks. Some may be missing. They hold every session, so keep them out of reach of code that may
-    /// write files.
+    /// folder of its locks. Some may be missing. They hold every session, so protect them from code that may write
+    /// files.
     pub fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
     }
@@ -116,8 +113,7 @@ impl SqliteLog {
     ///
     /// **Cancel safety**: dropping it leaves the store closing.
     pub async fn close(&self) {
-        // The reader first, so that the writer's connection is the last one. Sending fails if a thread has already
-        // ended.
+        // The reader first, so that the writer's connection is the last one. A thread that has ended needs no command.
         drop(self.reads.send(Box::new(Reader::close)).await);
         self.reading.closed().await;
         drop(self.writes.send(WriteCommand::Close).await);
@@ -128,7 +124,6 @@ impl SqliteLog {
         LogError::new(LogErrorKind::Closed, self.path.display().to_string())
     }
 
-    /// Sends a job to the reader.
     fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Reader) -> Result<T, LogError> + Send + 'static,

@@ -16,7 +16,6 @@ const KNOWN_LEN_MAX: usize = 16_384;
 pub(super) const INSERT: &str =
     "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/// End of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamEnd {
     pub(super) id: i64,
@@ -100,7 +99,6 @@ impl Streams {
         Ok(Ok(end.version))
     }
 
-    /// Writes the new ends into the table.
     pub(super) fn write_versions(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut update = connection
             .prepare_cached("UPDATE streams SET version = ?2, last_record = ?3 WHERE id = ?1")?;
@@ -157,8 +155,7 @@ fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<Stre
     })
 }
 
-/// The version that this append reached, if it was written before: the record after its expected version then has its
-/// id.
+/// The version that this append reached earlier, if it is stored: the record after its expected version has its id.
 fn already_written(
     connection: &Connection,
     end: StreamEnd,

@@ -1,9 +1,8 @@
 //! The two threads of an open store: a writer and a reader.
 //!
 //! SQLite blocks, and a blocked disk must delay neither a task nor the exit of the process. So all disk access runs on
-//! the store's own threads, which nobody joins: they end when the store is closed or dropped and their queue is empty,
-//! and the exit of the process does not wait for them. Acknowledged appends are already durable; others are written
-//! whole or not at all.
+//! the store's own threads, which nobody joins: they end when the store is closed or dropped and their queue is empty.
+//! A process may exit before: acknowledged appends are durable, others are written whole or not at all.
 
 use std::io;
 

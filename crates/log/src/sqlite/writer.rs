@@ -20,8 +20,7 @@ use super::growth::Growth;
 use super::streams::{INSERT, Streams};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
-/// Maximum appends in one transaction. For 256, one sync takes a hundredth of the writing time; more would only make
-/// the first of them wait.
+/// Maximum appends in one transaction. For 256, a sync takes 1 % of the writing time; more would delay the first one.
 const GROUP_LEN_MAX: usize = 256;
 /// Maximum bytes in one transaction, so that a few long appends do not delay many short ones for long.
 const GROUP_BYTES_MAX: usize = 8 << 20;
@@ -29,7 +28,6 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// append, and would miss the group and wait for a whole sync. A single writer never waits.
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
-/// A command for the writer.
 #[derive(Debug)]
 pub(super) enum WriteCommand {
     Append(Append),
@@ -65,7 +63,6 @@ pub(super) struct Writer {
     growth: Arc<Growth>,
 }
 
-/// Reason why a group was not written.
 enum GroupError {
     /// Failed before or in the commit: nothing is written.
     NotWritten(LogError),

@@ -1,15 +1,11 @@
 //! A separate process for the tests of the log: they kill it, race it against another, or restrict its rights.
 //!
 //! ```text
-//! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` per
-//! append
-//! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps the lock until stdin
-//! ends
-//! allstop-log-helper own STORE SESSION OPEN                  creates a session with a turn, which stays open for
-//! `open`;
-//!                                                            prints `owned`, keeps the session until stdin ends
-//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the
-//! text
+//! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` each time
+//! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps it until stdin ends
+//! allstop-log-helper own STORE SESSION OPEN                  creates a session with a turn, which stays open for `open`;
+//!                                                            prints `owned`, keeps it until stdin ends
+//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the text
 //! ```
 
 use std::error::Error;

@@ -16,7 +16,6 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
 /// TCP state of a connection that does not exist.
 const CLOSED: u8 = 7;
-/// Length of a netlink header.
 const HEADER_LEN: usize = 16;
 /// Length of the whole request: the header and `struct inet_diag_req_v2`.
 const REQUEST_LEN: usize = HEADER_LEN + 56;

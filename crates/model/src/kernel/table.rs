@@ -17,8 +17,7 @@ pub(super) type OpenSockets = Arc<HashSet<SocketPair>>;
 /// table is read again only for a call that asks after the start of the last read.
 static NEWEST: Mutex<Option<(Instant, OpenSockets)>> = Mutex::new(None);
 
-/// TCP connections of this network namespace that were open at a time not before `since`. `None` if the system has no
-/// such table.
+/// TCP connections of this network namespace that were open at a time not before `since`, if the system can tell.
 pub(super) fn open_sockets_since(since: Instant) -> Option<OpenSockets> {
     let mut newest = NEWEST.lock();
     if let Some((began, open)) = &*newest

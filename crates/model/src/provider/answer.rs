@@ -15,7 +15,6 @@ use crate::{CALLS_MAX, FinishReason, ModelEvent};
 /// tokens, are about a third of it. Each stage of an answer on its way into the log has a copy of it.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// An answer that is still arriving.
 pub(super) struct AnswerParts {
     events: VecDeque<ModelEvent>,
     ids: CallIds,
@@ -80,8 +79,7 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// Begins a call whose arguments arrive as pieces of text. `may_be_empty`: in this protocol, a call without
-    /// arguments has no pieces.
+    /// Begins a call whose arguments arrive as text. `may_be_empty`: a call without arguments sends no text.
     pub(super) fn begin_call(
         &mut self,
         index: u64,

@@ -28,7 +28,6 @@ pub(super) enum JsonError {
     TooLarge,
 }
 
-/// Parses a text as JSON.
 pub(super) fn parse(text: &str) -> Result<Value, JsonError> {
     let mut room = VALUE_BYTES_MAX;
     if text.len() > room / WEIGHT_PER_BYTE_MAX {

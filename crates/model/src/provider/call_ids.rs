@@ -24,8 +24,8 @@ impl CallIds {
         Self { taken }
     }
 
-    /// The provider's id, with a number if it is taken. Many servers number the calls of each answer from `call_0`,
-    /// and some send no id.
+    /// The provider's id, numbered if it is taken. Many servers restart at `call_0` in each answer, and some send no
+    /// id.
     pub(super) fn unique(&mut self, given: &str) -> CallId {
         let base = if given.trim().is_empty() {
             "call"

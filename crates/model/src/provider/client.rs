@@ -22,7 +22,6 @@ pub(super) struct ClientPool {
     plan: ClientPlan,
 }
 
-/// Options for new clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientPlan {
     pub(super) connect_limit: Option<Duration>,
@@ -36,8 +35,8 @@ struct Client {
     book: Arc<SocketBook>,
 }
 
-/// A client for one call. Dropping the lease ends the client and its connections; [`Lease::finish`] keeps them for the
-/// next call.
+/// A client for one call. Dropping it ends the client and its connections; [`Lease::finish`] keeps them for other
+/// calls.
 pub(super) struct Lease {
     client: Option<Client>,
     pool: Arc<ClientPool>,
@@ -163,8 +162,7 @@ where
         let attempt = self.book.begin_connect();
         let connecting = self.inner.call(destination);
         Box::pin(async move {
-            // In this order, so that a drop destroys the connecting socket before it removes the attempt from the
-            // record.
+            // In this order: a drop destroys the connecting socket before it removes the attempt from the record.
             let attempt = attempt;
             let connection = connecting.await?;
             attempt.connected(pair_of(&connection));

@@ -104,8 +104,7 @@ pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     })
 }
 
-/// True if `OpenAI` recommends or requires its responses API for the model: from the fifth generation on, and for some
-/// earlier ones.
+/// True if `OpenAI` recommends or requires its responses API for the model: from GPT-5 on, and for some earlier ones.
 fn needs_responses(model: &str) -> bool {
     let generation: String = model
         .trim_start_matches("gpt-")

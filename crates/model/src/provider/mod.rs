@@ -102,8 +102,7 @@ pub struct ProviderModel {
 impl ProviderModel {
     /// Makes a model from its name: `gpt-5-mini`, `claude-…`, `groq::…`, or with a base URL the server's name for it.
     ///
-    /// # Errors
-    /// `NotFound` for an unknown provider, `Unauthorized` if its key is missing, `Invalid` for an invalid URL. Sends
+    /// `NotFound` for an unknown provider, `Unauthorized` for a missing key, `Invalid` for an invalid URL. Sends
     /// nothing.
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;

@@ -1,5 +1,4 @@
-//! The conversation of a request in the form that all protocols share: adjacent messages merged, results with their
-//! tool.
+//! The conversation of a request in a form for all protocols: adjacent messages merged, results with their tool.
 
 use std::collections::HashMap;
 use std::sync::Arc;

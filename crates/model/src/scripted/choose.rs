@@ -8,7 +8,6 @@ use allstop_core::Message;
 use super::{Order, Reply};
 use crate::ModelError;
 
-/// A compiled script.
 #[derive(Debug)]
 pub(super) struct Script {
     order: Order,
@@ -32,7 +31,6 @@ pub(super) struct Slot {
     failed: AtomicU32,
 }
 
-/// The selected reply.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) slot: Arc<Slot>,

@@ -12,8 +12,7 @@ use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, Sta
 use super::reply::{Pause, Reply, Step, cut};
 use crate::{ModelError, ModelErrorKind};
 
-/// Maximum nodes of a script (a node is a word or a list): enough for a recording of a whole day, and a bound for an
-/// attack.
+/// Maximum nodes of a script (a node is a word or a list): a recording of a whole day fits, an attack does not.
 const SCRIPT_NODES_MAX: usize = 20_000_000;
 
 /// Error in a script, and its position.

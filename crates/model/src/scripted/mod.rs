@@ -1,7 +1,6 @@
 //! A model that plays a script, for tests of agents.
 //!
-//! By default the reply depends only on the request, so a script behaves the same in a new process, in a resumed
-//! session and after a stop:
+//! By default the reply depends only on the request, so a script plays the same in any process and after any stop:
 //!
 //! - A turn of the script whose `when` occurs in the last user message answers that message: its first reply is for
 //!   the turn's first step, its second reply for the second, and so on.

@@ -183,8 +183,7 @@ async fn call_watches_a_reused_connection() {
         earlier.push(probe);
     };
     assert_eq!(probe.look(), ConnectionState::StillOpen);
-    // The connections of the earlier calls went back to the pool, so they no longer belong to those calls, and are
-    // open.
+    // The connections of the earlier calls went back to the pool: they are open, and belong to no call.
     for probe in earlier {
         assert_eq!(probe.look(), ConnectionState::GivenBack);
     }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Version;
 
-/// Added fields of one record.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::session) struct RecordExtras {
     /// State after this record.

@@ -1,8 +1,7 @@
 //! Fast decoding of the most frequent records, in one pass.
 //!
 //! Serde's derive for a tagged enum copies all fields before it reads them. Our writer puts the tag right after the
-//! version, so it is known before the first field. All other records, and records in another order, use the derived
-//! implementation.
+//! version, so it is known before the first field. All other records use the derived implementation.
 
 use std::sync::Arc;
 

@@ -13,8 +13,7 @@ mod kind;
 pub(super) use extras::RecordExtras;
 pub(super) use kind::RecordKind;
 
-/// Format version of this code. Raise it if an old reader would misread a new record; optional fields do not require
-/// it.
+/// Format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
 const FORMAT: u32 = 1;
 
 /// First bytes of every record of this version.
@@ -48,8 +47,7 @@ pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes the records of one append, each with the fields from `extras_of`. They share one allocation; `scratch` is
-/// reused between appends.
+/// Encodes the records of one append, each with the fields from `extras_of`, into one allocation. Reuses `scratch`.
 pub(super) fn encode_all(
     records: &[SessionRecord],
     mut extras_of: impl FnMut(&SessionRecord) -> RecordExtras,

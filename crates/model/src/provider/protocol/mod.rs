@@ -17,7 +17,6 @@ use super::answer::AnswerParts;
 use super::bounded_json::{JsonError, parse};
 use crate::ModelRequest;
 
-/// Protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// `OpenAI`'s chat completions, the protocol of most providers and servers.
@@ -87,7 +86,6 @@ impl Protocol {
         }
     }
 
-    /// Body of a request.
     pub(super) fn body(self, model: &str, request: &ModelRequest) -> Value {
         match self {
             Self::ChatCompletions => chat_completions::body(model, request),
