@@ -3,9 +3,9 @@
 //! ```text
 //! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` each time
 //! allstop-log-helper lock STORE STREAM                       prints `locked` or `held`, keeps it until stdin ends
-//! allstop-log-helper own STORE SESSION OPEN                  creates a session with a turn, which stays open for `open`;
+//! allstop-log-helper own STORE SESSION OPEN                  creates a session with a turn, left open for `open`;
 //!                                                            prints `owned`, keeps it until stdin ends
-//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or the kind and the text
+//! allstop-log-helper try STORE BYTES                         opens, appends once; prints `ok`, or kind and text
 //! ```
 
 use std::error::Error;
