@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_runtime::{FoundWork, System};
 use allstop_session::{Detached, Session, StopTarget, Stopping};
@@ -133,7 +134,7 @@ impl Closing<'_> {
         let closed = supervisor.wait_to_exit(both, hurry).await;
         let receipts = [&ended, &stopped].map(|stop| stop.get().map(Stopping::account_now));
         let mut receipts: Vec<_> = receipts.into_iter().flatten().collect();
-        receipts.retain(|receipt| !receipt.items().is_empty());
+        receipts.retain(|receipt| had_work_to_stop(receipt));
         let path = self.system.recording_path();
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
@@ -148,6 +149,13 @@ impl Closing<'_> {
             },
         }
     }
+}
+
+/// True if the end stopped something that a person knows of. The threads on which a session looks at `/proc` and at its
+/// folders are worth no word unless they hang.
+fn had_work_to_stop(receipt: &Receipt) -> bool {
+    let mut items = receipt.items().iter();
+    items.any(|item| item.kind != ItemKind::Thread || item.state.breaks_quiet())
 }
 
 fn the_process_ends() -> Cause {

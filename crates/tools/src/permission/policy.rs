@@ -71,7 +71,7 @@ impl PermissionPolicy {
     /// Decides on a call with validated arguments.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
         let call = Call::of(spec, invocation);
-        let mut doubt = None;
+        let mut doubts = Vec::new();
         for rule in &self.deny {
             match call.is_meant_by(rule) {
                 Match::Yes => {
@@ -79,10 +79,14 @@ impl PermissionPolicy {
                         reason: format!("denied by the permission rule `{rule}`"),
                     };
                 }
-                Match::Perhaps => doubt = doubt.or(Some(rule)),
+                Match::Perhaps => doubts.push(rule),
                 Match::No => {}
             }
         }
+        // A launcher may do what any rule names: people are shown the rule that the command seems to be about.
+        let text = shell_command(&invocation.arguments).unwrap_or_default();
+        let is_named = |rule: &&&Rule| rule.prefix.first().is_some_and(|word| text.contains(word));
+        let doubt = doubts.iter().find(is_named).or(doubts.first()).copied();
         let is_to_ask = self
             .ask
             .iter()

@@ -6,30 +6,32 @@
 use super::{Word, sed};
 
 /// Their arguments or their input are commands.
-const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bind builtin case command compgen complete coproc csh dash declare enable eval exec export fc \
-    fish function hash jobs ksh let local mapfile mksh pwsh rbash readarray readonly select sh source tcsh trap \
-    typeset yash zsh";
+const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bash-static bind builtin case command compgen complete coproc csh dash declare enable eval \
+    exec export fc fish function getopts hash jobs ksh let local mapfile mksh pwsh rbash readarray readonly select \
+    sh source tcsh trap typeset yash zsh";
 
 /// They run the command that follows them: in a different way, at a different time, as a different user or in a
 /// different place.
-const LAUNCHERS: &str = "apptainer at batch busybox bwrap capsh catchsegv choom chpst chronic chroot chrt cpulimit crontab daemonize \
-    dbus-launch dbus-run-session direnv distrobox docker doas dtach entr env expect fakeroot faketime firejail \
-    flatpak flock gdb gtime hyperfine i386 ifne ionice kubectl ld-linux ld-linux-aarch64 ld-linux-x86-64 \
-    ld-musl-aarch64 ld-musl-x86_64 ld \
-    linux32 linux64 lldb ltrace lxc lxc-attach machinectl mosh mpirun nerdctl newgrp nice nohup nsenter numactl \
-    parallel pee perf pkexec podman prlimit proot proxychains rlwrap rsh rsync run0 run-parts runuser runcon scp \
-    screen script sem setarch setlock setpriv setsid sftp sg singularity softlimit srun ssh ssh-agent \
-    start-stop-daemon stdbuf strace su sudo systemd-cat systemd-inhibit systemd-run taskset tclsh time timelimit timeout tmux torsocks \
-    toybox unbuffer unshare uname26 valgrind watch x86_64 xargs xdg-open xvfb-run";
+const LAUNCHERS: &str = "ansible apptainer at batch busybox bwrap capsh catchsegv choom chpst chronic chroot chrt cpulimit crontab \
+    daemonize dbus-launch dbus-run-session debconf direnv distrobox doas docker docker-compose dtach entr env \
+    expect fakeroot faketime firejail flatpak flock gdb gdbserver gtime hyperfine i386 ifne ionice kubectl ld \
+    ld-linux ld-linux-aarch64 ld-linux-x86-64 ld-musl-aarch64 ld-musl-x86_64 linux32 linux64 lldb logsave ltrace \
+    lxc lxc-attach machinectl mosh mpirun nerdctl newgrp nice nohup nsenter numactl parallel pee perf pkexec \
+    podman podman-compose prlimit proot proxychains rlwrap rsh rsync run-parts run0 runcon runuser scp screen \
+    script scriptlive sem setarch setlock setpriv setsid sftp sg singularity softlimit srun ssh ssh-agent \
+    start-stop-daemon stdbuf strace su sudo systemd-cat systemd-inhibit systemd-run taskset tclsh time timelimit \
+    timeout tmux torsocks toybox uclampset uname26 unbuffer unshare valgrind watch watchexec x86_64 xargs xdg-open \
+    xvfb-run";
 
 /// Interpreters and tools whose arguments hold programs or commands.
-const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex ipython irb java jshell julia kotlin lua luajit m4 \
-    mawk mysql mariadb nawk node nodejs octave original-awk osascript perl php psql pypy python R Rscript ruby runghc \
-    scala sqlite3 swift ts-node tsx";
+const INTERPRETERS: &str = "awk bun dc deno elixir erl gawk ghci gnuplot groovy guile iex ipython irb java jshell julia kotlin lua luajit \
+    m4 mariadb mawk mysql nawk node nodejs nu octave original-awk osascript perl php prove psql pypy python R \
+    Rscript ruby runghc scala sqlite3 swift ts-node tsx";
 
 /// They have a command that starts a shell, or take a shell command as an argument.
-const EDITORS_AND_PAGERS: &str = "ed emacs emacsclient ex ftp fzf hg less lynx mail mailx man more most mutt nano nc ncat netcat nvim pico \
-    rview rvim rlogin socat svn telnet vi view vim vimdiff visudo vipw w3m";
+const EDITORS_AND_PAGERS: &str = "ed editor emacs emacs-gtk emacs-lucid emacs-nox emacsclient ex ftp fzf hg less lynx mail mailx man more most \
+    mutt nano nc ncat netcat nvim pager pico rlogin rview rvim socat svn telnet vi view vim vimdiff vipw visudo \
+    w3m";
 
 /// They run scripts of a project or of packages, under names that these choose.
 const BUILD_AND_PACKAGES: &str = "ant apk apt apt-get bazel bmake brew bundle cmake composer conda dnf dpkg gem gh go gradle gradlew just make \
@@ -46,22 +48,28 @@ const ALWAYS: &[&str] = &[
 
 /// They run another program only if an option says so. [`says`] describes the syntax of the options.
 const BY_OPTION: &[(&str, &str)] = &[
-    ("[ printf read test unset", "$( `"),
+    ("[ printf test", "$( ` -v"),
+    ("read unset", "$( `"),
     ("bat", "--pager"),
     ("bsdtar", "--use-compress-program :"),
     (
         "c++ c89 c99 cc cpp g++ gcc",
-        "-wrapper -specs --specs -fplugin -B @",
+        "-wrapper -specs --specs -fplugin --prefix -B @",
     ),
     ("clang clang++", "-fplugin -load -B @"),
     ("cpio", "--rsh-command :"),
     ("fd fdfind", "-x -X --exec --exec-batch"),
     ("find", "-exec -ok"),
     ("install", "--strip-program"),
-    ("ip", "exec -b"),
+    ("ip", "netns vrf -b"),
     ("patch", "-e --ed"),
     ("rg", "--pre --hostname-bin"),
+    (
+        "latex lualatex pdflatex pdftex tex xelatex",
+        "-shell-escape --shell-escape -enable-write18",
+    ),
     ("rustc", "-C --codegen @"),
+    ("set", "-k keyword"),
     ("sort", "--compress-program"),
     ("split", "--filter"),
     (
@@ -70,6 +78,7 @@ const BY_OPTION: &[(&str, &str)] = &[
          --use-compress-program --files-from -F -I -T :",
     ),
     ("tcpdump", "-z"),
+    ("wait", "-p"),
     ("wget", "--use-askpass --execute --config -e"),
     ("zip", "--unzip-command -T"),
 ];
@@ -88,7 +97,7 @@ const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
         "add apply blame branch cat-file check-ignore checkout cherry-pick clean commit count-objects describe \
          diff fetch grep init log ls-files ls-tree merge merge-base mv name-rev pull push reflog remote reset \
          restore rev-list rev-parse revert rm shortlog show show-ref stash status switch tag worktree",
-        "--config --exec --ext-diff --open-files-in-pager --receive-pack --template --textconv --upload-pack -O \
+        "--config --exec --ext-diff --open-files-in-pager --receive-pack --strategy --template --textconv --upload-pack -O \
          ext::",
     ),
 ];
@@ -99,7 +108,11 @@ pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
         match name {
             "sed" => return sed::may_run_another(arguments),
             // The short form `for x do` has a command in the same clause; it is rare and not detected.
-            "for" => return arguments.get(1).is_some_and(|word| word.text != "in"),
+            "for" => {
+                let is_short = arguments.get(1).is_some_and(|word| word.text != "in");
+                return is_short || arguments.first().is_some_and(is_special_variable);
+            }
+            "read" if arguments.iter().any(is_special_variable) => return true,
             _ => {}
         }
         let by_option = BY_OPTION.iter().find(|(listed, _)| lists(listed, name));
@@ -114,6 +127,14 @@ pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
             ALWAYS.iter().any(|group| lists(group, name))
         }
     })
+}
+
+/// True for a name that a shell or a program may read: `PS4` holds commands of a traced shell, `PAGER` a program.
+fn is_special_variable(name: &Word) -> bool {
+    name.expands
+        || name
+            .text
+            .contains(|c: char| c.is_ascii_uppercase() || c == '[')
 }
 
 /// Names under which the tables may list a program: `python3.11` is `python`, `vim.tiny` is `vim`, `gsed` may be `sed`,

@@ -44,9 +44,19 @@ fn of_program(words: &[Word], prefix: &[String]) -> Match {
     if first.expands && !matches!(&*first.text, "{" | "}" | "[") {
         return Match::Perhaps;
     }
+    // `/proc/self/exe` is the shell itself.
+    if first.text.split('/').any(|folder| folder == "proc") {
+        return Match::Perhaps;
+    }
     // The folder is ignored: `/bin/rm` is `rm`.
-    let program = first.text.rsplit('/').next().unwrap_or_default();
+    let program = file_name(&first.text);
     if program != wanted && first.text != *wanted {
+        // A rule that names a folder may mean the same file: `/bin/rm` is `rm`, `./x.sh` is `sub/../x.sh`.
+        if program == file_name(wanted)
+            && of_arguments(program, arguments, wanted_arguments) != Match::No
+        {
+            return Match::Perhaps;
+        }
         // `git-push` is the program behind `git push`.
         let is_a_part = program
             .strip_prefix(&**wanted)
@@ -57,20 +67,37 @@ fn of_program(words: &[Word], prefix: &[String]) -> Match {
             Match::No
         };
     }
-    if starts_with(arguments, wanted_arguments) {
+    of_arguments(program, arguments, wanted_arguments)
+}
+
+/// Match of the arguments, where the program is the one that the rule names.
+fn of_arguments(program: &str, arguments: &[Word], wanted: &[String]) -> Match {
+    if starts_with(arguments, wanted) {
         return Match::Yes;
     }
     let has_options_first = arguments.first().is_some_and(|word| {
         word.expands || word.text.starts_with(['-', '+']) || word.text.is_empty()
     });
+    // `tar xf` is `tar -xf`.
+    let has_old_style_options =
+        matches!(program, "ar" | "ps" | "tar" | "bsdtar") && asks_for_option(wanted);
     if has_options_first
-        || may_say_the_same(arguments, wanted_arguments)
+        || has_old_style_options
+        || may_say_the_same(arguments, wanted)
         || launchers::may_run_another(program, arguments)
     {
         Match::Perhaps
     } else {
         Match::No
     }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+fn asks_for_option(wanted: &[String]) -> bool {
+    wanted.iter().any(|want| want.starts_with('-'))
 }
 
 fn starts_with(words: &[Word], wanted: &[String]) -> bool {
@@ -82,15 +109,15 @@ fn starts_with(words: &[Word], wanted: &[String]) -> bool {
 }
 
 /// True if the words contain all wanted words in their order, with any words between them; a word that expands may be
-/// any word. Every option may be a different spelling of a wanted one: `-fr` is `-rf`.
+/// any word. Every option may be a different spelling of a wanted one: `-fr` is `-rf`, and `git push origin +main` is
+/// `git push --force origin main`.
 fn may_say_the_same(words: &[Word], wanted: &[String]) -> bool {
-    let is_option = |text: &str| text.starts_with('-');
-    let wants_option = wanted.iter().any(|want| is_option(want));
+    let is_option = |text: &str| text.starts_with(['-', '+', ':']);
     let has_option = words
         .iter()
         .any(|word| word.expands || is_option(&word.text));
     let mut rest = words.iter();
-    let mut wanted = wanted.iter().filter(|want| !is_option(want));
-    (!wants_option || has_option)
-        && wanted.all(|want| rest.any(|word| word.expands || word.text == *want))
+    let mut names = wanted.iter().filter(|want| !want.starts_with('-'));
+    (!asks_for_option(wanted) || has_option)
+        && names.all(|want| rest.any(|word| word.expands || word.text == *want))
 }
