@@ -191,11 +191,20 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<PathBuf>,
 }
 
+/// A deadline that has passed already would only confuse: nothing could even be read.
+fn deadline(text: &str) -> Result<WrittenDuration, String> {
+    let deadline: WrittenDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if deadline.0.is_zero() {
+        return Err("a deadline must be longer than 0".to_owned());
+    }
+    Ok(deadline)
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// The deadline of the whole run: 500ms, 2s, 5m, 8h
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = deadline)]
     pub(crate) timeout: Option<WrittenDuration>,
     /// How long a stop asks before it uses force [default: 2s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

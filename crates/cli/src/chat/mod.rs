@@ -19,14 +19,13 @@ mod talk;
 mod transcript;
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_runtime::config::OnStop;
-use allstop_runtime::{Asks, Config, Envelope, OpenSession, StoreChoice, System};
+use allstop_runtime::{Asks, Config, Envelope, OpenSession, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_tools::Answer;
 use allstop_tools::mcp::McpNews;
@@ -169,7 +168,9 @@ async fn open(
         let record = with.model.record.clone();
         let config = config(&with, session.as_deref())?;
         let system = options::system(&store, record, given, config, prompter)?;
-        let past = history_file(&system.store)
+        let past = system
+            .store
+            .history_file()
             .filter(|_| types)
             .map(Past::load);
         Ok((system, past))
@@ -196,16 +197,6 @@ async fn open(
     };
     let opened = start::open(opening, supervisor, |said| screen.hint(said)).await?;
     Ok((opened, past))
-}
-
-/// Beside the store, with its name.
-fn history_file(store: &StoreChoice) -> Option<PathBuf> {
-    let StoreChoice::Sqlite(path) = store else {
-        return None;
-    };
-    let mut name = path.file_name()?.to_owned();
-    name.push(".history");
-    Some(path.with_file_name(name))
 }
 
 /// Says where one is, and what an earlier process left.

@@ -16,6 +16,8 @@ use super::writer::{Keep, Lane};
 pub(crate) struct JsonStream {
     lane: Lane,
     missed: u64,
+    /// True once a stop has begun.
+    stopping: bool,
     now: fn() -> Timestamp,
 }
 
@@ -26,8 +28,15 @@ impl JsonStream {
         Self {
             lane,
             missed: 0,
+            stopping: false,
             now,
         }
+    }
+
+    /// Leaves out the output that waits from now on, as missed events: a chatty command leaves thousands of events, and
+    /// writing them would take longer than the stop itself.
+    pub(crate) fn stopping(&mut self) {
+        self.stopping = true;
     }
 
     /// The last line: the envelope. It is queued whatever waits before it.
@@ -59,10 +68,16 @@ impl JsonStream {
 
 impl Watcher for JsonStream {
     fn event(&mut self, event: &AgentEvent) {
-        let keep = match event {
-            AgentEvent::TextDelta { .. } | AgentEvent::ReasoningDelta { .. } => Keep::IfRoom,
-            _ => Keep::Must,
-        };
+        let is_delta = matches!(
+            event,
+            AgentEvent::TextDelta { .. } | AgentEvent::ReasoningDelta { .. }
+        );
+        let is_output = is_delta || matches!(event, AgentEvent::ToolOutput { .. });
+        if self.stopping && is_output {
+            self.missed += 1;
+            return;
+        }
+        let keep = if is_delta { Keep::IfRoom } else { Keep::Must };
         // Before the event: the hole is where the count stands.
         self.tell_missed(keep);
         if !self.line(StreamEvent::Agent(event), keep) {

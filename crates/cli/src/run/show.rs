@@ -56,6 +56,11 @@ impl<'a> Show<'a> {
         self.live.as_ref().map(Live::asked)
     }
 
+    /// A stop has begun.
+    pub(super) fn stopping(&mut self) {
+        self.stream.iter_mut().for_each(JsonStream::stopping);
+    }
+
     /// Shows a change of an MCP server during the run: one line of JSON to a program that reads such, else one for
     /// people.
     pub(super) fn server(&self, change: &McpChange) {

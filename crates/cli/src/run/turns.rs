@@ -161,6 +161,7 @@ impl RunTurns<'_, '_> {
     /// Begins the stop that a signal or a deadline asks for. What runs beside the turn is stopped with it, unless background
     /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
+        self.show.stopping();
         let target = if self.session.works_beside_turn() && !self.background.keep_background {
             StopTarget::Process
         } else {

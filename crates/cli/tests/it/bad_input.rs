@@ -119,6 +119,7 @@ fn flags() {
     for (name, args) in [
         ("timeout_negative", "--timeout -1"),
         ("timeout_without_unit", "--timeout 5"),
+        ("timeout_zero", "--timeout 0s"),
         ("grace_of_words", "--grace soon"),
         ("max_steps_zero", "--max-steps 0"),
         ("unknown_flag", "--no-such-flag"),

@@ -193,10 +193,12 @@ fn a_store_that_was_moved_away_is_an_error() {
 #[test]
 fn a_store_is_out_of_reach_of_the_file_tools() {
     let place = Place::new();
-    let call = "{tool: write, arguments: {path: store.db, content: gone}}";
-    let (_, ended) = ends(beside_its_store(&place, call), 0, "completed");
-    let refused = ended.stdout.contains("belongs to the store");
-    assert!(refused, "{ended:#?}");
+    for file in ["store.db", "store.db.history"] {
+        let call = format!("{{tool: write, arguments: {{path: {file}, content: gone}}}}");
+        let (_, ended) = ends(beside_its_store(&place, &call), 0, "completed");
+        let refused = ended.stdout.contains("belongs to the store");
+        assert!(refused, "{file}: {ended:#?}");
+    }
     let listed = place.allstop().args("sessions list --store store.db").end();
     assert!(listed.stdout.contains("completed"), "{listed:#?}");
 }

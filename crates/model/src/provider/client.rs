@@ -68,6 +68,7 @@ impl ClientPool {
 
     fn connectless_client(&self) -> Result<Client, ModelError> {
         let book = Arc::new(SocketBook::default());
+        install_tls();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
             // With HTTP/2, other calls would share the connection, so dropping one call could not close it.
@@ -98,6 +99,11 @@ impl ClientPool {
         })?;
         Ok(Client { reqwest, book })
     }
+}
+
+/// Makes ring the TLS provider of the process, unless the program has chosen another before.
+pub(super) fn install_tls() {
+    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
 }
 
 impl Lease {

@@ -105,6 +105,8 @@ impl System {
         open::check_folders(&options)?;
         let mcp = mcp::servers(&options)?;
         let store = parts::Store::open(&options.store).await?;
+        let mut store_files = store.files();
+        store_files.extend(options.store.history_file());
         let SystemOptions {
             config,
             folder,
@@ -119,7 +121,7 @@ impl System {
             policy: Arc::new(open::policy(&config)),
             config,
             log: store.log(),
-            store_files: store.files(),
+            store_files,
             model,
             prompter,
             folder,

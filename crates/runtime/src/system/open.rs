@@ -68,7 +68,26 @@ fn check_tool(
 
 /// Returns the first error in the folders before anything else happens.
 pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
-    workspace(&options.folder, &options.config).map(drop)
+    workspace(&options.folder, &options.config)?;
+    // Before the first model call is paid for.
+    let recording = options.record.as_deref();
+    match recording.filter(|file| file.is_dir() || !folder_of(file).is_dir()) {
+        None => Ok(()),
+        Some(file) => Err(StartError::new(
+            StartErrorKind::Folder,
+            format!("the recording {} cannot be written", file.display()),
+        )
+        .hint("name a file in a folder that exists")),
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().unwrap_or(file);
+    if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    }
 }
 
 fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {

@@ -78,14 +78,15 @@ pub enum ModelChoice {
 }
 
 impl ModelChoice {
-    /// Choice of the configuration; `None` if it names no model. With a URL every name is the server's own.
+    /// Choice of the configuration; `None` if it names no model. With a URL every name but that of a script is the server's
+    /// own.
     pub fn of(config: &ModelConfig) -> Option<Self> {
         let name = config.name.as_deref()?;
-        Some(match (script_of(name), &config.base_url) {
-            (Some(file), None) => Self::Scripted(file.into()),
-            (_, base_url) => Self::Named {
+        Some(match script_of(name) {
+            Some(file) => Self::Scripted(file.into()),
+            None => Self::Named {
                 name: name.to_owned(),
-                base_url: base_url.clone(),
+                base_url: config.base_url.clone(),
             },
         })
     }
@@ -102,4 +103,16 @@ pub enum StoreChoice {
     Sqlite(PathBuf),
     /// Memory, for the life of the process.
     Memory,
+}
+
+impl StoreChoice {
+    /// The file beside the store that holds what a person typed in chats.
+    pub fn history_file(&self) -> Option<PathBuf> {
+        let Self::Sqlite(path) = self else {
+            return None;
+        };
+        let mut name = path.file_name()?.to_owned();
+        name.push(".history");
+        Some(path.with_file_name(name))
+    }
 }

@@ -91,6 +91,10 @@ async fn scripts() {
     assert!(bad.contains("bad.yaml:2:5"), "{bad}");
     let none = refused(script("none.yaml"), StartErrorKind::Script).await;
     assert!(none.contains("none.yaml"), "{none}");
+    // Also beside a URL, which may come from the environment.
+    let mut beside_url = script("none.yaml");
+    beside_url.config.model.base_url = Some("http://127.0.0.1:1".to_owned());
+    refused(beside_url, StartErrorKind::Script).await;
 }
 
 #[tokio::test]
@@ -102,6 +106,12 @@ async fn folders() {
         said,
         "the allowed folder /nowhere/at/all cannot be used: No such file or directory (os error 2)"
     );
+    for recording in [place.file("nowhere/script.yaml"), place.path().to_owned()] {
+        options = place.options("", Some(script()));
+        options.record = Some(recording);
+        let said = refused(options, StartErrorKind::Folder).await;
+        assert!(said.starts_with("the recording"), "{said}");
+    }
     options = place.options("", Some(script()));
     options.folder = place.file("nowhere");
     assert!(

@@ -52,6 +52,8 @@ pub(super) async fn over_http(
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("its URL is none: {error}"))?;
+    // Unless the program has chosen another TLS provider before.
+    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
         // A redirected call is a different call, and the headers are meant for this host.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use allstop_core::{FinishReason, SessionId, TurnNumber};
+use allstop_core::{CallId, FinishReason, SessionId, TurnNumber};
 
 use super::*;
 use crate::display::writer::{Flush, Output};
@@ -45,6 +45,36 @@ fn each_event_is_a_line_and_the_envelope_is_the_last() {
     assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
     drop((output, stream));
     insta::assert_snapshot!(std::io::read_to_string(reader).unwrap());
+}
+
+#[test]
+fn output_that_waits_when_a_stop_begins_is_left_out_and_counted() {
+    let (reader, output, mut stream) = stream();
+    let tool_output = || AgentEvent::ToolOutput {
+        call_id: CallId::from("c"),
+        text: "y\n".into(),
+    };
+    stream.event(&tool_output());
+    stream.stopping();
+    stream.event(&tool_output());
+    stream.event(&delta("a"));
+    stream.event(&AgentEvent::TurnStarted {
+        session_id: SessionId::from("s"),
+        turn: TurnNumber(1),
+    });
+    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    drop((output, stream));
+    let text = std::io::read_to_string(reader).unwrap();
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<_> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["tool_output", "events_missed", "turn_started"]);
+    assert_eq!(events[1]["count"], 2);
 }
 
 #[test]

@@ -236,6 +236,7 @@ mod tests {
 
     #[test]
     fn key_is_sent_in_the_header_of_its_protocol() {
+        crate::provider::client::install_tls();
         let client = reqwest::Client::new();
         let key_header = |protocol: Protocol| {
             let request = protocol.authorize(client.post("http://127.0.0.1"), Some("k"));
