@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn subcommands_of_allstop_are_found() {
         for (line, expected) in [
-            ("cargo run --release -- demo  # a minute", Some("demo")),
+            ("cargo run -- demo  # a minute", Some("demo")),
             ("$ allstop run 'Fix it'", Some("run")),
             ("target/release/allstop sessions list", Some("sessions")),
             ("allstop --version", None),
