@@ -11,9 +11,9 @@ use crate::{exec, workspace};
 
 /// The crates from the bottom up: each may depend only on those before it. One that is not built
 /// yet has its place already; one that is not named here may not be added.
-const ORDER: [&str; 19] = [
-    "core", "scope", "log", "model", "tools", "agent", "session", "task", "nats", "runtime",
-    "jsonrpc", "a2a", "copilot", "acp", "web", "bench", "testkit", "cli", "fuzz",
+const ORDER: [&str; 20] = [
+    "core", "process", "scope", "log", "model", "tools", "agent", "session", "task", "nats",
+    "runtime", "jsonrpc", "a2a", "copilot", "acp", "web", "bench", "testkit", "cli", "fuzz",
 ];
 
 /// What tests and benchmarks of every crate may use.

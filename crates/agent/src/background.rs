@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allstop_core::ids::BackgroundId;
 use allstop_core::record::SessionRecord;
 use allstop_core::{TurnNumber, Usage};
-use allstop_scope::process::ProcessHandle;
+use allstop_process::ProcessHandle;
 use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;

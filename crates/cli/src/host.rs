@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_model::provider::KeyLookup;
+use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use allstop_runtime::{StoreChoice, is_secret_variable};
 use allstop_scope::RootOptions;
-use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 

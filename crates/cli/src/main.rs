@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|first| first == KEEPER_COMMAND)
     {
-        return allstop_scope::process::keeper::main();
+        return allstop_process::keeper_main();
     }
     let signals = InheritedSignals::take();
     let cli = match last_words::parse() {

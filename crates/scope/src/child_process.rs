@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Containment, Evidence, How, Verified};
+use allstop_core::receipt::{Containment, Evidence, Verified};
+use allstop_process::{
+    DetachTreeError, ExitInfo, LaunchError, OutputReader, ProcessDriver, ProcessHandle,
+    ProcessSpec, ProcessWaitError, TreeMember, launch,
+};
 
 use crate::gate::NotStarted;
-use crate::process::{
-    self, ExitInfo, LaunchError, Member, OutputReader, ProcessHandle, ProcessSpec, Signal,
-    Unobserved,
-};
 use crate::scope::Scope;
 use crate::work::{Ending, Force, Registration, WorkSpec};
 
-/// Why a process was not started.
+/// Failure to start a process.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnProcessError {
     /// The barrier is closed.
@@ -44,7 +44,7 @@ impl Scope {
         // Registered before it is launched: what starts is in the extent of every stop that comes later, and what a
         // stop has overtaken does not start.
         let registration = self.node().register(work, Force::AbortSoon)?;
-        let (handle, driver, output) = match process::launch(spec) {
+        let (handle, driver, output) = match launch(spec) {
             Ok(launched) => launched,
             Err(error) => {
                 registration.finish(Ending::Returned);
@@ -65,14 +65,14 @@ impl Scope {
         Ok((Process { handle, owner }, output))
     }
 
-    /// Takes up a tree that another process left, to stop it with everything else here.
+    /// Attaches a tree that another process left, so that a stop of this scope covers it.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed.
-    pub fn take_up_process(
+    pub fn attach_process(
         &self,
         work: WorkSpec,
-        (handle, driver): (ProcessHandle, process::ProcessDriver),
+        (handle, driver): (ProcessHandle, ProcessDriver),
     ) -> Result<Process, NotStarted> {
         let force = Force::Process(handle.clone());
         let registration = self.node().register(work, force)?;
@@ -83,7 +83,7 @@ impl Scope {
 
     fn drive(
         &self,
-        driver: process::ProcessDriver,
+        driver: ProcessDriver,
         owner: Arc<parking_lot::Mutex<Option<Registration>>>,
         handle: ProcessHandle,
     ) {
@@ -102,7 +102,7 @@ impl Scope {
     }
 }
 
-/// Says how a process ended.
+/// Records the end of a process.
 fn account(mut registration: Registration, handle: &ProcessHandle) {
     let status = handle.status();
     let status = status.borrow();
@@ -144,21 +144,21 @@ impl Process {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn exited(&self) -> Result<ExitInfo, Unobserved> {
+    pub async fn exited(&self) -> Result<ExitInfo, ProcessWaitError> {
         self.handle.wait_exited().await
     }
 
-    /// What of it runs now.
+    /// Members of its tree that run now.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn members(&self) -> Vec<Member> {
+    pub async fn members(&self) -> Vec<TreeMember> {
         self.handle.members().await
     }
 
-    /// Hands what still runs of it over to another scope: background work that outlives its call. From now on it
-    /// belongs there, and a stop of the old scope does not cover it. A stop of the old scope that was accepted first
-    /// keeps it: what a stop covers does not slip away.
+    /// Hands its running tree over to another scope: background work that outlives its call. From now on it belongs
+    /// there, and a stop of the old scope does not cover it. A stop of the old scope that was accepted first keeps it:
+    /// nothing that a stop covers slips away.
     ///
     /// # Errors
     /// If a stop covers the old scope, or the other scope takes nothing any more: then it stays where it was.
@@ -181,29 +181,20 @@ impl Process {
         }
     }
 
-    /// Lets the process outlive its owner, its output going to a file from now on. Nothing of this tree covers it any
-    /// more: whoever calls this keeps its [`ProcessHandle::identity`].
+    /// Lets the process outlive its owner, with its further output going to a file. No scope covers it any more: the caller
+    /// keeps its [`ProcessHandle::identity`].
     ///
     /// # Errors
-    /// If the containment cannot let go of it.
+    /// If the containment cannot detach it.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped halfway, it may or may not have been let go.
-    pub async fn detach(&self, output: &std::path::Path) -> Result<(), process::DetachError> {
+    /// Not cancel safe: dropped halfway, the process may or may not have been detached.
+    pub async fn detach(&self, output: &std::path::Path) -> Result<(), DetachTreeError> {
         self.handle.detach(output).await?;
         let registration = self.owner.lock().take();
         if let Some(registration) = registration {
             account(registration, &self.handle);
         }
         Ok(())
-    }
-}
-
-impl From<Signal> for How {
-    fn from(signal: Signal) -> Self {
-        match signal {
-            Signal::Term => Self::Sigterm,
-            Signal::Kill => Self::Sigkill,
-        }
     }
 }

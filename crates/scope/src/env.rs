@@ -8,8 +8,7 @@ use std::time::{Duration, SystemTime};
 use allstop_core::{StopId, Timestamp};
 use tokio::time::Instant;
 
-use crate::process::ContainmentChoice;
-use crate::sync::Handle;
+use crate::sync::{ContainmentChoice, Handle};
 
 /// How long the ask may take by default before force is used.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);

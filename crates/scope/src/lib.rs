@@ -35,7 +35,6 @@ mod child_process;
 mod collect;
 mod env;
 mod gate;
-pub mod process;
 mod scope;
 mod signal;
 mod spawn;

@@ -1,4 +1,4 @@
-//! The primitives that the truth of a receipt rests on: locks, counts, wake-ups, tokens, time and tasks.
+//! The primitives that the truth of a receipt rests on: locks, counts, wake-ups, tokens, time, tasks and processes.
 //!
 //! Scopes, nodes and stops take them from here and from nowhere else, so that the models in `tests/loom` can build the
 //! very same source files over primitives whose every interleaving is tried.
@@ -6,6 +6,7 @@
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use allstop_core::decision::Decision;
+pub(crate) use allstop_process::{ContainmentChoice, ProcessHandle};
 pub(crate) use parking_lot::Mutex;
 pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::sync::{Notify, SetOnce};

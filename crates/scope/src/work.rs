@@ -10,8 +10,7 @@ use tokio::time::Instant;
 
 use crate::cell::{Node, Seat, WorkKey};
 use crate::gate::NotStarted;
-use crate::process::ProcessHandle;
-use crate::sync::AbortHandle;
+use crate::sync::{AbortHandle, ProcessHandle};
 
 /// What a piece of work is, for receipts.
 #[derive(Debug, Clone)]

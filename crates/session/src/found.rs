@@ -9,7 +9,7 @@ use allstop_core::receipt::{How, ItemKind, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{BackgroundWork, SessionState};
 use allstop_log::{SessionError, SessionStream};
-use allstop_scope::process::{ProcessHandle, is_alive, is_of_this_boot, survivor};
+use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, survivor};
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 

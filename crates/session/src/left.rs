@@ -11,7 +11,7 @@ use allstop_core::receipt::{
 };
 use allstop_core::record::SessionRecord;
 use allstop_core::{Cause, Extent, Receipt};
-use allstop_scope::process::{FindError, find_again};
+use allstop_process::{ReattachError, reattach};
 use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkSpec};
 
 use crate::found::{self, FoundWork};
@@ -172,8 +172,8 @@ fn take_up(
     parent: &Scope,
 ) -> Result<Option<(Scope, impl Future<Output = ItemState> + Send + use<>)>, String> {
     let main = work.process.as_ref().ok_or("the log names no process")?;
-    let found = match find_again(main, work.keeper.as_ref(), work.marker.as_ref()) {
-        Err(FindError::Gone) => return Ok(None),
+    let found = match reattach(main, work.keeper.as_ref(), work.marker.as_ref()) {
+        Err(ReattachError::Gone) => return Ok(None),
         found => found.map_err(|error| error.to_string())?,
     };
     let unit = WorkSpec::new(ItemKind::Background, Arc::clone(&work.name)).id(work.id.as_str());
@@ -184,7 +184,7 @@ fn take_up(
     let scope = parent.child(work.id.as_str(), options);
     let scope = scope.map_err(|refused| refused.to_string())?;
     let spec = WorkSpec::new(ItemKind::Process, Arc::clone(&work.name));
-    let process = scope.take_up_process(spec, found);
+    let process = scope.attach_process(spec, found);
     let process = process.map_err(|refused| refused.to_string())?;
     let ended = async move {
         let handle = process.handle();

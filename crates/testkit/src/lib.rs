@@ -17,7 +17,10 @@ mod stop_safe;
 mod tool_fn;
 
 pub use faulty_log::{FaultyLog, LogFault};
-pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventKind, TreeView};
+pub use simulated_system::{
+    Behaviour, SimulatedLife, SimulatedSystem, SimulatedTree, SystemEvent, SystemEventKind,
+    TreeView, contain,
+};
 pub use stop_safe::StopSafe;
 pub use tool_fn::ToolFn;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{CallId, SessionId};
-use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, keeper};
+use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, keeper_main};
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
 use allstop_tools::{
     BackgroundRegistry, CallLink, OutputFolder, ShellConfig, ShellTool, Tool as _, ToolInvocation,
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|first| first == KEEPER)
     {
-        return keeper::main();
+        return keeper_main();
     }
     // As in the binary: engines and session owners on one runtime, tools on another.
     let (control, work) = (runtime(), runtime());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_scope::process::{ExitInfo, Member, OutputReader, ProcessSpec};
+use allstop_process::{ExitInfo, OutputReader, ProcessSpec, TreeMember};
 use allstop_scope::{Process, Scope, SpawnProcessError, StopOrder, WorkSpec};
 use tokio::time::Instant;
 
@@ -135,7 +135,7 @@ impl RunningCommand {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn left_over(&self) -> Vec<Member> {
+    pub async fn left_over(&self) -> Vec<TreeMember> {
         match tokio::time::timeout(SETTLE, self.process.handle().wait_empty()).await {
             // Empty; or unknown because the command was stopped.
             Ok(_) => Vec::new(),

@@ -11,7 +11,7 @@ mod run;
 
 use std::path::PathBuf;
 
-use allstop_scope::process::ContainmentChoice;
+use allstop_process::ContainmentChoice;
 
 pub use event::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub(crate) use guardrail::CommandGuardrail;

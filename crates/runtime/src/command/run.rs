@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_scope::process::{ExitInfo, ProcessSpec};
+use allstop_process::{ExitInfo, ProcessSpec};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use allstop_tools::{CommandLimit, RunningCommand, command_name, exit_text};
 

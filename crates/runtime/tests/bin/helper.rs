@@ -18,9 +18,9 @@ use allstop_core::record::SessionRecord;
 use allstop_log::AppendId;
 use allstop_log::session::{encode, stream_of};
 use allstop_model::{Reply, ScriptedModel};
+use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper_main};
 use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
-use allstop_scope::process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper};
 use allstop_tools::Answer;
 use allstop_tools::permission::FixedAnswer;
 use serde_json::json;
@@ -30,7 +30,7 @@ type Failure = Box<dyn Error>;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("keep-call") => keeper::main(),
+        Some("keep-call") => keeper_main(),
         Some("own") => {
             let args: Vec<String> = args.filter_map(|arg| arg.into_string().ok()).collect();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();

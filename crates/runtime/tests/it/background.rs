@@ -6,9 +6,9 @@ use allstop_core::Extent;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
+use allstop_process::ProcessSignal;
 use allstop_runtime::{Asks, OpenSession, System, found_work};
 use allstop_scope::StopOrder;
-use allstop_scope::process::Signal;
 use allstop_session::{DetachError, Session};
 use serde_json::json;
 
@@ -127,9 +127,9 @@ async fn detached_work_is_found_until_it_ends() {
     assert!(ended(&system).await.is_none());
     within(open.session.close()).await;
 
-    allstop_scope::process::signal(&keeper, Signal::Term).unwrap();
+    allstop_process::signal(&keeper, ProcessSignal::Term).unwrap();
     wait_until("its keeper ends it", || {
-        sleepers(&token) == 0 && !allstop_scope::process::is_alive(&keeper)
+        sleepers(&token) == 0 && !allstop_process::is_alive(&keeper)
     })
     .await;
     let open = resumed(&system).await;
@@ -181,7 +181,7 @@ async fn work_without_a_keeper_is_not_detached() {
             Reply::text("started"),
         ])),
     );
-    options.scopes.containment = allstop_scope::process::ContainmentChoice::GroupAndMarker;
+    options.scopes.containment = allstop_process::ContainmentChoice::GroupAndMarker;
     let system = System::open(options).await.unwrap();
     let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
     let session = open.unwrap().session;

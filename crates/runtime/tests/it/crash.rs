@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemState;
 use allstop_model::Reply;
+use allstop_process::{ProcessSignal, is_alive, signal};
 use allstop_runtime::Asks;
-use allstop_scope::process::{Signal, is_alive, signal};
 
 use crate::{HELPER, Place, owner_answers, sleepers, state_of, token, wait_until, within};
 
@@ -127,7 +127,7 @@ async fn work_that_survives_a_kill_during_detaching_is_found() {
         }
         within(open.session.close()).await;
         // The log names the keeper, which ends the surviving work.
-        drop(signal(&keeper, Signal::Term));
+        drop(signal(&keeper, ProcessSignal::Term));
         wait_until("it ends", || sleepers(&token) == 0 && !is_alive(&keeper)).await;
     }
     assert!(let_go > 0, "every kill came before the detachment");

@@ -11,8 +11,8 @@ use allstop_core::record::SessionRecord;
 use allstop_log::session::decode;
 use allstop_log::{MemoryLog, RecordBytes};
 use allstop_model::ScriptedModel;
+use allstop_process::{ContainmentChoice, ProcessSignal, signal};
 use allstop_scope::Scope;
-use allstop_scope::process::{ContainmentChoice, Signal, signal};
 use allstop_session::{
     AgentRequest, AgentSource, DetachError, SessionAgent, SessionOptions, Sessions, StopTarget,
 };
@@ -167,7 +167,11 @@ async fn one_append_detaches_all_possible_work() {
     within(session.close()).await;
     assert!(root.is_quiet());
     for kept in &kept {
-        signal(kept.work.keeper.as_ref().expect("it has one"), Signal::Term).unwrap();
+        signal(
+            kept.work.keeper.as_ref().expect("it has one"),
+            ProcessSignal::Term,
+        )
+        .unwrap();
     }
     wait_until("their keepers end them", || {
         sleepers(&first) + sleepers(&second) == 0

@@ -6,9 +6,8 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 
 use super::{CellState, Node, Seat};
-use crate::process::ProcessHandle;
 use crate::stop::StopInProgress;
-use crate::sync::CancellationToken;
+use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
 
 /// The part of a scope in a stop that reaches it.

@@ -12,8 +12,7 @@ use tokio::time::Instant;
 use super::cover::Engine;
 use super::{CellState, Node, Seat, Unit};
 use crate::gate::NotStarted;
-use crate::process::ProcessHandle;
-use crate::sync::AbortHandle;
+use crate::sync::{AbortHandle, ProcessHandle};
 use crate::work::{Details, EndedWork, Ending, Force, Registration, WorkEntry, WorkSpec};
 
 /// Names one piece of work of a cell. The slot is used again after its end; the number is not.

@@ -7,9 +7,10 @@ use super::StopInProgress;
 use crate::cell::{FuturesOf, Node, Reached};
 use crate::collect;
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
-use crate::process::ProcessHandle;
 use crate::scope::Scope;
-use crate::sync::{AbortHandle, CancellationToken, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until};
+use crate::sync::{
+    AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until,
+};
 
 /// The ask beyond the signals of the cells: the tokens of foreign code, and the processes and remotes to be told.
 pub(super) struct Asks(Reached);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use allstop_core::receipt::ItemKind;
-use allstop_scope::process::{ContainmentChoice, ProcessSpec};
+use allstop_process::{ContainmentChoice, ProcessSpec};
 use allstop_scope::{SpawnProcessError, WorkSpec};
 
 use crate::{by_user, root};

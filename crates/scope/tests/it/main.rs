@@ -1,12 +1,13 @@
 //! Scopes through their public face, on paused time where time matters.
 
+#[cfg(target_os = "linux")]
+mod detaching;
 mod ladder;
 mod launches;
 mod nested;
 mod receipts;
 mod runtime_gone;
 mod shared;
-mod simulated;
 mod tree;
 
 use std::time::Duration;

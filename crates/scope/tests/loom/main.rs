@@ -1,7 +1,7 @@
 //! Models of the scope's own synchronisation: every interleaving of a few threads is tried.
 //!
 //! The modules below are the crate's own source files, not copies; only what they stand on is exchanged. `sync` gives
-//! them primitives that loom sees, and `process` a process that can be asked and killed without being one. Tokens,
+//! them primitives that loom sees, and a process that can be asked and killed without being one. Tokens,
 //! wake-ups and answers are doubles that keep the contract of tokio's, and time passes as fast as the scheduler likes:
 //! a grace of zero and every round of force may be over before any other thread has moved.
 //!
@@ -34,7 +34,6 @@ mod work;
 // What `allstop_core::decision` takes from its crate.
 use allstop_core::cause;
 
-mod process;
 mod sync;
 
 mod models;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
-use allstop_scope::process::Signal;
+use allstop_process::ProcessSignal;
 use allstop_tools::BackgroundWork;
 use parking_lot::Mutex;
 
@@ -84,8 +84,8 @@ fn what(kind: &SystemEventKind) -> &'static str {
     match kind {
         SystemEventKind::Started { .. } => "process_started",
         SystemEventKind::Printed { .. } => "tool_output",
-        SystemEventKind::Signalled(Signal::Term) => "sigterm",
-        SystemEventKind::Signalled(Signal::Kill) => "sigkill",
+        SystemEventKind::Signalled(ProcessSignal::Term) => "sigterm",
+        SystemEventKind::Signalled(ProcessSignal::Kill) => "sigkill",
         SystemEventKind::Ended { .. } => "process_ended",
         SystemEventKind::Emptied => "processes_gone",
     }

@@ -8,7 +8,7 @@ use allstop_agent::{Agent, Background, Deadlines, Settings};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{SessionId, Timestamp};
 use allstop_model::{ProviderModel, ProviderOptions};
-use allstop_scope::process::ContainmentChoice;
+use allstop_process::ContainmentChoice;
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
 use allstop_tools::{OutputFolder, ShellConfig, ShellTool, ToolRegistry};
 use serde_json::{Value, json};

@@ -1,19 +1,19 @@
-//! What a simulated process does, left alone and under signals.
+//! Behaviour of a simulated process, left alone and under signals.
 
 use std::time::Duration;
 
-/// What a process does. The default prints nothing and exits with 0 at once.
+/// Behaviour of a process. The default prints nothing and exits with 0 at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Behaviour {
-    /// What it prints, and how long after its start, in the order of time.
+    /// Printed texts, each with its time after the start, in the order of time.
     pub prints: Vec<(Duration, String)>,
-    /// How long after its start it exits by itself, and with which code. `None`: never.
+    /// Time after its start at which it exits by itself, with the code. `None`: never.
     pub exits: Option<(Duration, i32)>,
-    /// How long after its first SIGTERM it has ended; it goes on printing until then. `None`: it ignores SIGTERM.
+    /// Time from its first SIGTERM to its end; it prints until then. `None`: it ignores SIGTERM.
     pub term_takes: Option<Duration>,
-    /// How long after SIGKILL it is gone; it prints nothing any more.
+    /// Time from SIGKILL to its end, in which it prints no more.
     pub kill_takes: Duration,
-    /// Processes that it starts at once, by their command lines. They live as they like: its end is not theirs.
+    /// Processes that it starts at once, by their command lines. Their lives do not depend on its end.
     pub children: Vec<(String, Behaviour)>,
 }
 

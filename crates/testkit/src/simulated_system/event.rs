@@ -1,51 +1,51 @@
-//! What happens in a simulated system.
+//! Events of a simulated system.
 
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_scope::process::{ExitInfo, Signal};
+use allstop_process::{ExitInfo, ProcessSignal};
 use tokio::time::Instant;
 
 /// Something that happened to a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemEvent {
-    /// When.
+    /// Time of the event.
     pub at: Instant,
     /// The [`number`](super::TreeView::number) of the tree.
     pub tree: usize,
     /// Its command.
     pub command: Arc<str>,
-    /// What happened.
+    /// Kind of the event.
     pub kind: SystemEventKind,
 }
 
-/// What happened to a tree.
+/// Kinds of events of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemEventKind {
-    /// It was started. Whoever asked for it has no handle yet.
+    /// It was started. The caller has no handle yet.
     Started {
         /// The main process.
         pid: u32,
     },
     /// A member printed.
     Printed {
-        /// Which.
+        /// Pid of the member.
         pid: u32,
-        /// What.
+        /// Printed text.
         text: String,
     },
     /// A signal was delivered to all members that live.
-    Signalled(Signal),
+    Signalled(ProcessSignal),
     /// A member ended.
     Ended {
-        /// Which.
+        /// Pid of the member.
         pid: u32,
-        /// Whether it was the main process.
+        /// True for the main process.
         is_main: bool,
-        /// How.
+        /// Exit code or signal.
         exit: ExitInfo,
     },
-    /// Nothing of it is left.
+    /// No member of it is left.
     Emptied,
 }
 
@@ -55,8 +55,8 @@ impl fmt::Display for SystemEvent {
         match &self.kind {
             SystemEventKind::Started { pid } => write!(f, "started as {pid}"),
             SystemEventKind::Printed { pid, text } => write!(f, "{pid} printed {text:?}"),
-            SystemEventKind::Signalled(Signal::Term) => f.write_str("SIGTERM"),
-            SystemEventKind::Signalled(Signal::Kill) => f.write_str("SIGKILL"),
+            SystemEventKind::Signalled(ProcessSignal::Term) => f.write_str("SIGTERM"),
+            SystemEventKind::Signalled(ProcessSignal::Kill) => f.write_str("SIGKILL"),
             SystemEventKind::Ended { pid, exit, .. } => match exit {
                 ExitInfo::Code(code) => write!(f, "{pid} exited with {code}"),
                 ExitInfo::Signal(number) => write!(f, "{pid} ended by signal {number}"),

@@ -1,5 +1,5 @@
-//! A world of simulated processes: what a command does is told beforehand, and what became of it can be asked at any
-//! moment. Nothing of it is real: it lives on tokio's time and nothing else, and two runs of the same are the same.
+//! A system of simulated processes: the behaviour of each command is set beforehand, and its state can be asked at any
+//! moment. No part of it is real: it runs on tokio's time alone, and two equal runs have equal histories.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,6 +17,7 @@
 
 mod behaviour;
 mod event;
+mod launch;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -25,15 +26,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_scope::process::{
-    ContainmentChoice, LaunchError, Member, ProcessSpec, SimulatedProcesses, SimulatedTree,
+use allstop_process::{
+    ContainedTree, ContainmentChoice, LaunchError, ProcessSpec, StatusSender, TreeLauncher,
+    TreeMember,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use behaviour::Behaviour;
 pub use event::{SystemEvent, SystemEventKind};
-use tree::{Tree, TreeState};
+pub use launch::{SimulatedLife, SimulatedTree, contain};
+use tree::{SystemTree, TreeState};
 
 /// The first pid: they count up from here, and look like pids.
 const FIRST_PID: u32 = 1001;
@@ -42,15 +45,15 @@ type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
 
 /// A system whose processes are simulated. Clones are the same system.
 #[derive(Clone)]
-pub struct SimulatedSystem(Arc<World>);
+pub struct SimulatedSystem(Arc<SystemInner>);
 
-struct World {
+struct SystemInner {
     made_at: Instant,
-    state: Mutex<State>,
+    state: Mutex<SystemState>,
     observer: Mutex<Option<Observer>>,
 }
 
-struct State {
+struct SystemState {
     programs: BTreeMap<String, Behaviour>,
     has_keepers: bool,
     next_pid: u32,
@@ -61,18 +64,18 @@ struct State {
 /// A tree that was started, as it is at the moment of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeView {
-    /// Which: they count from 1 in the order of their starts.
+    /// Number of the tree: they count from 1 in the order of their starts.
     pub number: usize,
     /// The command, as it was given to the shell.
     pub command: Arc<str>,
     /// The marker of its call.
     pub marker: Arc<str>,
-    /// Where it was started.
+    /// Working directory of its start.
     pub cwd: PathBuf,
-    /// When.
+    /// Time of its start.
     pub started_at: Instant,
-    /// Who lives now.
-    pub living: Vec<Member>,
+    /// Members that live now.
+    pub living: Vec<TreeMember>,
 }
 
 impl SimulatedSystem {
@@ -80,9 +83,9 @@ impl SimulatedSystem {
     /// runtime whose time it lives on.
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Self {
-        Self(Arc::new(World {
+        Self(Arc::new(SystemInner {
             made_at: Instant::now(),
-            state: Mutex::new(State {
+            state: Mutex::new(SystemState {
                 programs: BTreeMap::new(),
                 has_keepers: false,
                 next_pid: FIRST_PID,
@@ -93,25 +96,25 @@ impl SimulatedSystem {
         }))
     }
 
-    /// Says what a command does: what follows `sh -c`, or else the program and its arguments separated by spaces.
-    /// Whatever was started before does as it was told then.
+    /// Sets the behaviour of a command: the text after `sh -c`, or else the program and its arguments separated by
+    /// spaces. Trees that were started before keep theirs.
     pub fn program(&self, command: &str, behaviour: Behaviour) {
         let mut state = self.0.state.lock();
         state.programs.insert(command.to_owned(), behaviour);
     }
 
-    /// From now on each tree has a keeper, so that it can be let go. Its own end is not simulated.
+    /// From now on each tree has a keeper, so that it can be detached. The keeper's own end is not simulated.
     pub fn keep(&self) {
         self.0.state.lock().has_keepers = true;
     }
 
-    /// How to start processes here.
+    /// Containment that starts processes in this system.
     pub fn containment(&self) -> ContainmentChoice {
-        ContainmentChoice::Simulated(Arc::new(self.clone()))
+        ContainmentChoice::Custom(Arc::new(self.clone()))
     }
 
-    /// Calls this at every event, in place of what was set before: synchronously, when it has happened here and nobody
-    /// else can know yet. It may stop scopes and ask this system.
+    /// Sets the observer of all events: it is called synchronously, when an event has happened here and nobody else can
+    /// know yet. It may stop scopes and ask this system.
     pub fn observe(&self, observer: impl Fn(&SystemEvent) + Send + Sync + 'static) {
         *self.0.observer.lock() = Some(Arc::new(observer));
     }
@@ -125,15 +128,14 @@ impl SimulatedSystem {
             .collect()
     }
 
-    /// The trees of which something lives now, whether or not anybody watches it.
+    /// The trees of which a member lives now, watched or not.
     pub fn running(&self) -> Vec<TreeView> {
         let mut trees = self.started();
         trees.retain(|tree| !tree.living.is_empty());
         trees
     }
 
-    /// All that has happened so far, signals included. Of a tree whose driver was dropped, or that was let go,
-    /// the end is not in it.
+    /// All events so far, signals included, without the end of a tree whose driver was dropped or that was detached.
     pub fn history(&self) -> Vec<SystemEvent> {
         self.0.state.lock().history.clone()
     }
@@ -148,7 +150,7 @@ impl SimulatedSystem {
         lines.collect()
     }
 
-    /// It has happened: into the history, and to the observer, with no lock held.
+    /// Adds an event to the history and calls the observer, with no lock held.
     fn happened(&self, tree: usize, kind: SystemEventKind) {
         let event = {
             let mut state = self.0.state.lock();
@@ -169,8 +171,12 @@ impl SimulatedSystem {
     }
 }
 
-impl SimulatedProcesses for SimulatedSystem {
-    fn begin(&self, spec: &ProcessSpec) -> Result<Arc<dyn SimulatedTree>, LaunchError> {
+impl TreeLauncher for SimulatedSystem {
+    fn launch(
+        self: Arc<Self>,
+        spec: &ProcessSpec,
+        status: StatusSender,
+    ) -> Result<ContainedTree, LaunchError> {
         let (tree, pid) = {
             let mut state = self.0.state.lock();
             let behaviour = state.programs.get(command_of(spec).as_str()).cloned();
@@ -184,10 +190,11 @@ impl SimulatedProcesses for SimulatedSystem {
             (state.trees.len() - 1, pid)
         };
         self.happened(tree, SystemEventKind::Started { pid });
-        Ok(Arc::new(Tree {
-            system: self.clone(),
+        let tree: Arc<dyn SimulatedTree> = Arc::new(SystemTree {
+            system: Self::clone(&self),
             index: tree,
-        }))
+        });
+        Ok(contain(&tree, status))
     }
 }
 
@@ -199,7 +206,7 @@ impl fmt::Debug for SimulatedSystem {
     }
 }
 
-/// The command for a person: what the shell was given, or all of it.
+/// The command for a person: the text after `sh -c`, or the whole command line.
 fn command_of(spec: &ProcessSpec) -> String {
     match spec.args.as_slice() {
         [flag, command] if flag == "-c" => command.to_string_lossy().into_owned(),
@@ -213,7 +220,7 @@ fn command_line_of(spec: &ProcessSpec) -> String {
     words.join(" ")
 }
 
-/// Of no boot, so that nobody ever takes it for a process of this machine.
+/// An identity of no boot, so that it is never taken for a process of this machine.
 fn identity(pid: u32) -> ProcessIdentity {
     ProcessIdentity {
         pid,

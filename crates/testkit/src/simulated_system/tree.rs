@@ -1,16 +1,17 @@
-//! One simulated tree. Who lives follows from behaviour, signals and the time alone, whether or not a driver is polled:
-//! the driver only shows what has happened.
+//! One simulated tree. Its living members follow from behaviour, signals and the time alone, whether or not a driver is
+//! polled: the driver only shows what has happened.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_scope::process::{ExitInfo, Member, ProcessSpec, Signal, SimulatedLife, SimulatedTree};
+use allstop_process::{ExitInfo, ProcessSignal, ProcessSpec, TreeMember};
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::launch::{SimulatedLife, SimulatedTree};
 use super::{
     Behaviour, SimulatedSystem, SystemEventKind, TreeView, command_line_of, command_of, identity,
 };
@@ -24,30 +25,30 @@ pub(super) struct TreeState {
     cwd: PathBuf,
     started_at: Instant,
     /// The main process first.
-    processes: Vec<Process>,
-    /// Wakes the driver: whatever it waits for may come sooner.
+    processes: Vec<SimulatedProcess>,
+    /// Wakes the driver: its next event may come sooner.
     signalled: Arc<Notify>,
     keeper: Option<u32>,
-    is_let_go: bool,
+    is_detached: bool,
 }
 
-struct Process {
+struct SimulatedProcess {
     pid: u32,
     command_line: String,
     prints: Vec<(Instant, String)>,
-    /// How many of them were shown.
+    /// Number of prints that were shown.
     printed: usize,
     /// A signal ends its printing then: at its end, or at once where it was killed.
     silent_from: Option<Instant>,
     ends: Option<(Instant, ExitInfo)>,
-    /// Whether its end was shown.
+    /// True if its end was shown.
     ended: bool,
     term_takes: Option<Duration>,
     kill_takes: Duration,
 }
 
-/// What there is to show next.
-enum Step {
+/// Next thing to show.
+enum TreeStep {
     Show(SystemEventKind),
     Wait(Option<Instant>),
 }
@@ -64,7 +65,12 @@ impl TreeState {
         let mut starting = vec![(command_line_of(spec), behaviour)];
         let mut next = 0;
         while let Some((command_line, behaviour)) = starting.get(next).cloned() {
-            processes.push(Process::start(now, next_pid(), command_line, behaviour));
+            processes.push(SimulatedProcess::start(
+                now,
+                next_pid(),
+                command_line,
+                behaviour,
+            ));
             let children = behaviour.children.iter();
             starting.extend(children.map(|(line, behaviour)| (line.clone(), behaviour)));
             next += 1;
@@ -77,7 +83,7 @@ impl TreeState {
             processes,
             signalled: Arc::default(),
             keeper: has_keeper.then(next_pid),
-            is_let_go: false,
+            is_detached: false,
         }
     }
 
@@ -97,18 +103,18 @@ impl TreeState {
         }
     }
 
-    fn living(&self, now: Instant) -> Vec<Member> {
+    fn living(&self, now: Instant) -> Vec<TreeMember> {
         let living = self.processes.iter().filter(|process| process.lives(now));
         living
-            .map(|process| Member {
+            .map(|process| TreeMember {
                 identity: identity(process.pid),
                 command_line: process.command_line.clone(),
             })
             .collect()
     }
 
-    /// Whether anybody was there to get it.
-    fn signal(&mut self, signal: Signal, now: Instant) -> bool {
+    /// Delivers a signal; `false` if no member was left to get it.
+    fn signal(&mut self, signal: ProcessSignal, now: Instant) -> bool {
         let mut delivered = false;
         for process in &mut self.processes {
             if process.lives(now) {
@@ -119,9 +125,8 @@ impl TreeState {
         delivered
     }
 
-    /// The earliest that has not been shown, and marks it as shown. Of one moment: what was printed before who ended,
-    /// then by pid.
-    fn step(&mut self, now: Instant) -> Step {
+    /// Takes the earliest event that has not been shown. Of one moment: prints before ends, then by pid.
+    fn step(&mut self, now: Instant) -> TreeStep {
         let is_over = self.processes.iter().all(|process| process.ended);
         let processes = self.processes.iter_mut();
         let earliest = processes
@@ -129,15 +134,15 @@ impl TreeState {
             .filter_map(|(index, process)| Some((process.next()?, index, process)))
             .min_by_key(|(next, index, _)| (*next, *index));
         match earliest {
-            None if is_over => Step::Show(SystemEventKind::Emptied),
-            None => Step::Wait(None),
-            Some(((at, _), ..)) if at > now => Step::Wait(Some(at)),
-            Some((_, index, process)) => Step::Show(process.show(index == 0)),
+            None if is_over => TreeStep::Show(SystemEventKind::Emptied),
+            None => TreeStep::Wait(None),
+            Some(((at, _), ..)) if at > now => TreeStep::Wait(Some(at)),
+            Some((_, index, process)) => TreeStep::Show(process.show(index == 0)),
         }
     }
 }
 
-impl Process {
+impl SimulatedProcess {
     fn start(now: Instant, pid: u32, command_line: String, behaviour: &Behaviour) -> Self {
         let prints = behaviour.prints.iter();
         Self {
@@ -161,10 +166,10 @@ impl Process {
         self.ends.is_none_or(|(at, _)| at > now)
     }
 
-    fn signal(&mut self, signal: Signal, now: Instant) {
+    fn signal(&mut self, signal: ProcessSignal, now: Instant) {
         let (takes, number) = match signal {
-            Signal::Term => (self.term_takes, SIGTERM),
-            Signal::Kill => (Some(self.kill_takes), SIGKILL),
+            ProcessSignal::Term => (self.term_takes, SIGTERM),
+            ProcessSignal::Kill => (Some(self.kill_takes), SIGKILL),
         };
         let ends = takes.map(|takes| now + takes);
         if let Some(ends) = ends
@@ -173,13 +178,13 @@ impl Process {
             self.ends = Some((ends, ExitInfo::Signal(number)));
         }
         let silent = match signal {
-            Signal::Term => ends,
-            Signal::Kill => Some(now),
+            ProcessSignal::Term => ends,
+            ProcessSignal::Kill => Some(now),
         };
         self.silent_from = self.silent_from.into_iter().chain(silent).min();
     }
 
-    /// When there is something to show, and whether that is its end.
+    /// Time of its next event, and true if that is its end.
     fn next(&self) -> Option<(Instant, bool)> {
         let end = self.ends.map(|(at, _)| at);
         let silent = |at: Instant| {
@@ -211,12 +216,12 @@ impl Process {
 }
 
 /// The way to one tree of a system.
-pub(super) struct Tree {
+pub(super) struct SystemTree {
     pub(super) system: SimulatedSystem,
     pub(super) index: usize,
 }
 
-impl Tree {
+impl SystemTree {
     fn with<T>(&self, f: impl FnOnce(&mut TreeState) -> T) -> T {
         let mut state = self.system.0.state.lock();
         let tree = state.trees.get_mut(self.index);
@@ -227,7 +232,7 @@ impl Tree {
         let signalled = self.with(|tree| Arc::clone(&tree.signalled));
         loop {
             match self.with(|tree| tree.step(Instant::now())) {
-                Step::Show(event) => {
+                TreeStep::Show(event) => {
                     self.system.happened(self.index, event.clone());
                     match event {
                         SystemEventKind::Printed { text, .. } => seen.print(text.as_bytes()),
@@ -240,8 +245,8 @@ impl Tree {
                         _ => {}
                     }
                 }
-                Step::Wait(None) => signalled.notified().await,
-                Step::Wait(Some(at)) => tokio::select! {
+                TreeStep::Wait(None) => signalled.notified().await,
+                TreeStep::Wait(Some(at)) => tokio::select! {
                     biased;
                     () = signalled.notified() => {}
                     () = sleep_until(at) => {}
@@ -251,12 +256,12 @@ impl Tree {
     }
 }
 
-impl SimulatedTree for Tree {
+impl SimulatedTree for SystemTree {
     fn main(&self) -> ProcessIdentity {
         identity(self.with(|tree| tree.main_pid()))
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: ProcessSignal) {
         if self.with(|tree| tree.signal(signal, Instant::now())) {
             self.with(|tree| tree.signalled.notify_one());
             self.system
@@ -264,13 +269,13 @@ impl SimulatedTree for Tree {
         }
     }
 
-    fn members(&self) -> Vec<Member> {
+    fn members(&self) -> Vec<TreeMember> {
         self.with(|tree| tree.living(Instant::now()))
     }
 
     fn live(self: Arc<Self>, seen: SimulatedLife) -> BoxFuture<'static, ()> {
         // Made here, for the future may be dropped before it is ever polled.
-        let watch = Watch(Arc::clone(&self));
+        let watch = KillOnLoss(Arc::clone(&self));
         Box::pin(async move {
             let _watch = watch;
             self.show_all(&seen).await;
@@ -281,18 +286,18 @@ impl SimulatedTree for Tree {
         self.with(|tree| tree.keeper).map(identity)
     }
 
-    fn let_go(&self) {
-        self.with(|tree| tree.is_let_go = true);
+    fn detach(&self) {
+        self.with(|tree| tree.is_detached = true);
     }
 }
 
-/// Nothing runs unwatched that was not let go. Once nothing is left, its end changes nothing.
-struct Watch(Arc<Tree>);
+/// Kills a tree whose driver is dropped, unless it was detached. Once no member is left, this has no effect.
+struct KillOnLoss(Arc<SystemTree>);
 
-impl Drop for Watch {
+impl Drop for KillOnLoss {
     fn drop(&mut self) {
-        if !self.0.with(|tree| tree.is_let_go) {
-            self.0.signal(Signal::Kill);
+        if !self.0.with(|tree| tree.is_detached) {
+            self.0.signal(ProcessSignal::Kill);
         }
     }
 }

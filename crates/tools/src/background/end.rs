@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::{Evidence, How, ItemState, Why};
+use allstop_process::ExitInfo;
 use allstop_scope::Process;
-use allstop_scope::process::ExitInfo;
 
 /// End of background work.
 #[derive(Debug, Clone, PartialEq)]

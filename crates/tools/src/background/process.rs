@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::CallId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::Attachment;
-use allstop_scope::process::OutputReader;
+use allstop_process::OutputReader;
 use allstop_scope::{NotStarted, WorkSpec};
 use tokio::sync::oneshot;
 

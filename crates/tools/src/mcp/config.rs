@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_scope::process::ContainmentChoice;
+use allstop_process::ContainmentChoice;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::limits::HANDSHAKE_TIMEOUT_DEFAULT;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{How, ItemKind};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::process::{OutputReader, ProcessSpec};
+use allstop_process::{OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, StopOrder, WorkSpec};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;

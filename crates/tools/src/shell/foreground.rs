@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Receipt;
-use allstop_scope::process::{ExitInfo, Member};
+use allstop_process::{ExitInfo, TreeMember};
 use allstop_scope::{Process, ScopeOptions};
 
 use super::printing::Printing;
@@ -135,7 +135,7 @@ fn ended(
     }
 }
 
-fn left_over_text(left: &[Member], id: &str) -> String {
+fn left_over_text(left: &[TreeMember], id: &str) -> String {
     let (count, run) = match left.len() {
         1 => ("1 process".to_owned(), "runs"),
         n => (format!("{n} processes"), "run"),

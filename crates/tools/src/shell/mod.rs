@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use allstop_core::Effect;
 use allstop_core::record::Attachment;
+use allstop_process::{ContainmentChoice, ProcessSpec};
 use allstop_scope::Scope;
-use allstop_scope::process::{ContainmentChoice, ProcessSpec};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;

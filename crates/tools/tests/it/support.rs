@@ -149,8 +149,8 @@ pub(crate) fn refused(answer: Result<String, String>, says: &str) {
 /// True if the process of this pid, as a command wrote it to a file, runs. A zombie that init has not reaped yet does
 /// not count.
 pub(crate) fn is_alive(pid: &str) -> bool {
-    let identity = allstop_scope::process::identity_of(pid.trim().parse().unwrap());
-    identity.is_some_and(|identity| allstop_scope::process::is_alive(&identity))
+    let identity = allstop_process::identity_of(pid.trim().parse().unwrap());
+    identity.is_some_and(|identity| allstop_process::is_alive(&identity))
 }
 
 /// Calls every file tool with this path.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Extent, Receipt, SessionId};
-use allstop_scope::process::ContainmentChoice;
+use allstop_process::ContainmentChoice;
 use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
 use allstop_tools::mcp::{
     McpOptions, McpServerConfig, McpServers, McpState, McpTools, McpTransport,

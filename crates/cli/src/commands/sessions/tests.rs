@@ -13,7 +13,7 @@ use allstop_core::{
 };
 use allstop_log::session::stream_of;
 use allstop_log::{AppendId, SessionStream, Version};
-use allstop_scope::process::identity_of;
+use allstop_process::identity_of;
 
 use super::*;
 

@@ -11,7 +11,7 @@ use allstop_core::turn::{BackgroundWork, SessionState, TurnSummary};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
-use allstop_scope::process::{is_alive, survivor};
+use allstop_process::{is_alive, survivor};
 use serde::Serialize;
 
 /// A session, as `sessions show --json` gives it. Every key is always there.

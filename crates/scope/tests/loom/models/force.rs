@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{by_user, every_interleaving, joined, receipt_of, root, spawn, work};
-use crate::process::ProcessHandle;
 use crate::scope::Scope;
-use crate::sync::{AbortHandle, Mutex};
+use crate::sync::{AbortHandle, Mutex, ProcessHandle};
 use crate::work::{Ending, Force, Registration};
 
 /// A task that holds its registration, as one that was spawned does; dropping it is the end of the work.

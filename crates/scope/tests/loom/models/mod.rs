@@ -19,10 +19,9 @@ use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use loom::thread::JoinHandle;
 
 use crate::env::RootOptions;
-use crate::process::ContainmentChoice;
 use crate::scope::{Placement, Scope, ScopeOptions};
 use crate::stop::{Stop, StopOrder};
-use crate::sync::Handle;
+use crate::sync::{ContainmentChoice, Handle};
 use crate::work::{Registration, WorkSpec};
 
 /// Longer than any model takes, on the clock of the machine.

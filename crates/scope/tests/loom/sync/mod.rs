@@ -1,6 +1,7 @@
 //! The primitives of `src/sync.rs` as loom sees them.
 
 mod once;
+mod process;
 mod runtime;
 mod signal;
 mod stop_signal;
@@ -11,6 +12,7 @@ mod decision;
 pub(crate) use decision::{Decision, Verdict};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) use once::{OnceLock, SetOnce};
+pub(crate) use process::{ContainmentChoice, ProcessHandle};
 pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
 pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{How, ItemKind, ItemState, Verified};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_scope::process::{ExitInfo, OutputReader, ProcessSpec, launch};
+use allstop_process::{ExitInfo, OutputReader, ProcessSpec, launch};
 use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopOrder, WorkSpec};
 use allstop_testkit::{Behaviour, SimulatedSystem, SystemEventKind};
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{ms, on_paused_time};
 
-fn root() -> Scope {
+pub(super) fn root() -> Scope {
     Scope::root("test", RootOptions::current())
 }
 
@@ -35,7 +35,7 @@ fn spawn(scope: &Scope, system: &SimulatedSystem, command: &str) -> (Process, Ou
     spawned.expect("nothing is stopped yet")
 }
 
-fn stop(scope: &Scope) -> Stop {
+pub(super) fn stop(scope: &Scope) -> Stop {
     scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)))
 }
 

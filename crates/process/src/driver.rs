@@ -1,0 +1,33 @@
+//! The future that watches one tree; the caller of the launch spawns it.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Watches one process tree and publishes what it sees; ends when the tree is empty, or was detached.
+///
+/// Spawn it. Dropping it before it has ended kills the tree: nothing runs unwatched.
+#[must_use = "a process is watched only while its driver is polled; dropping the driver kills the process"]
+pub struct ProcessDriver(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl ProcessDriver {
+    /// Makes a driver of a future that watches a tree of a [`TreeLauncher`](crate::TreeLauncher). The future must kill the
+    /// tree when it is dropped early, and publish its emptiness before it ends.
+    pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl Future for ProcessDriver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for ProcessDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessDriver").finish_non_exhaustive()
+    }
+}

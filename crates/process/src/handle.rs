@@ -1,0 +1,218 @@
+//! The cheap, cloneable way to a running process tree.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{Containment, How, Verified};
+use tokio::time::Instant;
+
+use crate::containment::{DetachTreeError, TreeContainment};
+use crate::launch_error::LaunchError;
+use crate::status::{ExitInfo, ProcessStatus, ProcessWaitError, TreeMember};
+use crate::status_channel::{StatusClosed, StatusReceiver};
+
+/// A running process tree: signal it, wait for it, look at it.
+///
+/// Clones are the same tree. Dropping the handle stops nothing; dropping the [`ProcessDriver`](crate::ProcessDriver)
+/// does.
+#[derive(Clone)]
+#[must_use = "a handle is the only way to stop the process"]
+pub struct ProcessHandle {
+    inner: Arc<HandleInner>,
+    status: StatusReceiver,
+}
+
+struct HandleInner {
+    marker: Arc<str>,
+    containment: Arc<dyn TreeContainment>,
+    /// 1 after an ask, 2 after a force.
+    strongest: AtomicU8,
+    first_signal: OnceLock<Instant>,
+}
+
+impl HandleInner {
+    fn note_signal(&self, strength: u8) {
+        self.first_signal.get_or_init(Instant::now);
+        self.strongest.fetch_max(strength, Ordering::AcqRel);
+    }
+}
+
+impl ProcessHandle {
+    pub(crate) fn new(
+        marker: Arc<str>,
+        containment: Arc<dyn TreeContainment>,
+        status: StatusReceiver,
+    ) -> Self {
+        let inner = Arc::new(HandleInner {
+            marker,
+            containment,
+            strongest: AtomicU8::new(0),
+            first_signal: OnceLock::new(),
+        });
+        Self { inner, status }
+    }
+
+    /// The main process; `None` while its keeper has not yet started it.
+    pub fn identity(&self) -> Option<ProcessIdentity> {
+        self.status.borrow().main.clone()
+    }
+
+    /// The keeper, where there is one.
+    pub fn keeper_identity(&self) -> Option<&ProcessIdentity> {
+        self.inner.containment.keeper()
+    }
+
+    /// The marker that its processes carry in their environment.
+    pub fn marker(&self) -> &Arc<str> {
+        &self.inner.marker
+    }
+
+    /// The level at which it is contained.
+    pub fn containment(&self) -> Containment {
+        self.inner.containment.level()
+    }
+
+    /// The status, which can be read at any time.
+    pub fn status(&self) -> StatusReceiver {
+        self.status.clone()
+    }
+
+    /// Sends SIGTERM to every member of the tree. One that starts later does not get it.
+    pub fn ask(&self) {
+        if self.is_over() {
+            return;
+        }
+        self.inner.note_signal(1);
+        self.inner.containment.ask();
+    }
+
+    /// Sends SIGKILL to every member of the tree, again and again until none is left.
+    pub fn force(&self) {
+        if self.is_over() {
+            return;
+        }
+        self.inner.note_signal(2);
+        self.inner.containment.force();
+    }
+
+    /// The strongest signal that was asked for while the tree was not yet known to be empty.
+    pub fn strongest_signal(&self) -> Option<How> {
+        match self.inner.strongest.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(How::Sigterm),
+            _ => Some(How::Sigkill),
+        }
+    }
+
+    /// Time from the first signal to the proof that the tree is empty; `None` before that proof, and for a tree that got no
+    /// signal.
+    pub fn stopped_after(&self) -> Option<Duration> {
+        let empty_at = self.status.borrow().empty_at?;
+        let first_signal = self.inner.first_signal.get()?;
+        Some(empty_at.saturating_duration_since(*first_signal))
+    }
+
+    /// Proof that no process of the tree is left, if there is one by now.
+    pub fn emptiness(&self) -> Option<Verified> {
+        self.status.borrow().empty
+    }
+
+    /// Living members now, looked at on a thread of their own: about a millisecond on a machine with a few hundred processes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn members(&self) -> Vec<TreeMember> {
+        if self.emptiness().is_some() {
+            return Vec::new();
+        }
+        let members = self.inner.containment.members().await;
+        // Its keeper may serve another call since.
+        if self.emptiness().is_some() {
+            return Vec::new();
+        }
+        members
+    }
+
+    /// Members as they were last seen: at the start of the tree, at the end of its main process, at an ask or a force. Does
+    /// not look at the system, so it can be called anywhere.
+    pub fn known_members(&self) -> Vec<ProcessIdentity> {
+        if self.emptiness().is_some() {
+            return Vec::new();
+        }
+        self.inner.containment.known_members()
+    }
+
+    /// Waits until the command has started, and returns its main process.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wait_started(&self) -> Result<ProcessIdentity, Arc<LaunchError>> {
+        let started = |now: &ProcessStatus| match (&now.main, &now.failed) {
+            (Some(main), _) => Some(Ok(main.clone())),
+            (None, failed) => failed.clone().map(Err),
+        };
+        let seen = self.status.wait_for(started).await;
+        seen.unwrap_or_else(|StatusClosed| Err(Arc::new(LaunchError::KeeperLost)))
+    }
+
+    /// Waits until the main process has ended. Its descendants may still run.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wait_exited(&self) -> Result<ExitInfo, ProcessWaitError> {
+        self.wait_for(|status| status.exited).await
+    }
+
+    /// Waits until no process of the tree is left, and returns the proof.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wait_empty(&self) -> Result<Verified, ProcessWaitError> {
+        self.wait_for(|status| status.empty).await
+    }
+
+    /// Lets the tree outlive this process: from now on its keeper writes its further output to `output_file` (appended,
+    /// up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)), and a closed connection to its
+    /// owner no longer ends it. Output that the [`OutputReader`](crate::OutputReader) has not read by then goes to the file.
+    ///
+    /// Afterwards this process does not watch it: waits answer [`ProcessWaitError::Detached`]. Signal the keeper by its identity:
+    /// SIGTERM makes it end its tree (SIGTERM, and SIGKILL after a grace), and then itself.
+    ///
+    /// # Cancel safety
+    /// Once the driver has taken the request it is carried out, whether or not anyone waits for the answer.
+    pub async fn detach(&self, output_file: &Path) -> Result<(), DetachTreeError> {
+        self.inner.containment.detach(output_file).await
+    }
+
+    fn is_over(&self) -> bool {
+        let status = self.status.borrow();
+        status.empty.is_some() || status.detached
+    }
+
+    async fn wait_for<T: Copy>(
+        &self,
+        read: impl Fn(&ProcessStatus) -> Option<T>,
+    ) -> Result<T, ProcessWaitError> {
+        let seen = |now: &ProcessStatus| match (read(now), &now.failed) {
+            (Some(value), _) => Some(Ok(value)),
+            (None, Some(error)) => Some(Err(ProcessWaitError::NeverStarted(Arc::clone(error)))),
+            (None, None) => now.detached.then_some(Err(ProcessWaitError::Detached)),
+        };
+        let seen = self.status.wait_for(seen).await;
+        seen.unwrap_or(Err(ProcessWaitError::WatcherGone))
+    }
+}
+
+impl fmt::Debug for ProcessHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessHandle")
+            .field("marker", &self.inner.marker)
+            .field("containment", &self.containment())
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+//! Errors of a launch.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+/// Failure to start a command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The program is missing, or cannot be executed.
+    #[error("cannot start {program:?}")]
+    Program {
+        /// Program as it was given.
+        program: OsString,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// The working directory is missing, or is no directory.
+    #[error("cannot start in the directory {}", cwd.display())]
+    Directory {
+        /// Directory as it was given.
+        cwd: PathBuf,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// The keeper's own program did not start.
+    #[error("cannot start the keeper {}", executable.display())]
+    Keeper {
+        /// Path of the keeper's program as it was given.
+        executable: PathBuf,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// The keeper ended before it had reported the start of the command, which may have run.
+    #[error("the keeper ended before it reported the start of the command, which may have run")]
+    KeeperLost,
+    /// The system refused a pipe, a socket or a descriptor.
+    #[error("cannot set up the {what} of a process")]
+    Setup {
+        /// Name of the missing part.
+        what: &'static str,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl LaunchError {
+    pub(crate) fn setup(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Setup { what, source }
+    }
+}

@@ -1,0 +1,96 @@
+//! The environment that a process was started with, which carries the marker of its call.
+
+use std::fs;
+use std::io;
+
+use crate::spec::MARKER_VARIABLE;
+
+use super::procfs::stat;
+
+/// Yields to a process in the middle of an exec before it counts as unknown: most are through it by then.
+const EXEC_YIELDS: u32 = 10;
+
+/// True if a process was started with this variable and this value. An environment that cannot be read, of another user or
+/// of a process that has forbidden it (`PR_SET_DUMPABLE`), counts as no, and so does that of a process that has ended.
+/// `None`: it is in the middle of an exec, and has no environment.
+pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
+    let is_it = |entry: &[u8]| {
+        let rest = entry.strip_prefix(name.as_bytes());
+        rest.and_then(|rest| rest.strip_prefix(b"=")) == Some(value.as_bytes())
+    };
+    let mut was_without = false;
+    for _ in 0..EXEC_YIELDS {
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environment) if !environment.is_empty() => {
+                return Some(environment.split(|byte| *byte == 0).any(is_it));
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(false),
+            Ok(_) | Err(_) => {}
+        }
+        match stat(pid) {
+            Some(now) if now.is_zombie() && !now.is_dead() => {
+                let environment = environment_of_threads(pid);
+                return Some(environment.split(|byte| *byte == 0).any(is_it));
+            }
+            Some(now) if now.is_in_exec() => std::thread::yield_now(),
+            // It may have been in an exec when it was read, and through it when it was looked at.
+            Some(_) if !was_without => was_without = true,
+            Some(_) | None => return Some(false),
+        }
+    }
+    None
+}
+
+/// Environment of a process whose first thread has ended: its other threads have kept it.
+fn environment_of_threads(pid: u32) -> Vec<u8> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads
+        .find_map(|thread| {
+            fs::read(thread.path().join("environ"))
+                .ok()
+                .filter(|read| !read.is_empty())
+        })
+        .unwrap_or_default()
+}
+
+/// Marker that a launch has put into the environment of a process, and into that of its keeper.
+pub(super) fn marker_of(pid: u32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry
+            .strip_prefix(MARKER_VARIABLE.as_bytes())?
+            .strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_is_told_from_one_that_cannot_be() {
+        let pid = std::process::id();
+        let (name, value) = std::env::vars()
+            .find(|(name, value)| !name.is_empty() && !value.is_empty())
+            .expect("a variable");
+        assert_eq!(has_variable(pid, &name, &value), Some(true));
+        assert_eq!(has_variable(pid, &name, "another"), Some(false));
+        let mut without = std::process::Command::new("sleep");
+        let mut without = without.arg("60").env_clear().spawn().expect("it starts");
+        // In its exec nothing can be told.
+        let told = (0..1_000_000).find_map(|_| has_variable(without.id(), &name, &value));
+        without.kill().expect("it is ended");
+        without.wait().expect("it is reaped");
+        assert_eq!(told, Some(false));
+        assert_eq!(has_variable(without.id(), &name, &value), Some(false));
+    }
+
+    #[test]
+    fn threads_have_the_environment_of_their_process() {
+        let own = fs::read("/proc/self/environ").expect("this process has one");
+        assert_eq!(environment_of_threads(std::process::id()), own);
+        assert!(environment_of_threads(u32::MAX).is_empty());
+    }
+}

@@ -1,0 +1,235 @@
+//! One call of a keeper: its command, and the tree below it until that is empty.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::{SendFlags, send};
+
+use super::children::{ReapedChildren, reap, start};
+use super::drain::OutputDrain;
+use super::killing::TreeKill;
+use super::order::LaunchOrder;
+use super::protocol::KeeperReport;
+use crate::linux::procfs::{ProcessStat, stat};
+use crate::linux::tree::descendants;
+
+/// An order and the pipe of its output.
+pub(super) const FILES_OF_ORDER: usize = 2;
+
+/// One call, until its tree is empty.
+pub(super) struct KeeperCall {
+    pub(super) number: u64,
+    main: u32,
+    output: OwnedFd,
+    /// The command has started, and its owner cannot be told which process it is: it is killed, and counts as failed when
+    /// its tree is empty.
+    is_unidentified: bool,
+    killing: Option<TreeKill>,
+    /// When a detached tree that was told to end is killed.
+    pub(super) kill_at: Option<Instant>,
+    pub(super) drain: Option<OutputDrain>,
+}
+
+/// Result of a step of a call.
+pub(super) enum CallStep {
+    /// The tree is empty.
+    Empty,
+    /// Until something happens, at most so long.
+    Wait(Option<Duration>),
+}
+
+impl KeeperCall {
+    /// Starts the command; `None` if that failed, which is reported.
+    pub(super) fn begin(
+        number: u64,
+        files: Vec<OwnedFd>,
+        owner: BorrowedFd<'_>,
+        start_ticks: impl FnOnce(u32) -> Option<u64>,
+    ) -> Option<Self> {
+        let started = <[OwnedFd; FILES_OF_ORDER]>::try_from(files)
+            .map_err(|_files| (io::ErrorKind::InvalidData.into(), false))
+            .and_then(|[output, order]| {
+                let order = LaunchOrder::from_file(order).map_err(|error| (error, false))?;
+                let cwd = order.cwd.clone();
+                // The system gives the same error for a directory and for a program that is not there.
+                let main =
+                    start(order, &output).map_err(|error| (error, !Path::new(&cwd).is_dir()))?;
+                Ok((main, output))
+            });
+        match started {
+            Ok((main, output)) => {
+                let ticks = start_ticks(main);
+                let mut call = Self {
+                    number,
+                    main,
+                    output,
+                    is_unidentified: ticks.is_none(),
+                    killing: None,
+                    kill_at: None,
+                    drain: None,
+                };
+                match ticks {
+                    Some(start_ticks) => say(
+                        owner,
+                        &KeeperReport::Started {
+                            pid: main,
+                            start_ticks,
+                        },
+                    ),
+                    None => call.begin_killing(),
+                }
+                Some(call)
+            }
+            Err::<_, (io::Error, bool)>((error, in_directory)) => {
+                let errno = error.raw_os_error().unwrap_or_default();
+                say(
+                    owner,
+                    &KeeperReport::Failed {
+                        errno,
+                        in_directory,
+                    },
+                );
+                None
+            }
+        }
+    }
+
+    /// Reaps, and kills where that has begun.
+    pub(super) fn step(&mut self, owner: BorrowedFd<'_>) -> CallStep {
+        let (main, killing) = (self.main, &mut self.killing);
+        let is_unidentified = self.is_unidentified;
+        let mut main_exited = false;
+        let reaped = reap(|child, exit| {
+            if let Some(killing) = killing {
+                killing.reaped(child);
+            }
+            if child == main {
+                main_exited = true;
+                if !is_unidentified {
+                    say(owner, &KeeperReport::Exited(exit));
+                }
+            }
+        });
+        if let ReapedChildren::NoChild = reaped {
+            if let Some(drain) = &mut self.drain {
+                drain.finish();
+            }
+            return CallStep::Empty;
+        }
+        if main_exited {
+            tell_members(owner, &descendants(std::process::id()));
+        }
+        if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+            self.kill_at = None;
+            self.begin_killing();
+        }
+        CallStep::Wait(match &mut self.killing {
+            Some(killing) => Some(killing.step(|left| tell_members(owner, left))),
+            None => self
+                .kill_at
+                .map(|at| at.saturating_duration_since(Instant::now())),
+        })
+    }
+
+    /// The message to its owner when its tree is empty.
+    pub(super) fn last_report(&self) -> KeeperReport {
+        if self.is_unidentified {
+            KeeperReport::Failed {
+                errno: rustix::io::Errno::SRCH.raw_os_error(),
+                in_directory: false,
+            }
+        } else {
+            KeeperReport::Empty
+        }
+    }
+
+    pub(super) fn begin_killing(&mut self) {
+        self.killing.get_or_insert_with(TreeKill::begin);
+    }
+
+    pub(super) fn detach(&mut self, path: &Path, owner: BorrowedFd<'_>) {
+        let report = match OutputDrain::open(&self.output, path) {
+            Ok(drain) => {
+                self.drain = Some(drain);
+                KeeperReport::Detached
+            }
+            Err(error) => KeeperReport::NotDetached {
+                errno: error.raw_os_error().unwrap_or_default(),
+            },
+        };
+        say(owner, &report);
+    }
+}
+
+/// When a child that was not reaped yet has started. `None` where `/proc` does not tell, as without a free descriptor.
+pub(super) fn start_ticks(child: u32) -> Option<u64> {
+    Some(stat(child)?.start_ticks)
+}
+
+/// Tells the owner who is there.
+pub(super) fn tell_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
+    let living = members.iter().filter(|member| !member.is_dead());
+    let living = living.map(|member| (member.pid, member.start_ticks));
+    say(owner, &KeeperReport::Members(living.collect()));
+}
+
+/// Tells the owner. An owner that is gone, or hears nothing, must not hold the keeper up.
+pub(super) fn say(owner: BorrowedFd<'_>, report: &KeeperReport) {
+    let _unheard = send(
+        owner,
+        report.encode().as_bytes(),
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, recv, socketpair};
+    use rustix::process::set_child_subreaper;
+
+    use std::os::fd::AsFd as _;
+
+    use rustix::process::getpid;
+
+    use super::super::protocol::PACKET_BYTES_MAX;
+    use super::*;
+
+    /// The command has started and `/proc` does not say when: what it has started is gone before that is a failure.
+    #[test]
+    fn a_start_that_cannot_be_told_is_killed_before_it_has_failed() {
+        set_child_subreaper(Some(getpid())).unwrap();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, owner) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let order = LaunchOrder {
+            cwd: "/".into(),
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), "sleep 1000 & sleep 1000".into()],
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        };
+        let (_read, output) = std::io::pipe().unwrap();
+        let files = vec![output.into(), order.to_file().unwrap()];
+        let call = KeeperCall::begin(1, files, owner.as_fd(), |_child| None);
+        let mut call = call.expect("it has started, so it is kept");
+        let main = call.main;
+        let began = Instant::now();
+        while let CallStep::Wait(_) = call.step(owner.as_fd()) {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "it is not killed"
+            );
+            std::thread::yield_now();
+        }
+        assert_eq!(stat(main), None);
+        assert_eq!(descendants(std::process::id()), []);
+        assert!(matches!(call.last_report(), KeeperReport::Failed { .. }));
+        let mut packet = [0; PACKET_BYTES_MAX];
+        while let Ok((len, _)) = recv(&ours, &mut packet[..], rustix::net::RecvFlags::DONTWAIT) {
+            let report = KeeperReport::decode(&packet[..len]);
+            let report = report.unwrap();
+            assert!(matches!(report, KeeperReport::Members(_)), "{report:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The keeper's children: starting the command, reaping, asking.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, setsid, wait,
+};
+
+use super::order::LaunchOrder;
+use crate::linux::procfs::ProcessStat;
+use crate::linux::tree::{descendants, signal_each};
+use crate::status::ExitInfo;
+
+/// Starts the command as leader of a session of its own.
+///
+/// So it has no terminal: it can neither read what the user types nor be stopped for trying, and Ctrl-C never reaches it
+/// but through a stop. And whoever has to adopt its tree, should the keeper be killed, knows it by its session.
+///
+/// An error says that nothing was started. The answer is the pid alone: whatever else is to be known of the process is
+/// looked for by whoever keeps it already.
+pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
+    let mut command = Command::new(order.program);
+    command
+        .args(order.args)
+        .current_dir(order.cwd)
+        .env_clear()
+        .envs(order.env)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    let in_new_process = || {
+        setsid()?;
+        // Only a second net, for the main process alone, should somebody kill the keeper.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        Ok(())
+    };
+    #[expect(
+        unsafe_code,
+        reason = "the standard library has no stable way to start a child in a new session"
+    )]
+    // SAFETY: between fork and exec only two system calls are made; nothing is allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(in_new_process);
+    }
+    // Dropping the handle neither ends nor reaps it: only `reap` does that.
+    Ok(command.spawn()?.id())
+}
+
+/// What reaping found.
+pub(super) enum ReapedChildren {
+    /// Some children live.
+    Living,
+    /// The kernel says that there is no child, and so no descendant: each would have fallen to this process.
+    NoChild,
+}
+
+/// Reaps every child that has ended, and tells how each did.
+pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) => ended(unsigned(pid), exit_info(status)),
+            Ok(None) => return ReapedChildren::Living,
+            Err(rustix::io::Errno::CHILD) => return ReapedChildren::NoChild,
+            Err(_interrupted) => {}
+        }
+    }
+}
+
+fn exit_info(status: WaitStatus) -> ExitInfo {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ExitInfo::Code(code),
+        (None, Some(signal)) => ExitInfo::Signal(signal),
+        (None, None) => ExitInfo::Unknown,
+    }
+}
+
+/// SIGTERM to every descendant, once. Answers who that was.
+pub(super) fn ask() -> Vec<ProcessStat> {
+    let members = descendants(std::process::id());
+    signal_each(&members, Signal::TERM);
+    members
+}
+
+pub(super) fn unsigned(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}

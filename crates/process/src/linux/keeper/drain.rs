@@ -1,0 +1,65 @@
+//! The output of a detached tree: from the pipe, whose reader is gone, into a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use crate::keeper_program::DETACHED_OUTPUT_BYTES_MAX;
+
+/// What a pipe holds by default: one read empties it.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Moves bytes from the pipe to the file, up to the cap.
+pub(super) struct OutputDrain {
+    pipe: File,
+    file: File,
+    chunk: Box<[u8]>,
+    /// What may still be written; nothing more after a failed write.
+    left: u64,
+}
+
+impl OutputDrain {
+    /// Opens the pipe's other end by way of this one, and the file to append to.
+    pub(super) fn open(output: &OwnedFd, path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let pipe = OpenOptions::new()
+            .read(true)
+            .custom_flags(non_blocking)
+            .open(format!("/proc/self/fd/{}", output.as_raw_fd()))?;
+        Ok(Self {
+            pipe,
+            file,
+            chunk: vec![0; CHUNK_BYTES].into_boxed_slice(),
+            left: DETACHED_OUTPUT_BYTES_MAX,
+        })
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
+    /// Moves what is there now, at most one pipe's worth; says whether there was something.
+    pub(super) fn step(&mut self) -> bool {
+        let Ok(len @ 1..) = self.pipe.read(&mut self.chunk) else {
+            return false;
+        };
+        let keep = usize::try_from(self.left).unwrap_or(usize::MAX).min(len);
+        self.left -= keep as u64;
+        let part = self.chunk.get(..keep).unwrap_or_default();
+        if self.file.write_all(part).is_err() {
+            // A full disk must not block the command: what comes is dropped from here on.
+            self.left = 0;
+        } else if keep > 0 && self.left == 0 {
+            let _note = self.file.write_all(b"\n[further output is not kept]\n");
+        }
+        true
+    }
+
+    /// Moves the rest, once nobody is left to write more.
+    pub(super) fn finish(&mut self) {
+        while self.step() {}
+    }
+}

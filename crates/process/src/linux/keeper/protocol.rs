@@ -1,0 +1,190 @@
+//! What keeper and owner say to each other: one packet per message, so that there is nothing to frame.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use crate::status::ExitInfo;
+
+/// The longest path that the system takes (`PATH_MAX`).
+pub(in crate::linux) const PATH_BYTES_MAX: usize = 4096;
+/// The longest packet: such a path, and a word.
+pub(in crate::linux) const PACKET_BYTES_MAX: usize = PATH_BYTES_MAX + 64;
+/// How many members are reported: as many as somebody reads, and as fit into a packet with 32 bytes each.
+pub(in crate::linux) const MEMBERS_MAX: usize = 64;
+
+/// From the keeper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::linux) enum KeeperReport {
+    /// The command runs, as this process that started then.
+    Started { pid: u32, start_ticks: u64 },
+    /// The command could not be started: the system's error number, and whether its directory was the reason.
+    Failed { errno: i32, in_directory: bool },
+    /// The main process has ended.
+    Exited(ExitInfo),
+    /// The processes of the tree as they were seen now, at most [`MEMBERS_MAX`]: pids and starts.
+    Members(Vec<(u32, u64)>),
+    /// The keeper has no child left, and waits for another call.
+    Empty,
+    /// Let go.
+    Detached,
+    /// Not let go: the file could not be opened.
+    NotDetached { errno: i32 },
+}
+
+/// From the owner: what to do with which of the keeper's calls. One that has ended is not confused with the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::linux) struct KeeperCommand {
+    pub(in crate::linux) call: u64,
+    pub(in crate::linux) action: KeeperAction,
+}
+
+/// What the owner asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::linux) enum KeeperAction {
+    /// Start the command that comes with the packet: a pipe for its output, and a file with the [`LaunchOrder`](super::order::LaunchOrder).
+    Start,
+    /// SIGTERM to all.
+    Ask,
+    /// SIGKILL to all, until none is left.
+    Force,
+    /// Outlive the owner, with the output going to this file.
+    Detach(PathBuf),
+}
+
+impl KeeperReport {
+    pub(in crate::linux) fn encode(&self) -> String {
+        match self {
+            Self::Started { pid, start_ticks } => format!("started {pid} {start_ticks}"),
+            Self::Failed {
+                errno,
+                in_directory,
+            } => format!("failed {errno} {in_directory}"),
+            Self::Exited(ExitInfo::Code(code)) => format!("exited code {code}"),
+            Self::Exited(ExitInfo::Signal(signal)) => format!("exited signal {signal}"),
+            Self::Exited(ExitInfo::Unknown) => "exited unknown 0".to_owned(),
+            Self::Members(members) => {
+                let members = members.iter().take(MEMBERS_MAX);
+                let words = members.map(|(pid, ticks)| format!(" {pid} {ticks}"));
+                format!("members{}", words.collect::<String>())
+            }
+            Self::Empty => "empty".to_owned(),
+            Self::Detached => "detached".to_owned(),
+            Self::NotDetached { errno } => format!("not-detached {errno}"),
+        }
+    }
+
+    pub(in crate::linux) fn decode(packet: &[u8]) -> Option<Self> {
+        let words: Vec<&str> = std::str::from_utf8(packet).ok()?.split(' ').collect();
+        Some(match words.as_slice() {
+            ["started", pid, ticks] => Self::Started {
+                pid: pid.parse().ok()?,
+                start_ticks: ticks.parse().ok()?,
+            },
+            ["failed", errno, in_directory] => Self::Failed {
+                errno: errno.parse().ok()?,
+                in_directory: in_directory.parse().ok()?,
+            },
+            ["exited", "code", code] => Self::Exited(ExitInfo::Code(code.parse().ok()?)),
+            ["exited", "signal", signal] => Self::Exited(ExitInfo::Signal(signal.parse().ok()?)),
+            ["exited", "unknown", _] => Self::Exited(ExitInfo::Unknown),
+            ["members", members @ ..] => {
+                let pairs = members.chunks(2).map(|pair| match pair {
+                    [pid, ticks] => Some((pid.parse().ok()?, ticks.parse().ok()?)),
+                    _ => None,
+                });
+                Self::Members(pairs.collect::<Option<_>>()?)
+            }
+            ["empty"] => Self::Empty,
+            ["detached"] => Self::Detached,
+            ["not-detached", errno] => Self::NotDetached {
+                errno: errno.parse().ok()?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl KeeperCommand {
+    pub(in crate::linux) fn encode(&self) -> Vec<u8> {
+        let (word, path): (_, &[u8]) = match &self.action {
+            KeeperAction::Start => ("start", &[]),
+            KeeperAction::Ask => ("ask", &[]),
+            KeeperAction::Force => ("force", &[]),
+            KeeperAction::Detach(path) => ("detach", path.as_os_str().as_bytes()),
+        };
+        [format!("{} {word} ", self.call).as_bytes(), path].concat()
+    }
+
+    pub(in crate::linux) fn decode(packet: &[u8]) -> Option<Self> {
+        let mut words = packet.splitn(3, |byte| *byte == b' ');
+        let (call, word, path) = (words.next()?, words.next()?, words.next()?);
+        let action = match word {
+            b"start" => KeeperAction::Start,
+            b"ask" => KeeperAction::Ask,
+            b"force" => KeeperAction::Force,
+            b"detach" => KeeperAction::Detach(OsStr::from_bytes(path).into()),
+            _ => return None,
+        };
+        let call = std::str::from_utf8(call).ok()?.parse().ok()?;
+        Some(Self { call, action })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_survives_its_packet() {
+        let reports = [
+            KeeperReport::Started {
+                pid: 7,
+                start_ticks: 42,
+            },
+            KeeperReport::Failed {
+                errno: 2,
+                in_directory: true,
+            },
+            KeeperReport::Members(Vec::new()),
+            KeeperReport::Members(vec![(7, 42), (8, 43)]),
+            KeeperReport::Exited(ExitInfo::Code(3)),
+            KeeperReport::Exited(ExitInfo::Signal(9)),
+            KeeperReport::Exited(ExitInfo::Unknown),
+            KeeperReport::Empty,
+            KeeperReport::Detached,
+            KeeperReport::NotDetached { errno: 13 },
+        ];
+        for report in reports {
+            assert_eq!(
+                KeeperReport::decode(report.encode().as_bytes()),
+                Some(report)
+            );
+        }
+        let path = PathBuf::from(OsStr::from_bytes(b"/tmp/a \xff\n b"));
+        for action in [
+            KeeperAction::Start,
+            KeeperAction::Ask,
+            KeeperAction::Force,
+            KeeperAction::Detach(path),
+        ] {
+            let command = KeeperCommand { call: 7, action };
+            assert_eq!(KeeperCommand::decode(&command.encode()), Some(command));
+        }
+    }
+
+    #[test]
+    fn the_longest_list_of_members_fits_into_a_packet() {
+        let members = vec![(u32::MAX, u64::MAX); MEMBERS_MAX];
+        assert!(KeeperReport::Members(members).encode().len() <= PACKET_BYTES_MAX);
+    }
+
+    #[test]
+    fn garbage_is_no_message() {
+        assert_eq!(KeeperReport::decode(b"started x 1"), None);
+        assert_eq!(KeeperReport::decode(b"\xff"), None);
+        assert_eq!(KeeperReport::decode(b"members 1"), None);
+        assert_eq!(KeeperCommand::decode(b"detach"), None);
+        assert_eq!(KeeperCommand::decode(b"x ask "), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! The keeper's loop: one thread, no runtime, asleep in `poll` unless something happens.
+//!
+//! Invariants:
+//! 1. `empty` is said only after the kernel has said that there is no child; then, and only then, another call may begin.
+//! 2. Reaping happens in one place, between two steps of a kill and never during one.
+//! 3. When the socket closes before a detach, only an empty tree ends the loop, and every turn of it kills.
+//! 4. A command for one call never touches another: it names its call.
+//!
+//! An owner that is gone gets no grace for its tree: nobody waits for that stop, and whoever recovers the owner's work may
+//! start at once, beside whatever were still running.
+
+use std::io::{self, IoSliceMut, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg};
+use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::{flag, low_level::pipe};
+
+use super::call::{CallStep, FILES_OF_ORDER, KeeperCall, say, start_ticks, tell_members};
+use super::children::ask;
+use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
+
+/// How long a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
+const DETACHED_GRACE: Duration = Duration::from_secs(2);
+
+/// The name shown by `ps` and matched by `killall`: not the owner's, so that killing that one by name spares the keeper,
+/// which then ends the tree.
+const NAME: &std::ffi::CStr = c"call-keeper";
+
+/// Serves calls until the owner has closed the socket.
+pub(super) fn run() -> ExitCode {
+    match KeeperLoop::begin() {
+        Ok(mut keeper) => {
+            while keeper.turn() {}
+            ExitCode::SUCCESS
+        }
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct KeeperLoop {
+    owner: io::Stdin,
+    owner_gone: bool,
+    /// Gets a byte with every signal.
+    wake: UnixStream,
+    told_to_end: Arc<AtomicBool>,
+    /// The call whose tree is kept; `None` while the keeper is idle.
+    call: Option<KeeperCall>,
+}
+
+impl KeeperLoop {
+    fn begin() -> io::Result<Self> {
+        let owner = io::stdin();
+        if socket_type(&owner)? != SocketType::SEQPACKET {
+            return Err(io::ErrorKind::InvalidInput.into()); // started by hand: there is no owner
+        }
+        rustix::thread::set_name(NAME)?;
+        // It serves calls of all kinds, and has inherited what the first one may know: the commands of a later one are of
+        // the same user, and could read it in `/proc/PID/environ`.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let told_to_end = Arc::new(AtomicBool::new(false));
+        // Handled, not ignored: a handler does not pass to the command, an ignored signal would.
+        flag::register(SIGTERM, Arc::clone(&told_to_end))?;
+        for signal in [SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
+            pipe::register(signal, waker.try_clone()?)?;
+        }
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Self {
+            owner,
+            owner_gone: false,
+            wake,
+            told_to_end,
+            call: None,
+        })
+    }
+
+    /// One turn of the loop. `false`: there is nothing left to keep.
+    fn turn(&mut self) -> bool {
+        let owner = self.owner.as_fd();
+        let pause = match &mut self.call {
+            None if self.owner_gone => return false,
+            None => None,
+            Some(call) => match call.step(owner) {
+                CallStep::Wait(pause) => pause,
+                CallStep::Empty => {
+                    let was_detached = call.drain.is_some();
+                    let report = call.last_report();
+                    // With the pipe of its output.
+                    self.call = None;
+                    say(owner, &report);
+                    return !was_detached;
+                }
+            },
+        };
+        self.sleep_until_something(pause);
+        true
+    }
+
+    fn sleep_until_something(&mut self, pause: Option<Duration>) {
+        let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
+        let mut sources = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        if !self.owner_gone {
+            sources.push(PollFd::new(&self.owner, PollFlags::IN));
+        }
+        let drain = self.call.as_ref().and_then(|call| call.drain.as_ref());
+        if let Some(drain) = drain {
+            sources.push(PollFd::from_borrowed_fd(drain.descriptor(), PollFlags::IN));
+        }
+        // An error is an interruption by a signal, whose byte the next turn finds.
+        let _count = poll(&mut sources, pause.as_ref());
+        drop(sources);
+        self.hear_signals();
+        self.hear_owner();
+        if let Some(drain) = self.call.as_mut().and_then(|call| call.drain.as_mut()) {
+            drain.step();
+        }
+    }
+
+    fn hear_signals(&mut self) {
+        let mut bytes = [0; 64];
+        while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
+        let told = self.told_to_end.swap(false, Ordering::AcqRel);
+        // With an owner, ending the tree is the owner's to decide, and signals are ignored.
+        if let Some(call) = &mut self.call
+            && told
+            && call.drain.is_some()
+        {
+            ask();
+            call.kill_at.get_or_insert(Instant::now() + DETACHED_GRACE);
+        }
+    }
+
+    fn hear_owner(&mut self) {
+        let mut packet = [0; PACKET_BYTES_MAX];
+        while !self.owner_gone {
+            match receive(self.owner.as_fd(), &mut packet) {
+                Ok((len @ 1.., files)) => {
+                    if let Some(command) = packet.get(..len).and_then(KeeperCommand::decode) {
+                        self.obey(command, files);
+                    }
+                }
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(_) => {
+                    self.owner_gone = true;
+                    if let Some(call) = &mut self.call
+                        && call.drain.is_none()
+                    {
+                        call.begin_killing();
+                    }
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, command: KeeperCommand, files: Vec<OwnedFd>) {
+        let owner = self.owner.as_fd();
+        match (command.action, &mut self.call) {
+            (KeeperAction::Start, None) => {
+                self.call = KeeperCall::begin(command.call, files, owner, start_ticks);
+            }
+            (action, Some(call)) if call.number == command.call => match action {
+                KeeperAction::Start => {}
+                KeeperAction::Ask => tell_members(owner, &ask()),
+                KeeperAction::Force => call.begin_killing(),
+                KeeperAction::Detach(path) => call.detach(&path, owner),
+            },
+            // Of a call that has ended.
+            _ => {}
+        }
+    }
+}
+
+/// The next packet, with the files that came with it.
+fn receive(owner: BorrowedFd<'_>, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_OF_ORDER))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut packet = [IoSliceMut::new(packet)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(owner, &mut packet, &mut control, flags)?;
+    let files = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => files.collect(),
+        _ => Vec::new(),
+    });
+    Ok((received.bytes, files.collect()))
+}

@@ -1,0 +1,209 @@
+//! Starting a command through a keeper, and reaching its tree.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::Containment;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::containment::{ContainedTree, DetachTreeError, TreeContainment, TreeLauncher};
+use crate::driver::ProcessDriver;
+use crate::launch_error::LaunchError;
+use crate::output::output_pipe;
+use crate::spec::{MARKER_VARIABLE, ProcessSpec};
+use crate::status::TreeMember;
+use crate::status_channel::StatusSender;
+
+use super::keeper::order::LaunchOrder;
+use super::keeper::protocol::{KeeperAction, KeeperCommand};
+use super::keeper_client::{DetachRequest, KeeperClient, KeptCall, say};
+use super::keepers::Keepers;
+use super::look::look;
+use super::readiness::watch;
+use super::tree::{KnownMembers, as_members, descendants};
+
+/// Longest wait of an order for a place in the keeper's socket, which an idle keeper empties at once.
+const ORDER_WAIT: Duration = Duration::from_millis(100);
+
+struct KeeperContainment {
+    call: KeptCall,
+    keeper: ProcessIdentity,
+    pidfd: Arc<OwnedFd>,
+    known: Arc<KnownMembers>,
+    detach_tx: mpsc::Sender<DetachRequest>,
+}
+
+impl KeeperContainment {
+    fn say(&self, action: KeeperAction) {
+        // In case the keeper was stopped. If it has ended, the driver sees that.
+        let _running = pidfd_send_signal(&self.pidfd, Signal::CONT);
+        say(&self.call, action);
+    }
+}
+
+impl TreeContainment for KeeperContainment {
+    fn level(&self) -> Containment {
+        Containment::Keeper
+    }
+
+    fn keeper(&self) -> Option<&ProcessIdentity> {
+        Some(&self.keeper)
+    }
+
+    fn ask(&self) {
+        self.say(KeeperAction::Ask);
+    }
+
+    fn force(&self) {
+        self.say(KeeperAction::Force);
+    }
+
+    fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
+        let keeper = self.keeper.pid;
+        look(move || as_members(&descendants(keeper)))
+            .map(Option::unwrap_or_default)
+            .boxed()
+    }
+
+    fn known_members(&self) -> Vec<ProcessIdentity> {
+        self.known.get()
+    }
+
+    fn detach(&self, output_file: &Path) -> BoxFuture<'static, Result<(), DetachTreeError>> {
+        let (reply, answer) = oneshot::channel();
+        let request = DetachRequest {
+            output_file: output_file.to_owned(),
+            reply,
+        };
+        let requests = self.detach_tx.clone();
+        let detach = async move {
+            let sent = requests.send(request).await;
+            sent.map_err(|_| DetachTreeError::NotRunning)?;
+            answer.await.unwrap_or(Err(DetachTreeError::NotRunning))
+        };
+        detach.boxed()
+    }
+}
+
+impl TreeLauncher for Keepers {
+    fn launch(
+        self: Arc<Self>,
+        spec: &ProcessSpec,
+        status: StatusSender,
+    ) -> Result<ContainedTree, LaunchError> {
+        let (output, writer) = output_pipe()?;
+        let order = order_of(spec)
+            .to_file()
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::InvalidInput => LaunchError::Program {
+                    program: spec.program.clone(),
+                    source,
+                },
+                _ => LaunchError::setup("order to the keeper")(source),
+            })?;
+        let mut keeper = self.take(&spec.env_hidden)?;
+        keeper.calls += 1;
+        let call = KeptCall {
+            socket: Arc::clone(&keeper.socket),
+            number: keeper.calls,
+        };
+        let known = Arc::<KnownMembers>::default();
+        // One place: a caller that detaches waits for the answer.
+        let (detach_tx, detach_rx) = mpsc::channel(1);
+        let containment = KeeperContainment {
+            call: call.clone(),
+            keeper: keeper.identity.clone(),
+            pidfd: Arc::clone(&keeper.pidfd),
+            known: Arc::clone(&known),
+            detach_tx,
+        };
+        let socket = watch(Arc::clone(&keeper.socket));
+        // From here on the client owns the keeper: dropping it ends whatever was begun.
+        let mut client = KeeperClient {
+            program: spec.program.clone(),
+            cwd: spec.cwd.clone(),
+            marker: Arc::clone(&spec.marker),
+            keepers: self,
+            keeper: Some(keeper),
+            call,
+            socket: None,
+            known,
+            status,
+            main: None,
+            detach_rx,
+            detaching: None,
+            failed: None,
+        };
+        client.socket = Some(socket.map_err(LaunchError::setup("socket to the keeper"))?);
+        match send_order(&client.call, &order, &writer) {
+            // The driver sees that it has ended.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(errno) => return Err(LaunchError::setup("order to the keeper")(errno.into())),
+        }
+        Ok(ContainedTree {
+            containment: Arc::new(containment),
+            driver: ProcessDriver::new(client.drive()),
+            output,
+        })
+    }
+}
+
+/// The command with its whole environment: the present one of this process, with the changes of the specification.
+fn order_of(spec: &ProcessSpec) -> LaunchOrder {
+    let is_set_or_hidden = |name: &OsString| {
+        spec.env_hidden.contains(name)
+            || name == MARKER_VARIABLE
+            || spec.env.iter().any(|(set, _)| set == name)
+    };
+    let inherited = std::env::vars_os().filter(|(name, _)| !is_set_or_hidden(name));
+    let marker = (MARKER_VARIABLE.into(), (&*spec.marker).into());
+    LaunchOrder {
+        cwd: spec.cwd.clone().into_os_string(),
+        program: spec.program.clone(),
+        args: spec.args.clone(),
+        env: inherited
+            .chain(spec.env.iter().cloned())
+            .chain([marker])
+            .collect(),
+    }
+}
+
+fn send_order(call: &KeptCall, order: &OwnedFd, output: &io::PipeWriter) -> rustix::io::Result<()> {
+    let files = [output.as_fd(), order.as_fd()];
+    let packet = KeeperCommand {
+        call: call.number,
+        action: KeeperAction::Start,
+    };
+    let packet = packet.encode();
+    let send = || {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&call.socket, &[IoSlice::new(&packet)], &mut control, flags).map(drop)
+    };
+    match send() {
+        Err(Errno::AGAIN) => {
+            // Full of commands for the call before, which the keeper is just reading.
+            let limit = Timespec::try_from(ORDER_WAIT).ok();
+            poll(
+                &mut [PollFd::new(&call.socket, PollFlags::OUT)],
+                limit.as_ref(),
+            )?;
+            send()
+        }
+        done => done,
+    }
+}

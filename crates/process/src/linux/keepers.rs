@@ -1,0 +1,207 @@
+//! Keeper processes: started when one is needed, and used for one call after another.
+//!
+//! A keeper whose tree is empty has no child, so nothing of one call is left for the next. Starting one costs more than
+//! all the rest of a short command, so those that are idle are kept, a few.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::process::ProcessIdentity;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+
+use crate::identity::raw_pid;
+use crate::keeper_program::KeeperProgram;
+use crate::launch_error::LaunchError;
+
+use super::identity::identity_of;
+
+/// Most idle keepers: a model seldom asks for more commands at once. Each holds about 3 MB, most of it shared.
+const IDLE_KEEPERS_MAX: usize = 4;
+/// Longest wait of [`Keepers::close`] for idle keepers, which only have to exit.
+const CLOSE_WAIT: Duration = Duration::from_millis(100);
+
+/// Starts keepers and holds the idle ones. One value per program; clones of the [`Arc`] share it.
+#[derive(Debug)]
+pub struct Keepers {
+    program: KeeperProgram,
+    adopts_orphans: bool,
+    pool: Mutex<KeeperPool>,
+}
+
+#[derive(Debug, Default)]
+struct KeeperPool {
+    closed: bool,
+    idle: Vec<KeeperProcess>,
+    /// Told to end, or left to themselves: still to be reaped.
+    ending: Vec<Child>,
+}
+
+/// A running keeper. Dropping it closes its socket, whereupon it kills its tree and ends.
+#[derive(Debug)]
+pub(super) struct KeeperProcess {
+    pub(super) identity: ProcessIdentity,
+    pub(super) socket: Arc<OwnedFd>,
+    /// Names the process without `/proc`, and becomes readable when it ends.
+    pub(super) pidfd: Arc<OwnedFd>,
+    /// Number of calls that it has had.
+    pub(super) calls: u64,
+    child: Child,
+}
+
+impl Keepers {
+    /// Keepers of this program, which leave the calling process as it is.
+    pub fn new(program: KeeperProgram) -> Arc<Self> {
+        Arc::new(Self {
+            program,
+            adopts_orphans: false,
+            pool: Mutex::default(),
+        })
+    }
+
+    /// The same, and makes the calling process a *child subreaper*: the tree of a killed keeper becomes a child of this
+    /// process, so that it can be killed and proved gone. For a program that owns its process, and not for a library
+    /// inside another program.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn adopting_orphans(program: KeeperProgram) -> io::Result<Arc<Self>> {
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+        Ok(Arc::new(Self {
+            program,
+            adopts_orphans: true,
+            pool: Mutex::default(),
+        }))
+    }
+
+    /// Ends the idle keepers, and waits a moment for their end. From now on no idle keeper is kept.
+    pub fn close(&self) {
+        let mut pool = self.pool.lock();
+        pool.closed = true;
+        let idle = std::mem::take(&mut pool.idle);
+        drop(pool);
+        let until = Instant::now() + CLOSE_WAIT;
+        for keeper in &idle {
+            keeper.kill();
+        }
+        for keeper in idle {
+            keeper.wait_ended(until.saturating_duration_since(Instant::now()));
+            self.reap_later(keeper);
+        }
+    }
+
+    pub(super) fn adopts_orphans(&self) -> bool {
+        self.adopts_orphans
+    }
+
+    /// Takes an idle keeper, or starts one without the hidden variables.
+    pub(super) fn take(&self, hidden: &[OsString]) -> Result<KeeperProcess, LaunchError> {
+        loop {
+            let idle = self.pool.lock().idle.pop();
+            let Some(keeper) = idle else { break };
+            if keeper.is_alive() {
+                return Ok(keeper);
+            }
+            self.reap_later(keeper);
+        }
+        self.start(hidden)
+    }
+
+    /// Takes back a keeper whose tree is empty.
+    pub(super) fn give_back(&self, keeper: KeeperProcess) {
+        let mut pool = self.pool.lock();
+        if !pool.closed && pool.idle.len() < IDLE_KEEPERS_MAX {
+            pool.idle.push(keeper);
+            return;
+        }
+        drop(pool);
+        keeper.kill();
+        self.reap_later(keeper);
+    }
+
+    /// Reaps a keeper once it has ended, and those before it.
+    pub(super) fn reap_later(&self, keeper: KeeperProcess) {
+        let mut pool = self.pool.lock();
+        pool.ending.push(keeper.child);
+        pool.ending
+            .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    fn start(&self, hidden: &[OsString]) -> Result<KeeperProcess, LaunchError> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|errno| LaunchError::setup("socket to the keeper")(errno.into()))?;
+        let mut command = Command::new(&self.program.executable);
+        for name in hidden {
+            command.env_remove(name);
+        }
+        let child = command
+            .args(&self.program.args)
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // A key at the terminal does not reach it.
+            .process_group(0)
+            .spawn()
+            .map_err(|source| LaunchError::Keeper {
+                executable: self.program.executable.clone(),
+                source,
+            })?;
+        // Only this process can reap it, so it can be looked at even if it has ended.
+        let pid = child.id();
+        let seen = || -> io::Result<_> {
+            let gone = || io::Error::from(io::ErrorKind::NotFound);
+            let pidfd = pidfd_open(raw_pid(pid).ok_or_else(gone)?, PidfdFlags::empty())?;
+            Ok((identity_of(pid).ok_or_else(gone)?, Arc::new(pidfd)))
+        };
+        match seen() {
+            Ok((identity, pidfd)) => Ok(KeeperProcess {
+                identity,
+                socket: Arc::new(ours),
+                pidfd,
+                calls: 0,
+                child,
+            }),
+            Err(source) => {
+                // It ends with its socket.
+                self.pool.lock().ending.push(child);
+                Err(LaunchError::setup("descriptor of the keeper")(source))
+            }
+        }
+    }
+}
+
+impl Drop for Keepers {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl KeeperProcess {
+    pub(super) fn kill(&self) {
+        // It may have ended.
+        let _gone = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.wait_ended(Duration::ZERO)
+    }
+
+    fn wait_ended(&self, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).ok();
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(poll(&mut ended, limit.as_ref()), Ok(1..))
+    }
+}

@@ -1,0 +1,23 @@
+//! Containment on Linux: keepers, and groups with a marker and sweeps of `/proc`.
+
+mod environment;
+mod group;
+mod identity;
+mod keeper;
+mod keeper_client;
+mod keeper_launch;
+mod keepers;
+mod look;
+mod orphans;
+mod procfs;
+mod readiness;
+mod reattach;
+mod sweep;
+mod tree;
+
+pub(crate) use group::ProcessGroups;
+pub use identity::{identity_of, is_alive, signal};
+pub use keeper::keeper_main;
+pub use keepers::Keepers;
+pub use reattach::{reattach, survivor};
+pub use tree::{all_processes, child_processes};

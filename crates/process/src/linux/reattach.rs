@@ -1,0 +1,193 @@
+//! Attaching to a tree that an earlier process started and left, by the identities in the log: so that it can be stopped,
+//! with a receipt of what was seen.
+//!
+//! This process is not its parent, and has no socket to its keeper. So members are signalled one by one, the end is
+//! found by sweeps, and the claim is `ProcessGroupEmpty`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{Containment, Verified};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use rustix::process::Signal;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::containment::TreeContainment;
+use crate::driver::ProcessDriver;
+use crate::handle::ProcessHandle;
+use crate::identity::identity;
+use crate::reattach_error::ReattachError;
+use crate::status::TreeMember;
+use crate::status_channel::{StatusSender, status_channel};
+
+use super::environment::marker_of;
+use super::identity::is_alive;
+use super::look::{ask, begin, look};
+use super::procfs::ProcessStat;
+use super::sweep::{EmptinessProof, SweepResult, TreeSweep};
+use super::tree::{KnownMembers, as_members, descendants, signal_each};
+
+/// Pause between two looks: a sweep takes some two milliseconds.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Attaches to a tree that another process left. The driver only watches: dropping it ends no process of the tree.
+///
+/// # Errors
+/// If it has ended, or its processes cannot be told from others for certain.
+pub fn reattach(
+    main: &ProcessIdentity,
+    keeper: Option<&ProcessIdentity>,
+    marker: Option<&Arc<str>>,
+) -> Result<(ProcessHandle, ProcessDriver), ReattachError> {
+    if survivor(main, keeper, marker.map(AsRef::as_ref)).is_none() {
+        return Err(ReattachError::Gone);
+    }
+    let keeper = keeper.filter(|keeper| is_alive(keeper));
+    let main_lives = is_alive(main);
+    let marker = if let Some(marker) = marker {
+        Arc::clone(marker)
+    } else {
+        // The log is older than the recording of markers.
+        let pid = keeper.unwrap_or(main).pid;
+        let marker = ask(move || marker_of(pid)).flatten();
+        marker.ok_or(ReattachError::NoMarker)?.into()
+    };
+    let sweep = TreeSweep::of_earlier(
+        Arc::clone(&marker),
+        main.clone(),
+        keeper.map(|keeper| keeper.pid),
+        main_lives,
+    );
+    let tree = Arc::new(ReattachedTree {
+        sweep,
+        keeper: keeper.cloned(),
+        known: KnownMembers::default(),
+        forced: Notify::new(),
+    });
+    tree.known.set(vec![main.clone()]);
+    let (status, receiver) = status_channel();
+    status.started(main.clone());
+    let containment = Arc::new(ReattachedContainment(Arc::clone(&tree)));
+    let driver = ProcessDriver::new(watch(tree, status));
+    Ok((ProcessHandle::new(marker, containment, receiver), driver))
+}
+
+/// Living process of a tree that another process left: its keeper, or else its main process; if both are gone, any that
+/// carries the marker.
+pub fn survivor(
+    main: &ProcessIdentity,
+    keeper: Option<&ProcessIdentity>,
+    marker: Option<&str>,
+) -> Option<ProcessIdentity> {
+    let known = keeper
+        .into_iter()
+        .chain([main])
+        .find(|known| is_alive(known));
+    known.cloned().or_else(|| {
+        let sweep = TreeSweep::of_earlier(marker?.into(), main.clone(), None, false);
+        let member = sweep.members().first().copied()?;
+        Some(identity(member.pid, member.start_ticks))
+    })
+}
+
+struct ReattachedTree {
+    sweep: TreeSweep,
+    /// It lives as long as one of its descendants does.
+    keeper: Option<ProcessIdentity>,
+    known: KnownMembers,
+    /// Wakes the driver when force was asked for.
+    forced: Notify,
+}
+
+impl ReattachedTree {
+    /// Members that a sweep finds, and descendants of the keeper.
+    fn find(&self) -> SweepResult {
+        let mut found = self.sweep.find();
+        if let Some(keeper) = self.living_keeper() {
+            let known: Vec<u32> = found.members.iter().map(|stat| stat.pid).collect();
+            let below = descendants(keeper.pid).into_iter();
+            let more = below.filter(|stat| !stat.is_dead() && !known.contains(&stat.pid));
+            found.members.extend(more);
+        }
+        found
+    }
+
+    fn living_keeper(&self) -> Option<&ProcessIdentity> {
+        self.keeper.as_ref().filter(|keeper| is_alive(keeper))
+    }
+
+    fn members(&self) -> Vec<ProcessStat> {
+        self.find().members
+    }
+}
+
+struct ReattachedContainment(Arc<ReattachedTree>);
+
+impl ReattachedContainment {
+    fn signal(&self, signal: Signal) {
+        let tree = Arc::clone(&self.0);
+        let send = move || signal_each(&tree.members(), signal);
+        if begin(send.clone()).is_none() {
+            // The system gives no thread: better late than not at all.
+            send();
+        }
+    }
+}
+
+impl TreeContainment for ReattachedContainment {
+    fn level(&self) -> Containment {
+        Containment::GroupAndMarker
+    }
+
+    // Not through the keeper, which would force by itself after a grace of its own.
+    fn ask(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn force(&self) {
+        self.signal(Signal::KILL);
+        self.0.forced.notify_one();
+    }
+
+    fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
+        let tree = Arc::clone(&self.0);
+        look(move || as_members(&tree.members()))
+            .map(Option::unwrap_or_default)
+            .boxed()
+    }
+
+    fn known_members(&self) -> Vec<ProcessIdentity> {
+        self.0.known.get()
+    }
+}
+
+async fn watch(tree: Arc<ReattachedTree>, status: StatusSender) {
+    let mut emptiness = EmptinessProof::default();
+    let mut is_forced = false;
+    loop {
+        let looking = Arc::clone(&tree);
+        let looked = look(move || {
+            // The keeper first: while it lives, so does a process of the tree.
+            let is_kept = looking.living_keeper().is_some();
+            let found = looking.find();
+            if is_forced {
+                signal_each(&found.members, Signal::KILL);
+            }
+            (is_kept, found)
+        });
+        if let Some((is_kept, found)) = looked.await {
+            tree.known.set_stats(&found.members);
+            if !is_kept && emptiness.is_proved_by(&found) {
+                status.emptied(Verified::ProcessGroupEmpty);
+                return;
+            }
+        }
+        tokio::select! {
+            () = tree.forced.notified(), if !is_forced => is_forced = true,
+            () = sleep(LOOK_AGAIN) => {}
+        }
+    }
+}

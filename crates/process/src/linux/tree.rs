@@ -1,0 +1,163 @@
+//! Trees of processes: descendants, members with their command lines, and signals to each.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use allstop_core::process::ProcessIdentity;
+use parking_lot::Mutex;
+use rustix::process::{Signal, kill_process_group};
+
+use crate::identity::{identity, raw_pid};
+use crate::status::TreeMember;
+
+use super::identity::{is_alive, signal_exactly};
+use super::look;
+use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
+
+/// The members as they were last seen by whatever watches or signals them: known without a look at the system.
+#[derive(Debug, Default)]
+pub(super) struct KnownMembers(Mutex<Vec<ProcessIdentity>>);
+
+impl KnownMembers {
+    pub(super) fn get(&self) -> Vec<ProcessIdentity> {
+        self.0.lock().clone()
+    }
+
+    pub(super) fn set(&self, members: Vec<ProcessIdentity>) {
+        *self.0.lock() = members;
+    }
+
+    pub(super) fn set_stats(&self, members: &[ProcessStat]) {
+        let living = members.iter().filter(|member| !member.is_dead());
+        let living = living.map(|member| identity(member.pid, member.start_ticks));
+        self.set(living.collect());
+    }
+}
+
+/// Living processes of this machine that are visible from here, with their command lines. Looks into `/proc`, for a few
+/// milliseconds.
+pub fn all_processes() -> Vec<TreeMember> {
+    let mut all = Vec::new();
+    let _is_complete = visit_processes(|stat| all.push(stat));
+    as_members(&all)
+}
+
+/// Living children of this process. Looks into `/proc`, for about a millisecond.
+pub fn child_processes() -> Vec<TreeMember> {
+    let mut children = Vec::new();
+    let me = std::process::id();
+    let _is_complete = visit_processes(|stat| {
+        if stat.parent == me {
+            children.push(stat);
+        }
+    });
+    as_members(&children)
+}
+
+/// The processes that `is_root` names, and all their descendants. Roots first, so that a shell is asked before its
+/// children, and does not take their end for a reason to continue.
+pub(super) fn rooted(
+    all: &[ProcessStat],
+    is_root: impl Fn(&ProcessStat) -> bool,
+) -> Vec<ProcessStat> {
+    let mut children: HashMap<u32, Vec<&ProcessStat>> = HashMap::new();
+    for stat in all {
+        children.entry(stat.parent).or_default().push(stat);
+    }
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    let mut queue: VecDeque<&ProcessStat> = all.iter().filter(|stat| is_root(stat)).collect();
+    while let Some(stat) = queue.pop_front() {
+        if seen.insert(stat.pid) {
+            found.push(*stat);
+            queue.extend(children.get(&stat.pid).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// The descendants of a process, itself excluded, zombies included.
+pub(super) fn descendants(root: u32) -> Vec<ProcessStat> {
+    let mut all = Vec::new();
+    // No caller takes an absence for a proof.
+    let _is_complete = visit_processes(|stat| all.push(stat));
+    rooted(&all, |stat| stat.parent == root)
+}
+
+/// Signals each process exactly once. A stopped one is continued, or SIGTERM would not reach it.
+pub(super) fn signal_each(members: &[ProcessStat], signal: Signal) {
+    for member in members.iter().filter(|member| !member.is_dead()) {
+        // A refusal (a member that changed its user) leaves it alive, and the proof of emptiness sees it.
+        let hit = signal_exactly(member.pid, member.start_ticks, signal).unwrap_or(false);
+        if hit && signal != Signal::KILL && member.is_stopped() {
+            let _continued = signal_exactly(member.pid, member.start_ticks, Signal::CONT);
+        }
+    }
+}
+
+/// SIGKILL for a group as one step of the kernel, against which no member can win a race by forking.
+///
+/// The caller must know that the number cannot have passed to another group: a process that only the caller can reap is
+/// a member.
+pub(super) fn kill_pinned_group(group: u32) {
+    if let Some(group) = raw_pid(group) {
+        // ESRCH or EPERM: the proof of emptiness looks for the rest of the group.
+        let _left = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// The living ones with their command lines. A process that does not answer in time, and those after it, get the kernel's
+/// short name.
+pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
+    let mut answers = true;
+    let mut named = Vec::new();
+    for stat in stats.iter().filter(|stat| !stat.is_dead()) {
+        let pid = stat.pid;
+        let line = answers
+            .then(|| look::ask(move || command_line(pid)))
+            .flatten();
+        answers = line.is_some();
+        named.push(TreeMember {
+            identity: identity(pid, stat.start_ticks),
+            command_line: line.unwrap_or_else(|| short_name(pid)),
+        });
+    }
+    // A short one may have ended since, and its successor be on the list as well.
+    named.retain(|member| is_alive(&member.identity));
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(pid: u32, parent: u32) -> ProcessStat {
+        ProcessStat {
+            pid,
+            state: b'S',
+            parent,
+            group: pid,
+            session: pid,
+            threads: 1,
+            start_ticks: 1,
+            is_kernel: false,
+            environment_end: 1,
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_whatever_their_order_and_strangers_are_not() {
+        let all = [stat(9, 7), stat(7, 5), stat(5, 1), stat(6, 1), stat(8, 6)];
+        let mut found: Vec<_> = rooted(&all, |stat| stat.pid == 5)
+            .iter()
+            .map(|stat| stat.pid)
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [5, 7, 9]);
+    }
+
+    #[test]
+    fn a_cycle_of_reused_pids_ends() {
+        let all = [stat(2, 3), stat(3, 2)];
+        assert_eq!(rooted(&all, |stat| stat.pid == 2).len(), 2);
+    }
+}

@@ -1,0 +1,184 @@
+//! The combined output of a command: standard output and error through one pipe, in their order.
+//!
+//! A pipe ends only when its last writer closes it, and any grandchild may hold it for hours. So the end of the *output*
+//! is not the end of the *pipe*: once the main process has exited, what the pipe holds at that moment is everything that
+//! it wrote, and that many bytes are still read, without waiting.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, PipeWriter};
+use std::task::{Context, Poll};
+
+use tokio::net::unix::pipe;
+
+use crate::launch_error::LaunchError;
+use crate::status::ProcessStatus;
+use crate::status_channel::{StatusClosed, StatusReceiver};
+
+/// Reads the output of a command and its descendants.
+#[derive(Debug)]
+#[must_use = "a pipe that nobody reads fills up and blocks the command"]
+pub struct OutputReader {
+    source: Box<dyn OutputSource>,
+    status: StatusReceiver,
+    /// Bytes that were in the source when the end of each stage was first seen, less those read since.
+    left_of: [Option<u64>; 2],
+}
+
+/// Source of the bytes of an [`OutputReader`], which is its only user. The rules for the end of the output are the same
+/// for every source.
+pub trait OutputSource: fmt::Debug + Send + Sync {
+    /// Ready when there are bytes, or when the last writer has closed the source.
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Takes bytes after [`poll_readable`](Self::poll_readable) was ready. `0`: the last writer has closed the source.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are no bytes yet.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Number of bytes that can be read now.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    fn available(&self) -> io::Result<u64>;
+
+    /// Takes bytes without asking the runtime, whose readiness may not include the last ones yet. `0`: there are none.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+/// Makes the output pipe of a command.
+pub(crate) fn output_pipe() -> Result<(Box<dyn OutputSource>, PipeWriter), LaunchError> {
+    let (reader, writer) = io::pipe().map_err(LaunchError::setup("output pipe"))?;
+    let reader =
+        pipe::Receiver::from_owned_fd(reader.into()).map_err(LaunchError::setup("output pipe"))?;
+    Ok((Box::new(PipeSource(reader)), writer))
+}
+
+#[derive(Debug)]
+struct PipeSource(pipe::Receiver);
+
+impl OutputSource for PipeSource {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_read_ready(cx)
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        Ok(rustix::io::ioctl_fionread(&self.0)?)
+    }
+
+    fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match rustix::io::read(&self.0, buffer) {
+            Err(rustix::io::Errno::AGAIN) => Ok(0),
+            read => Ok(read?),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum OutputStage {
+    MainExited = 0,
+    TreeEmpty = 1,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum OutputEnd {
+    /// The stage is over.
+    Over,
+    /// The keeper writes further output to a file.
+    Detached,
+}
+
+impl OutputStage {
+    fn end(self, now: &ProcessStatus) -> Option<OutputEnd> {
+        let over = match self {
+            Self::MainExited => now.exited.is_some() || now.empty.is_some(),
+            Self::TreeEmpty => now.empty.is_some(),
+        };
+        match (now.detached, over) {
+            (true, _) => Some(OutputEnd::Detached),
+            (false, over) => over.then_some(OutputEnd::Over),
+        }
+    }
+}
+
+impl OutputReader {
+    pub(crate) fn new(source: Box<dyn OutputSource>, status: StatusReceiver) -> Self {
+        Self {
+            source,
+            status,
+            left_of: [None; 2],
+        }
+    }
+
+    /// Reads the output until the main process exited. `0`: there is no more, although descendants that hold the pipe may
+    /// print more later; [`read_leftovers`](Self::read_leftovers) reads that. After a detach it is `0` too.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: bytes are taken from the pipe only by the poll that returns them.
+    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_until(OutputStage::MainExited, buffer).await
+    }
+
+    /// Reads the output until no process of the tree is left: use it once [`read`](Self::read) has returned `0`, for
+    /// background work, so that it never blocks on a full pipe. `0`: there will be no more.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn read_leftovers(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_until(OutputStage::TreeEmpty, buffer).await
+    }
+
+    async fn read_until(&mut self, stage: OutputStage, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let seen = tokio::select! {
+                // The end first: output without end must not hide it.
+                biased;
+                seen = self.status.wait_for(|now| stage.end(now)) => seen,
+                ready = poll_fn(|cx| self.source.poll_readable(cx)) => {
+                    ready?;
+                    match self.source.try_read(buffer) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                        read => return read,
+                    }
+                }
+            };
+            return match seen {
+                Ok(OutputEnd::Detached) => Ok(0),
+                Ok(OutputEnd::Over) | Err(StatusClosed) => self.read_rest(stage, buffer),
+            };
+        }
+    }
+
+    /// Without waiting, and no more than was there at the end: a descendant that prints for ever delays nothing.
+    fn read_rest(&mut self, stage: OutputStage, buffer: &mut [u8]) -> io::Result<usize> {
+        let [main, tree] = &mut self.left_of;
+        let left = match stage {
+            OutputStage::MainExited => main,
+            OutputStage::TreeEmpty => tree,
+        };
+        let rest = match *left {
+            Some(rest) => rest,
+            None => *left.insert(self.source.available()?),
+        };
+        let len = buffer
+            .len()
+            .min(usize::try_from(rest).unwrap_or(usize::MAX));
+        if len == 0 {
+            return Ok(0);
+        }
+        let Some(part) = buffer.get_mut(..len) else {
+            return Ok(0);
+        };
+        let read = self.source.read_now(part)?;
+        *left = Some(rest.saturating_sub(read as u64));
+        Ok(read)
+    }
+}

@@ -1,0 +1,46 @@
+//! Keepers on a system that has none: a command that asks for one gets a process group.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::containment::{ContainedTree, TreeLauncher};
+use crate::keeper_program::KeeperProgram;
+use crate::launch_error::LaunchError;
+use crate::spec::ProcessSpec;
+use crate::status_channel::StatusSender;
+
+use super::group::PortableGroups;
+
+/// Keepers need Linux. Elsewhere this launches process groups.
+#[derive(Debug)]
+pub struct PortableKeepers {
+    _program: KeeperProgram,
+}
+
+impl PortableKeepers {
+    /// Keepers of this program.
+    pub fn new(program: KeeperProgram) -> Arc<Self> {
+        Arc::new(Self { _program: program })
+    }
+
+    /// The same: nothing can be adopted here.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn adopting_orphans(program: KeeperProgram) -> io::Result<Arc<Self>> {
+        Ok(Self::new(program))
+    }
+
+    /// Ends no process, since there are no keepers.
+    pub fn close(&self) {}
+}
+
+impl TreeLauncher for PortableKeepers {
+    fn launch(
+        self: Arc<Self>,
+        spec: &ProcessSpec,
+        status: StatusSender,
+    ) -> Result<ContainedTree, LaunchError> {
+        Arc::new(PortableGroups).launch(spec, status)
+    }
+}

@@ -1,0 +1,33 @@
+//! Trees of earlier processes: without `/proc` no process can attach to them.
+
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+
+use crate::driver::ProcessDriver;
+use crate::handle::ProcessHandle;
+use crate::reattach_error::ReattachError;
+
+use super::identity::is_alive;
+
+/// Attaches to a tree that another process left.
+///
+/// # Errors
+/// Always.
+pub fn reattach(
+    _main: &ProcessIdentity,
+    _keeper: Option<&ProcessIdentity>,
+    _marker: Option<&Arc<str>>,
+) -> Result<(ProcessHandle, ProcessDriver), ReattachError> {
+    Err(ReattachError::NotHere)
+}
+
+/// Living process of a tree that another process left: its keeper, or else its main process.
+pub fn survivor(
+    main: &ProcessIdentity,
+    keeper: Option<&ProcessIdentity>,
+    _marker: Option<&str>,
+) -> Option<ProcessIdentity> {
+    let mut known = keeper.into_iter().chain([main]);
+    known.find(|known| is_alive(known)).cloned()
+}

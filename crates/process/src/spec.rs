@@ -1,0 +1,43 @@
+//! Specification of a launch: the command, its surroundings and its level of containment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::containment::TreeLauncher;
+use crate::platform::Keepers;
+
+/// Environment variable that carries the marker of a call into every process of its tree.
+pub const MARKER_VARIABLE: &str = "ALLSTOP_CALL";
+
+/// A command to run under containment.
+///
+/// Its standard input is `/dev/null`; its standard output and error are one pipe, so their order is kept.
+#[derive(Debug, Clone)]
+pub struct ProcessSpec {
+    /// Program: a path, or a name that is looked up in `PATH`.
+    pub program: OsString,
+    /// Arguments, without the program itself.
+    pub args: Vec<OsString>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Additions to the environment inherited from this process.
+    pub env: Vec<(OsString, OsString)>,
+    /// Variables that are not inherited: keys and other secrets.
+    pub env_hidden: Vec<OsString>,
+    /// Marker that tells the processes of this call from those of any other call, ever: make it unique.
+    pub marker: Arc<str>,
+    /// Level at which the tree is held together.
+    pub containment: ContainmentChoice,
+}
+
+/// Choice of a level of containment.
+#[derive(Debug, Clone)]
+pub enum ContainmentChoice {
+    /// A keeper process: strongest. Outside Linux a process group takes its place.
+    Keeper(Arc<Keepers>),
+    /// A process group and a marker: needs no helper program, and sets no attribute of this process.
+    GroupAndMarker,
+    /// A launcher of the caller's own, such as the simulated system of the test kit.
+    Custom(Arc<dyn TreeLauncher>),
+}

@@ -1,0 +1,123 @@
+//! Status of a process tree, published by its driver and read by everyone else.
+
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{How, Verified};
+use tokio::time::Instant;
+
+use crate::launch_error::LaunchError;
+
+/// End of the main process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitInfo {
+    /// It returned this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// It has ended, but the keeper that could have said how was killed.
+    Unknown,
+}
+
+impl ExitInfo {
+    pub(crate) fn new(code: Option<i32>, signal: Option<i32>) -> Self {
+        match (code, signal) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Unknown,
+        }
+    }
+
+    /// True if it returned 0.
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+/// Facts that the driver has seen so far. It only grows: a field that is set stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessStatus {
+    /// The main process, once it has started.
+    pub main: Option<ProcessIdentity>,
+    /// End of the main process.
+    pub exited: Option<ExitInfo>,
+    /// Proof that no process of the tree is left.
+    pub empty: Option<Verified>,
+    /// Time of that proof.
+    pub empty_at: Option<Instant>,
+    /// Reason why it never started.
+    pub failed: Option<Arc<LaunchError>>,
+    /// True if its keeper was killed: its remaining processes are ended without it.
+    pub keeper_lost: bool,
+    /// True after [`detach`](super::ProcessHandle::detach): the tree is no longer watched.
+    pub detached: bool,
+}
+
+impl ProcessStatus {
+    /// Strongest signal that a stop has ended it with, if `strongest` was asked for: a tree that has lost its keeper is
+    /// swept away with SIGKILL.
+    pub fn ended_by(&self, strongest: Option<How>) -> Option<How> {
+        match strongest {
+            Some(_) if self.keeper_lost => Some(How::Sigkill),
+            strongest => strongest,
+        }
+    }
+
+    /// Note on a tree whose keeper was killed, for receipts, models and people.
+    pub fn keeper_lost_note(&self) -> Option<&'static str> {
+        self.keeper_lost.then_some(match self.empty {
+            Some(Verified::ProcessTreeEmpty) => {
+                "its keeper was killed: all that it had started fell to allstop, and was killed"
+            }
+            _ => {
+                "its keeper was killed, and containment was lost: what could still be found was killed"
+            }
+        })
+    }
+
+    pub(crate) fn set_empty(&mut self, verified: Verified) {
+        self.empty = Some(verified);
+        self.empty_at = Some(Instant::now());
+    }
+}
+
+/// Reason why a wait can have no answer any more.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ProcessWaitError {
+    /// The command never started.
+    #[error("the process never started")]
+    NeverStarted(#[source] Arc<LaunchError>),
+    /// The tree was detached and is no longer watched.
+    #[error("the process was detached")]
+    Detached,
+    /// The driver was dropped; its tree was killed or left to its keeper to kill.
+    #[error("the driver of the process was dropped")]
+    WatcherGone,
+}
+
+/// A signal that ends processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessSignal {
+    /// SIGTERM: an ask.
+    Term,
+    /// SIGKILL: force.
+    Kill,
+}
+
+impl From<ProcessSignal> for rustix::process::Signal {
+    fn from(signal: ProcessSignal) -> Self {
+        match signal {
+            ProcessSignal::Term => Self::TERM,
+            ProcessSignal::Kill => Self::KILL,
+        }
+    }
+}
+
+/// A living process of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeMember {
+    /// Identity of the process.
+    pub identity: ProcessIdentity,
+    /// Command line, arguments separated by spaces; the process's name in brackets if it has no arguments.
+    pub command_line: String,
+}

@@ -1,0 +1,102 @@
+//! The status of a tree, from its driver to everyone else.
+//!
+//! Like a watch channel of tokio, except that waiters are woken in the order in which they began to wait. Tokio wakes
+//! its receivers in random order, and then a test on paused time cannot be repeated.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::Verified;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use crate::status::{ExitInfo, ProcessStatus};
+
+#[derive(Debug, Default)]
+struct StatusCell {
+    now: RwLock<ProcessStatus>,
+    closed: AtomicBool,
+    changed: Notify,
+}
+
+/// The driver's end: publishes each fact once, and the emptiness of the tree last.
+#[derive(Debug)]
+pub struct StatusSender(Arc<StatusCell>);
+
+/// The readers' end, which always has the newest status.
+#[derive(Debug, Clone)]
+pub struct StatusReceiver(Arc<StatusCell>);
+
+pub(crate) fn status_channel() -> (StatusSender, StatusReceiver) {
+    let cell = Arc::<StatusCell>::default();
+    (StatusSender(Arc::clone(&cell)), StatusReceiver(cell))
+}
+
+impl StatusSender {
+    /// Publishes the main process.
+    pub fn started(&self, main: ProcessIdentity) {
+        self.publish(|now| now.main = Some(main));
+    }
+
+    /// Publishes the end of the main process.
+    pub fn exited(&self, exit: ExitInfo) {
+        self.publish(|now| now.exited = Some(exit));
+    }
+
+    /// Publishes that no process of the tree is left, with the proof that was found.
+    pub fn emptied(&self, verified: Verified) {
+        self.publish(|now| now.set_empty(verified));
+    }
+
+    /// Publishes that the tree runs on without its driver.
+    pub fn detached(&self) {
+        self.publish(|now| now.detached = true);
+    }
+
+    pub(crate) fn publish(&self, modify: impl FnOnce(&mut ProcessStatus)) {
+        modify(&mut self.0.now.write());
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Drop for StatusSender {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// The driver is gone, and the awaited fact was never published.
+#[derive(Debug)]
+pub(crate) struct StatusClosed;
+
+impl StatusReceiver {
+    /// Borrows the status of now. Drop it soon: the driver waits for its readers.
+    pub fn borrow(&self) -> impl Deref<Target = ProcessStatus> {
+        // A reader may ask the handle for more, which borrows again.
+        self.0.now.read_recursive()
+    }
+
+    /// Waits until `read` finds a value.
+    ///
+    /// Cancel safe: it takes nothing.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        read: impl Fn(&ProcessStatus) -> Option<T>,
+    ) -> Result<T, StatusClosed> {
+        loop {
+            // Each before the next: a change that the look misses wakes, and nothing is sent after the end.
+            let changed = self.0.changed.notified();
+            let closed = self.0.closed.load(Ordering::Acquire);
+            if let Some(value) = read(&self.0.now.read()) {
+                return Ok(value);
+            }
+            if closed {
+                return Err(StatusClosed);
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Trees that outlive their owner on purpose.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::Containment;
+use allstop_process::{
+    DetachTreeError, ProcessSignal, ProcessWaitError, ReattachError, is_alive, reattach, signal,
+    survivor,
+};
+use libtest_mimic::Trial;
+use tokio::task::JoinSet;
+
+use crate::support::{proof, run, running, shell, sleepers, token, trial, wait_until};
+
+const SOON: Duration = Duration::from_secs(3);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "detaching::outlives_its_owner_and_is_drained",
+            outlives_its_owner_and_is_drained,
+        ),
+        trial("detaching::output_is_capped", output_is_capped),
+        trial(
+            "detaching::deaf_tree_ends_with_its_keeper",
+            deaf_tree_ends_with_its_keeper,
+        ),
+        trial(
+            "detaching::found_again_without_its_keeper",
+            found_again_without_its_keeper,
+        ),
+        trial("detaching::refused", refused),
+    ]
+}
+
+/// The main of an owner that lets its command go and ends; prints its keeper.
+pub(crate) fn let_go(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut next = || {
+        args.next()
+            .and_then(|arg| arg.into_string().ok())
+            .expect("token, script and file")
+    };
+    let (token, script, file) = (next(), next(), next());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let mut call = run(shell(&script, &token, Containment::Keeper));
+        call.read_until("ready").await;
+        call.handle
+            .detach(file.as_ref())
+            .await
+            .expect("it can be let go");
+        assert!(matches!(
+            call.handle.wait_empty().await,
+            Err(ProcessWaitError::Detached)
+        ));
+        assert_eq!(call.output.read(&mut [0; 16]).await.expect("no error"), 0);
+        call.driver
+            .join_next()
+            .await
+            .expect("one driver")
+            .expect("it ends");
+        let keeper = call.handle.keeper_identity().expect("it has one");
+        println!(
+            "{}",
+            serde_json::to_string(keeper).expect("it can be stored")
+        );
+    });
+    ExitCode::SUCCESS
+}
+
+async fn detached(token: &str, script: &str, file: &std::path::Path) -> ProcessIdentity {
+    let mut owner = Command::new(std::env::current_exe().expect("this binary has a path"));
+    owner.args(["let-go-call", token, script]).arg(file);
+    let output = tokio::process::Command::from(owner)
+        .output()
+        .await
+        .expect("an owner");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("its keeper")
+}
+
+async fn outlives_its_owner_and_is_drained() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, go) = (folder.path().join("output"), folder.path().join("go"));
+    // Prints more than a pipe holds once the owner has ended.
+    let script = format!(
+        "sleep TOKEN & echo ready; while [ ! -e {} ]; do sleep 0.01; done; head -c 300000 /dev/zero; echo end; wait",
+        go.display()
+    );
+    let keeper = detached(&token, &script, &file).await;
+    assert!(is_alive(&keeper));
+    wait_until("it sleeps", SOON, || sleepers(&token) == 1).await;
+    std::fs::write(&go, "").expect("a file");
+    let printed = || std::fs::read(&file).unwrap_or_default();
+    wait_until("all is in the file", SOON, || printed().ends_with(b"end\n")).await;
+    assert_eq!(printed().len(), 300_004);
+    // It ends by itself with its tree.
+    let (sleeper, _) = running(&token)
+        .into_iter()
+        .find(|(_, line)| line.starts_with("sleep "))
+        .expect("it sleeps");
+    crate::support::kill(sleeper, rustix::process::Signal::TERM);
+    wait_until("the keeper has ended", SOON, || {
+        !is_alive(&keeper) && running(&token).is_empty()
+    })
+    .await;
+}
+
+async fn output_is_capped() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("output");
+    let script = "echo ready; head -c 80000000 /dev/zero; exec sleep TOKEN";
+    let keeper = detached(&token, script, &file).await;
+    wait_until("it is not held up by the cap", SOON * 5, || {
+        sleepers(&token) == 1
+    })
+    .await;
+    let len = std::fs::metadata(&file).expect("it is there").len();
+    let max = allstop_process::DETACHED_OUTPUT_BYTES_MAX;
+    assert!((max..max + 100).contains(&len), "{len}");
+    signal(&keeper, ProcessSignal::Term).expect("it is there");
+    wait_until("all is gone", SOON, || running(&token).is_empty()).await;
+}
+
+async fn deaf_tree_ends_with_its_keeper() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = r#"trap "" TERM; setsid sleep TOKEN & echo ready; wait"#;
+    let keeper = detached(&token, script, &folder.path().join("output")).await;
+    signal(&keeper, ProcessSignal::Term).expect("it is there");
+    // SIGTERM is ignored; SIGKILL follows after the grace.
+    wait_until("all is gone", SOON, || {
+        running(&token).is_empty() && !is_alive(&keeper)
+    })
+    .await;
+    assert!(
+        signal(&keeper, ProcessSignal::Term).is_err(),
+        "it is gone, whoever has its pid"
+    );
+}
+
+/// Its keeper was killed, and with it the shell; what that had started is left, and only its marker tells.
+async fn found_again_without_its_keeper() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut call = run(shell(
+        "setsid sleep TOKEN & echo ready; wait",
+        &token,
+        Containment::Keeper,
+    ));
+    call.read_until("ready").await;
+    wait_until("it sleeps", SOON, || sleepers(&token) == 1).await;
+    let output = folder.path().join("output");
+    call.handle.detach(&output).await.expect("it can be let go");
+    let main = call.handle.identity().expect("it has started");
+    let keeper = call.handle.keeper_identity().expect("it has one").clone();
+    let marker = call.handle.marker().clone();
+    assert_eq!(survivor(&main, Some(&keeper), None), Some(keeper.clone()));
+    signal(&keeper, ProcessSignal::Kill).expect("it is there");
+    wait_until("the shell is gone", SOON, || {
+        !is_alive(&keeper) && !is_alive(&main)
+    })
+    .await;
+
+    assert_eq!(survivor(&main, Some(&keeper), None), None);
+    let left = survivor(&main, Some(&keeper), Some(&*marker)).expect("it sleeps");
+    assert_eq!(running(&token)[0].0, left.pid);
+    let found = reattach(&main, Some(&keeper), Some(&marker));
+    let (handle, driver) = found.expect("its marker tells it");
+    let mut tasks = JoinSet::new();
+    tasks.spawn(driver);
+    handle.force();
+    assert_eq!(
+        handle.wait_empty().await.expect("it is watched"),
+        proof(Containment::GroupAndMarker)
+    );
+    assert!(running(&token).is_empty());
+    assert_eq!(survivor(&main, Some(&keeper), Some(&*marker)), None);
+    let gone = reattach(&main, Some(&keeper), Some(&marker));
+    assert_eq!(gone.err(), Some(ReattachError::Gone));
+}
+
+async fn refused() {
+    let token = token();
+    let mut call = run(shell(
+        "sleep TOKEN & echo ready; wait",
+        &token,
+        Containment::Keeper,
+    ));
+    call.read_until("ready").await;
+    let refusal = call
+        .handle
+        .detach("/nowhere/at/all".as_ref())
+        .await
+        .expect_err("there is no such folder");
+    assert!(
+        matches!(refusal, DetachTreeError::OutputFile { .. }),
+        "{refusal}"
+    );
+    // It is contained as before.
+    let (verified, _) = call.force_and_wait().await;
+    assert_eq!(verified, proof(Containment::Keeper));
+    let after = call
+        .handle
+        .detach("/tmp/never".as_ref())
+        .await
+        .expect_err("it has ended");
+    assert!(matches!(after, DetachTreeError::NotRunning), "{after}");
+
+    let mut call = run(shell(
+        "sleep TOKEN & echo ready; wait",
+        &token,
+        Containment::GroupAndMarker,
+    ));
+    call.read_until("ready").await;
+    let refusal = call
+        .handle
+        .detach("/tmp/never".as_ref())
+        .await
+        .expect_err("it has no keeper");
+    assert!(matches!(refusal, DetachTreeError::NeedsKeeper), "{refusal}");
+    let _ = call.force_and_wait().await;
+}

@@ -1,0 +1,295 @@
+//! Keepers that serve one call after another, and what falls to this process when one is killed.
+
+use std::collections::HashSet;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::{Containment, Verified};
+use allstop_process::{ContainmentChoice, ExitInfo, Keepers, ProcessSpec, is_alive};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+
+use crate::support::{
+    Running, assert_nothing_runs, keeper_program, kill, run, shell, sleepers, token, trial,
+    wait_until,
+};
+
+/// For what takes milliseconds.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Leaves its group, its session and its environment, and then kills its keeper.
+const ESCAPES: &str = "setsid env -i sleep TOKEN & (setsid sh -c 'sleep TOKEN; :' &); echo away; kill -9 $PPID; sleep TOKEN";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "keepers::one_serves_call_after_call",
+            one_serves_call_after_call,
+        ),
+        trial(
+            "keepers::calls_at_once_have_one_each",
+            calls_at_once_have_one_each,
+        ),
+        trial("keepers::idle_ones_are_few", idle_ones_are_few),
+        trial(
+            "keepers::a_killed_idle_one_is_replaced",
+            a_killed_idle_one_is_replaced,
+        ),
+        trial(
+            "keepers::closing_ends_the_idle_ones",
+            closing_ends_the_idle_ones,
+        ),
+        trial(
+            "keepers::a_call_has_its_own_environment",
+            a_call_has_its_own_environment,
+        ),
+        trial(
+            "keepers::variables_are_hidden_without_a_keeper_too",
+            variables_are_hidden_without_a_keeper_too,
+        ),
+        trial(
+            "keepers::a_late_force_spares_the_next_call",
+            a_late_force_spares_the_next_call,
+        ),
+        trial(
+            "keepers::orphans_are_adopted_and_ended",
+            orphans_are_adopted_and_ended,
+        ),
+        trial("keepers::orphans_of_two_calls", orphans_of_two_calls),
+        trial(
+            "keepers::children_of_others_are_spared",
+            children_of_others_are_spared,
+        ),
+    ]
+}
+
+fn with(keepers: &Arc<Keepers>, script: &str, token: &str) -> ProcessSpec {
+    ProcessSpec {
+        containment: ContainmentChoice::Keeper(Arc::clone(keepers)),
+        ..shell(script, token, Containment::Keeper)
+    }
+}
+
+fn keeper_of(call: &Running) -> ProcessIdentity {
+    call.handle.keeper_identity().expect("it has one").clone()
+}
+
+/// Waits until its driver has given the keeper back.
+async fn over(mut call: Running) {
+    call.handle.wait_empty().await.expect("watched");
+    while call.driver.join_next().await.is_some() {}
+}
+
+async fn one_serves_call_after_call() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    let mut first = None;
+    for number in 0..5 {
+        let mut call = run(with(
+            &keepers,
+            &format!("echo {number}; exit {number}"),
+            &token,
+        ));
+        assert_eq!(call.read_all().await, format!("{number}\n"));
+        let exit = call.handle.wait_exited().await.expect("watched");
+        assert_eq!(exit, ExitInfo::Code(number));
+        let keeper = keeper_of(&call);
+        assert_eq!(*first.get_or_insert_with(|| keeper.clone()), keeper);
+        let verified = call.handle.wait_empty().await.expect("watched");
+        assert_eq!(verified, Verified::ProcessTreeEmpty);
+        over(call).await;
+    }
+    // A force is no reason to part with it.
+    let mut deaf = run(with(
+        &keepers,
+        r#"trap "" TERM; echo ready; sleep TOKEN & wait"#,
+        &token,
+    ));
+    deaf.read_until("ready").await;
+    deaf.force_and_wait().await;
+    assert_nothing_runs(&token);
+    over(deaf).await;
+    let after = run(with(&keepers, "true", &token));
+    assert_eq!(Some(keeper_of(&after)), first);
+    over(after).await;
+}
+
+async fn calls_at_once_have_one_each() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    let one = run(with(&keepers, "sleep TOKEN", &token));
+    let other = run(with(&keepers, "sleep TOKEN", &token));
+    assert_ne!(keeper_of(&one), keeper_of(&other));
+    one.handle.force();
+    one.handle.wait_empty().await.expect("watched");
+    wait_until("the other sleeps on", SOON, || sleepers(&token) == 1).await;
+    other.handle.force();
+    other.handle.wait_empty().await.expect("watched");
+    assert_nothing_runs(&token);
+}
+
+async fn idle_ones_are_few() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    let calls: Vec<_> = (0..10)
+        .map(|_| run(with(&keepers, "sleep 0.2", &token)))
+        .collect();
+    // One that was quicker than the launches has served twice.
+    let all: HashSet<_> = calls.iter().map(keeper_of).collect();
+    assert!(all.len() > 4, "{all:?}");
+    for call in calls {
+        over(call).await;
+    }
+    let living = || all.iter().filter(|keeper| is_alive(keeper)).count();
+    wait_until("most have ended", SOON, || living() <= 4).await;
+    drop(keepers);
+    wait_until("all have ended", SOON, || living() == 0).await;
+}
+
+async fn a_killed_idle_one_is_replaced() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    let call = run(with(&keepers, "true", &token));
+    let keeper = keeper_of(&call);
+    over(call).await;
+    kill(keeper.pid, Signal::KILL);
+    wait_until("it has ended", SOON, || !is_alive(&keeper)).await;
+    let mut next = run(with(&keepers, "echo up", &token));
+    assert_eq!(next.read_all().await, "up\n");
+    assert_ne!(keeper_of(&next), keeper);
+}
+
+async fn closing_ends_the_idle_ones() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    let call = run(with(&keepers, "true", &token));
+    let keeper = keeper_of(&call);
+    over(call).await;
+    assert!(is_alive(&keeper), "it is kept");
+    keepers.close();
+    assert!(!is_alive(&keeper));
+    // What comes later has a keeper all the same, which is not kept.
+    let late = run(with(&keepers, "true", &token));
+    let keeper = keeper_of(&late);
+    over(late).await;
+    wait_until("it has ended", SOON, || !is_alive(&keeper)).await;
+}
+
+async fn variables_are_hidden_without_a_keeper_too() {
+    let token = token();
+    let mut call = run(ProcessSpec {
+        env_hidden: vec!["PATH".into()],
+        program: "/bin/sh".into(),
+        containment: ContainmentChoice::GroupAndMarker,
+        ..shell(
+            "export -p | grep -c '^export PATH='",
+            &token,
+            Containment::Keeper,
+        )
+    });
+    assert_eq!(call.read_all().await, "0\n");
+    over(call).await;
+}
+
+async fn a_call_has_its_own_environment() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    let spec = |script: &str, marker: &str| ProcessSpec {
+        env: vec![("ONLY_HERE".into(), marker.into())],
+        env_hidden: vec!["PATH".into()],
+        marker: marker.into(),
+        program: "/bin/sh".into(),
+        ..with(&keepers, script, &token)
+    };
+    let script = "echo $ALLSTOP_CALL $ONLY_HERE; export -p | grep -c '^export PATH='; pwd";
+    let mut one = run(ProcessSpec {
+        cwd: "/proc".into(),
+        ..spec(script, "one")
+    });
+    assert_eq!(one.read_all().await, "one one\n0\n/proc\n");
+    over(one).await;
+    let mut two = run(ProcessSpec {
+        env: Vec::new(),
+        ..spec(script, "two")
+    });
+    assert_eq!(two.read_all().await, "two\n0\n/\n");
+}
+
+/// Signals of a call that has just ended, at whatever moment, never hit the one that has its keeper now.
+async fn a_late_force_spares_the_next_call() {
+    let (keepers, token) = (Keepers::new(keeper_program()), token());
+    for _ in 0..100 {
+        let ended = run(with(&keepers, "true", &token));
+        let late = ended.handle.clone();
+        let mut forcing = tokio::task::JoinSet::new();
+        forcing.spawn(async move {
+            while late.emptiness().is_none() {
+                late.force();
+                tokio::task::yield_now().await;
+            }
+        });
+        over(ended).await;
+        let next = run(with(&keepers, "exit 7", &token));
+        let exit = next.handle.wait_exited().await.expect("watched");
+        assert_eq!(exit, ExitInfo::Code(7));
+        forcing.join_all().await;
+        over(next).await;
+    }
+}
+
+fn adopting() -> Arc<Keepers> {
+    Keepers::adopting_orphans(keeper_program()).expect("this process can be a subreaper")
+}
+
+async fn orphans_are_adopted_and_ended() {
+    let (keepers, token) = (adopting(), token());
+    let mut call = run(with(&keepers, ESCAPES, &token));
+    call.read_until("away").await;
+    let verified = call.handle.wait_empty().await.expect("watched");
+    assert_eq!(verified, Verified::ProcessTreeEmpty);
+    let status = call.handle.status().borrow().clone();
+    // None, where it was killed before it had said that the command runs.
+    assert_eq!(
+        status.exited.unwrap_or(ExitInfo::Unknown),
+        ExitInfo::Unknown
+    );
+    assert!(status.keeper_lost);
+    assert_nothing_runs(&token);
+}
+
+async fn orphans_of_two_calls() {
+    let (keepers, token) = (adopting(), token());
+    let healthy = run(with(&keepers, "sleep TOKEN5", &token));
+    let calls = [0, 1].map(|_| run(with(&keepers, ESCAPES, &token)));
+    for call in &calls {
+        let verified = call.handle.wait_empty().await.expect("watched");
+        assert_eq!(verified, Verified::ProcessTreeEmpty);
+    }
+    // A tree whose keeper lives is not touched.
+    let left = crate::support::running(&token);
+    assert!(
+        left.iter()
+            .all(|(_, line)| line.contains(&format!("{token}5"))),
+        "{left:?}"
+    );
+    assert!(!healthy.handle.members().await.is_empty());
+    healthy.handle.force();
+    healthy.handle.wait_empty().await.expect("watched");
+    assert_nothing_runs(&token);
+}
+
+async fn children_of_others_are_spared() {
+    let (keepers, token) = (adopting(), token());
+    let mut own = Command::new("sh");
+    let own = own.args(["-c", "read line; exit 7"]).stdin(Stdio::piped());
+    let mut own = own.spawn().expect("a child of this process");
+    let mut done = Command::new("true").spawn().expect("another one");
+    let call = run(with(&keepers, ESCAPES, &token));
+    call.handle.wait_empty().await.expect("watched");
+    assert_nothing_runs(&token);
+    drop(own.stdin.take());
+    assert_eq!(
+        own.wait().expect("nobody else has reaped it").code(),
+        Some(7)
+    );
+    assert_eq!(
+        done.wait().expect("nobody else has reaped it").code(),
+        Some(0)
+    );
+}

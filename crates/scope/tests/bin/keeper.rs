@@ -1,0 +1,5 @@
+//! The keeper of the trees that the tests start.
+
+fn main() -> std::process::ExitCode {
+    allstop_process::keeper_main()
+}

@@ -1,0 +1,56 @@
+//! A process that is detached while a stop covers it.
+
+use std::time::{Duration, Instant};
+
+use allstop_core::receipt::ItemKind;
+use allstop_process::{
+    ContainmentChoice, KeeperProgram, Keepers, ProcessSignal, ProcessSpec, is_alive, signal,
+};
+use allstop_scope::WorkSpec;
+
+use crate::{by_user, root};
+
+const SOON: Duration = Duration::from_secs(3);
+
+/// It ignores the ask, and is detached in the grace: the receipt of the stop names it.
+#[tokio::test]
+async fn stop_names_a_process_that_is_detached_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scope = root();
+    let keepers = Keepers::new(KeeperProgram {
+        executable: env!("CARGO_BIN_EXE_allstop-scope-keeper").into(),
+        args: Vec::new(),
+    });
+    let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+    let spec = ProcessSpec {
+        program: "sh".into(),
+        args: vec!["-c".into(), script.into()],
+        cwd: "/".into(),
+        env: Vec::new(),
+        env_hidden: Vec::new(),
+        marker: format!("detaching-{}", std::process::id()).into(),
+        containment: ContainmentChoice::Keeper(keepers),
+    };
+    let work = WorkSpec::new(ItemKind::Process, "deaf");
+    let (process, mut output) = scope.spawn_process(work, spec).expect("it starts");
+    let mut buffer = [0; 64];
+    assert!(output.read(&mut buffer).await.expect("it prints") > 0);
+    let stop = scope.stop(by_user().grace(SOON));
+    let keeper = process.handle().keeper_identity().cloned();
+    let keeper = keeper.expect("it has one");
+    process
+        .detach(&folder.path().join("out"))
+        .await
+        .expect("it is detached");
+    let receipt = stop.receipt().await;
+    assert!(!receipt.quiet(), "{receipt:?}");
+    assert_eq!(receipt.items().len(), 1, "{receipt:?}");
+    assert_eq!(receipt.items()[0].state.as_str(), "still_running");
+    assert!(is_alive(&keeper));
+    signal(&keeper, ProcessSignal::Term).expect("it is there");
+    let start = Instant::now();
+    while is_alive(&keeper) {
+        assert!(start.elapsed() < SOON, "its keeper does not end");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
