@@ -28,7 +28,6 @@ mod lock;
 mod log;
 mod memory;
 mod names;
-mod process;
 pub mod session;
 mod sqlite;
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::process::{is_seen_alive, this_process};
 use crate::{
     AppendError, AppendId, LockAttempt, LogError, LogFuture, RecordBytes, StreamLock, StreamName,
     Version,
 };
 use allstop_core::process::ProcessIdentity;
+use allstop_process::{is_alive, this_process};
 
 /// A log of streams.
 ///
@@ -66,11 +66,19 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// to run. The holder of a lock asks this before it takes over that process's work, because a lock is a file that
     /// a user may have deleted. False if nobody can tell (another machine or container): then the lock alone decides.
     fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {
-        LogFuture::ready(Ok(owner != this_process() && is_seen_alive(owner)))
+        LogFuture::ready(Ok(is_another_process_alive(owner)))
     }
 
     /// Deletes the locked stream and releases the lock. The next record of the stream has number 1 again.
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>>;
+}
+
+/// True if an owner other than this process is seen to run.
+///
+/// One of another boot, machine or pid namespace is not seen. Without a boot id, on a system without `/proc`, the pid may
+/// have passed to another process; there the lock itself tells owners apart.
+pub(crate) fn is_another_process_alive(owner: &ProcessIdentity) -> bool {
+    owner != this_process() && !owner.boot_id.is_empty() && is_alive(owner)
 }
 
 /// Interval at which a tail checks for records of other processes, in milliseconds: short enough for a person who

@@ -2,11 +2,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use allstop_core::process::ProcessIdentity;
+use allstop_process::this_process;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::lock::{LockAttempt, StreamLock};
-use crate::process::this_process;
 use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
 
 /// A log that lives as long as the value: for tests, and for programs without storage. Clones share it.

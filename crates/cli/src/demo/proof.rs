@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use allstop_process::{TreeMember, all_processes, child_processes};
 use serde::Serialize;
 
 use super::parts::StalledServer;
@@ -129,20 +130,24 @@ impl World {
                 self.sleeps(BACKGROUND),
                 0,
             ),
-            Proof::of("child processes of any kind", children(), 0),
+            Proof::of(
+                "child processes of any kind",
+                child_processes().len() as u64,
+                0,
+            ),
         ]
     }
 
     /// Processes whose only argument is this sleep's: the shells that name it in a longer command line do not count.
     fn sleeps(&self, part: u32) -> u64 {
         let wanted = self.duration(part);
-        let is_sleep = |pid: &str| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0);
-            words.next().is_some_and(|name| name.ends_with(b"sleep"))
-                && words.next() == Some(wanted.as_bytes())
+        let is_sleep = |member: &TreeMember| {
+            let mut words = member.command_line.split(' ');
+            words.next().is_some_and(|name| name.ends_with("sleep"))
+                && words.next() == Some(&*wanted)
         };
-        processes().filter(|pid| is_sleep(pid)).count() as u64
+        let all = all_processes().into_iter();
+        all.filter(is_sleep).count() as u64
     }
 
     /// Established connections to the server, as the kernel lists them: our side of them.
@@ -165,24 +170,4 @@ fn threads() -> u64 {
         .flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|name| name.trim_end() == THREAD_NAME).count() as u64
-}
-
-/// Children of this process that are not dead.
-fn children() -> u64 {
-    let me = std::process::id().to_string();
-    let is_child = |pid: &String| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // After the name, which may hold anything: the state and the parent.
-        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let mut words = rest.split_whitespace();
-        words.next().is_some_and(|state| state != "Z") && words.next() == Some(&me)
-    };
-    processes().filter(is_child).count() as u64
-}
-
-fn processes() -> impl Iterator<Item = String> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }

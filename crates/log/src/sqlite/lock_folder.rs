@@ -19,9 +19,9 @@ use std::thread::park_timeout;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
+use allstop_process::this_process;
 
 use super::classify::io_error;
-use crate::process::this_process;
 use crate::{LogError, LogErrorKind, StreamName};
 
 /// Attempts to take or inspect a lock that is busy for a moment: another process was reading the owner or removing the

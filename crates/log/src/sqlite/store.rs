@@ -16,7 +16,7 @@ use super::lock_folder::{FileLock, FileLockAttempt};
 use super::reader::{Job, Reader};
 use super::thread;
 use super::writer::{Append, WriteCommand, Writer};
-use crate::process::{is_seen_alive, this_process};
+use crate::log::is_another_process_alive;
 use crate::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
     StreamLock, StreamName, TAIL_POLL_MS, Version,
@@ -267,7 +267,7 @@ impl Log for SqliteLog {
     /// Checks on the reader's thread, because `/proc` may hang.
     fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {
         let owner = owner.clone();
-        LogFuture::waiting(self.ask(move |_| Ok(owner != *this_process() && is_seen_alive(&owner))))
+        LogFuture::waiting(self.ask(move |_| Ok(is_another_process_alive(&owner))))
     }
 
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {

@@ -33,24 +33,29 @@ impl KnownMembers {
     }
 }
 
-/// Living processes of this machine that are visible from here, with their command lines. Looks into `/proc`, for a few
-/// milliseconds.
+/// Living processes of this machine that are visible from here, with their command lines. Blocks for a few milliseconds,
+/// and for as long as the memory of one of them is locked.
 pub fn all_processes() -> Vec<TreeMember> {
-    let mut all = Vec::new();
-    let _is_complete = visit_processes(|stat| all.push(stat));
-    as_members(&all)
+    listed(|_| true)
 }
 
-/// Living children of this process. Looks into `/proc`, for about a millisecond.
+/// Living children of this process, with their command lines. Blocks as [`all_processes`] does.
 pub fn child_processes() -> Vec<TreeMember> {
-    let mut children = Vec::new();
     let me = std::process::id();
+    listed(|stat| stat.parent == me)
+}
+
+fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
+    let mut found = Vec::new();
     let _is_complete = visit_processes(|stat| {
-        if stat.parent == me {
-            children.push(stat);
+        if !stat.is_dead() && is_wanted(&stat) {
+            found.push(TreeMember {
+                identity: identity(stat.pid, stat.start_ticks),
+                command_line: command_line(stat.pid),
+            });
         }
     });
-    as_members(&children)
+    found
 }
 
 /// The processes that `is_root` names, and all their descendants. Roots first, so that a shell is asked before its
@@ -153,6 +158,19 @@ mod tests {
             .collect();
         found.sort_unstable();
         assert_eq!(found, [5, 7, 9]);
+    }
+
+    #[test]
+    fn children_of_this_process_are_listed_until_they_have_ended() {
+        let child = std::process::Command::new("sleep").arg("60").spawn();
+        let mut child = child.expect("it starts");
+        let is_it = |member: &TreeMember| member.identity.pid == child.id();
+        assert!(child_processes().iter().any(is_it));
+        assert!(all_processes().iter().any(is_it));
+        child.kill().expect("it is ended");
+        child.wait().expect("it is reaped");
+        let is_it = |member: &TreeMember| member.identity.pid == child.id();
+        assert!(!child_processes().iter().any(is_it));
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             deaf_tree_ends_with_its_keeper,
         ),
         trial(
-            "detaching::found_again_without_its_keeper",
-            found_again_without_its_keeper,
+            "detaching::reattached_without_its_keeper",
+            reattached_without_its_keeper,
         ),
         trial("detaching::refused", refused),
     ]
@@ -148,7 +148,7 @@ async fn deaf_tree_ends_with_its_keeper() {
 }
 
 /// Its keeper was killed, and with it the shell; what that had started is left, and only its marker tells.
-async fn found_again_without_its_keeper() {
+async fn reattached_without_its_keeper() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
     let mut call = run(shell(

@@ -14,7 +14,7 @@ use crate::support::{
     assert_nothing_runs, kill, proof, run, running, shell, sleepers, token, trial, wait_until,
 };
 
-/// What is promised for the tree of an owner that was killed.
+/// Promised time for the end of the tree of an owner that was killed.
 const ORPHAN_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn trials() -> Vec<Trial> {

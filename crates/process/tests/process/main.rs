@@ -1,4 +1,4 @@
-//! Process containment, seen from outside: every test looks into `/proc` afterwards and not into the library's books.
+//! Process containment, seen from outside: every test looks into `/proc` afterwards and not into the library's records.
 //!
 //! This binary starts itself again, as a keeper and as an owner that is killed; so it has a `main` of its own, which
 //! decides that before the test harness starts.

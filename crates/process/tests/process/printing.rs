@@ -124,7 +124,7 @@ async fn a_held_pipe_delays_nothing(level: Containment) {
 }
 
 async fn endless_background_output(level: Containment) {
-    /// What a pipe holds: no more can have been in it when the shell exited.
+    /// Capacity of a pipe: no more can have been in it when the shell exited.
     const PIPE_BYTES: usize = 64 * 1024;
     let token = token();
     let script = "yes TOKEN & yes TOKEN & sleep 0.05; echo last";

@@ -11,7 +11,7 @@ use crate::support::{
     wait_until,
 };
 
-/// What the ladder has for force; a kill must be far below.
+/// Time of the ladder for force; a kill must take far less.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn trials() -> Vec<Trial> {

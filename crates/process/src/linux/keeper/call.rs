@@ -23,11 +23,11 @@ pub(super) struct KeeperCall {
     pub(super) number: u64,
     main: u32,
     output: OwnedFd,
-    /// The command has started, and its owner cannot be told which process it is: it is killed, and counts as failed when
-    /// its tree is empty.
+    /// True if the command has started and its identity cannot be read: it is killed, and counts as failed when its tree is
+    /// empty.
     is_unidentified: bool,
     killing: Option<TreeKill>,
-    /// When a detached tree that was told to end is killed.
+    /// Time at which a detached tree that was told to end is killed.
     pub(super) kill_at: Option<Instant>,
     pub(super) drain: Option<OutputDrain>,
 }
@@ -36,7 +36,7 @@ pub(super) struct KeeperCall {
 pub(super) enum CallStep {
     /// The tree is empty.
     Empty,
-    /// Until something happens, at most so long.
+    /// Wait for an event, at most this long.
     Wait(Option<Duration>),
 }
 
@@ -96,7 +96,7 @@ impl KeeperCall {
         }
     }
 
-    /// Reaps, and kills where that has begun.
+    /// Reaps, and kills if a kill has begun.
     pub(super) fn step(&mut self, owner: BorrowedFd<'_>) -> CallStep {
         let (main, killing) = (self.main, &mut self.killing);
         let is_unidentified = self.is_unidentified;
@@ -163,19 +163,19 @@ impl KeeperCall {
     }
 }
 
-/// When a child that was not reaped yet has started. `None` where `/proc` does not tell, as without a free descriptor.
+/// Start of a child that was not reaped yet. `None` if `/proc` does not tell, as without a free descriptor.
 pub(super) fn start_ticks(child: u32) -> Option<u64> {
     Some(stat(child)?.start_ticks)
 }
 
-/// Tells the owner who is there.
+/// Sends the living members to the owner.
 pub(super) fn tell_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
     let living = members.iter().filter(|member| !member.is_dead());
     let living = living.map(|member| (member.pid, member.start_ticks));
     say(owner, &KeeperReport::Members(living.collect()));
 }
 
-/// Tells the owner. An owner that is gone, or hears nothing, must not hold the keeper up.
+/// Sends a report. An owner that is gone, or does not read, must not hold up the keeper.
 pub(super) fn say(owner: BorrowedFd<'_>, report: &KeeperReport) {
     let _unheard = send(
         owner,
@@ -196,7 +196,7 @@ mod tests {
     use super::super::protocol::PACKET_BYTES_MAX;
     use super::*;
 
-    /// The command has started and `/proc` does not say when: what it has started is gone before that is a failure.
+    /// The command has started and `/proc` does not say when: its tree is gone before the failure is reported.
     #[test]
     fn a_start_that_cannot_be_told_is_killed_before_it_has_failed() {
         set_child_subreaper(Some(getpid())).unwrap();

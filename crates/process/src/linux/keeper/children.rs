@@ -5,9 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, setsid, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
 
 use super::order::LaunchOrder;
 use crate::linux::procfs::ProcessStat;
@@ -16,11 +14,11 @@ use crate::status::ExitInfo;
 
 /// Starts the command as leader of a session of its own.
 ///
-/// So it has no terminal: it can neither read what the user types nor be stopped for trying, and Ctrl-C never reaches it
-/// but through a stop. And whoever has to adopt its tree, should the keeper be killed, knows it by its session.
+/// So it has no terminal: it can neither read the user's keys nor be stopped for trying, and Ctrl-C reaches it only through
+/// a stop. And if the keeper is killed, the process that adopts the tree knows it by its session.
 ///
-/// An error says that nothing was started. The answer is the pid alone: whatever else is to be known of the process is
-/// looked for by whoever keeps it already.
+/// An error says that no process was started. The answer is the pid alone: the caller looks up the rest once it keeps the
+/// process already.
 pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
     let mut command = Command::new(order.program);
     command
@@ -33,7 +31,7 @@ pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
         .stderr(output.try_clone()?);
     let in_new_process = || {
         setsid()?;
-        // Only a second net, for the main process alone, should somebody kill the keeper.
+        // Only a second net, for the main process alone, in case the keeper is killed.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(())
     };
@@ -49,7 +47,7 @@ pub(super) fn start(order: LaunchOrder, output: &OwnedFd) -> io::Result<u32> {
     Ok(command.spawn()?.id())
 }
 
-/// What reaping found.
+/// Result of reaping.
 pub(super) enum ReapedChildren {
     /// Some children live.
     Living,
@@ -57,11 +55,14 @@ pub(super) enum ReapedChildren {
     NoChild,
 }
 
-/// Reaps every child that has ended, and tells how each did.
+/// Reaps every child that has ended, and hands each end to `ended`.
 pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) => ended(unsigned(pid), exit_info(status)),
+            Ok(Some((pid, status))) => ended(
+                unsigned(pid),
+                ExitInfo::new(status.exit_status(), status.terminating_signal()),
+            ),
             Ok(None) => return ReapedChildren::Living,
             Err(rustix::io::Errno::CHILD) => return ReapedChildren::NoChild,
             Err(_interrupted) => {}
@@ -69,15 +70,7 @@ pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     }
 }
 
-fn exit_info(status: WaitStatus) -> ExitInfo {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => ExitInfo::Code(code),
-        (None, Some(signal)) => ExitInfo::Signal(signal),
-        (None, None) => ExitInfo::Unknown,
-    }
-}
-
-/// SIGTERM to every descendant, once. Answers who that was.
+/// Sends SIGTERM to every descendant, once, and returns them.
 pub(super) fn ask() -> Vec<ProcessStat> {
     let members = descendants(std::process::id());
     signal_each(&members, Signal::TERM);

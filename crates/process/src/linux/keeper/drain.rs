@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::keeper_program::DETACHED_OUTPUT_BYTES_MAX;
 
-/// What a pipe holds by default: one read empties it.
+/// Default capacity of a pipe: one read empties it.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Moves bytes from the pipe to the file, up to the cap.
@@ -16,12 +16,12 @@ pub(super) struct OutputDrain {
     pipe: File,
     file: File,
     chunk: Box<[u8]>,
-    /// What may still be written; nothing more after a failed write.
+    /// Bytes that may still be written; 0 after a failed write.
     left: u64,
 }
 
 impl OutputDrain {
-    /// Opens the pipe's other end by way of this one, and the file to append to.
+    /// Opens the read end of a pipe by its write end, and the file to append to.
     pub(super) fn open(output: &OwnedFd, path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -41,7 +41,7 @@ impl OutputDrain {
         self.pipe.as_fd()
     }
 
-    /// Moves what is there now, at most one pipe's worth; says whether there was something.
+    /// Moves the bytes that are there now, at most one pipe's worth; `false` if there were none.
     pub(super) fn step(&mut self) -> bool {
         let Ok(len @ 1..) = self.pipe.read(&mut self.chunk) else {
             return false;
@@ -50,7 +50,7 @@ impl OutputDrain {
         self.left -= keep as u64;
         let part = self.chunk.get(..keep).unwrap_or_default();
         if self.file.write_all(part).is_err() {
-            // A full disk must not block the command: what comes is dropped from here on.
+            // A full disk must not block the command: later output is dropped.
             self.left = 0;
         } else if keep > 0 && self.left == 0 {
             let _note = self.file.write_all(b"\n[further output is not kept]\n");
@@ -58,7 +58,7 @@ impl OutputDrain {
         true
     }
 
-    /// Moves the rest, once nobody is left to write more.
+    /// Moves the rest, once no process is left to write more.
     pub(super) fn finish(&mut self) {
         while self.step() {}
     }

@@ -1,8 +1,8 @@
-//! TreeKill a tree faster than it can grow.
+//! Killing a tree faster than it can grow.
 //!
-//! Whatever is below a process that is killed becomes a child of the keeper. So killing every child, again and again,
-//! reaches everyone; and it costs microseconds, where reading all of `/proc` takes milliseconds: what forks and ends, with
-//! a new session at each step, does not get away.
+//! The children of a killed process become children of the keeper. So killing every child, again and again, reaches the
+//! whole tree; and it costs microseconds, where reading all of `/proc` takes milliseconds: a process that forks and ends,
+//! with a new session at each step, does not escape.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::identity::raw_pid;
 use crate::linux::procfs::ProcessStat;
 use crate::linux::tree::{descendants, kill_pinned_group, signal_each};
 
-/// How soon everyone is looked for whom killing the children has not reached.
+/// First pause before a look for all descendants, for those that killing the children has not reached.
 const KILL_ALL_MIN: Duration = Duration::from_millis(5);
-/// How slowly at last: for a process in an uninterruptible wait, or one of another user that cannot be signalled.
+/// Longest pause before such a look: for a process in an uninterruptible wait, or of another user.
 const KILL_ALL_MAX: Duration = Duration::from_millis(100);
 
-/// A kill that goes on until nobody is left.
+/// A kill that is repeated until no process is left.
 pub(super) struct TreeKill {
     /// Children that were killed and not yet reaped.
     killed: HashSet<u32>,
@@ -36,19 +36,20 @@ impl TreeKill {
         }
     }
 
-    /// The number of this child may be given to another from now on.
+    /// Notes that the pid of this child may be reused from now on.
     pub(super) fn reaped(&mut self, child: u32) {
         self.killed.remove(&child);
     }
 
-    /// One step; says how soon the next is due, unless a child ends before. Whoever is still there after a while is told.
+    /// Does one step and returns the time until the next, unless a child ends before. After a while it tells the members
+    /// that are still there.
     pub(super) fn step(&mut self, mut tell: impl FnMut(&[ProcessStat])) -> Duration {
         if self.kill_fresh_children() {
             return Duration::ZERO;
         }
         let now = Instant::now();
         if now >= self.all_at {
-            // Those below a child that cannot be killed, or all, where the kernel has no list of children.
+            // Descendants of a child that cannot be killed; all of them, if the kernel has no list of children.
             let members = descendants(std::process::id());
             members
                 .iter()
@@ -78,11 +79,11 @@ impl TreeKill {
     }
 }
 
-/// Kills a child and its whole group, in one step each: nobody in the group can win a race by forking.
+/// Kills a child and its whole group, in one step each: no member of the group can win a race by forking.
 ///
 /// Both numbers are certain: a child keeps its pid and stays a member of its group until it is reaped, which only this
-/// thread does. And the group holds nobody else: the command was started in a session of its own, and a group never spans
-/// sessions. The child itself is killed, too, since it may leave the group just before.
+/// thread does. And the group holds no other process: the command was started in a session of its own, and a group never
+/// spans sessions. The child itself is killed, too, since it may leave the group just before.
 fn kill_child(child: u32) {
     let Some(pid) = raw_pid(child) else { return };
     if let Ok(group) = getpgid(Some(pid))

@@ -1,4 +1,4 @@
-//! The command that a keeper is to start, on its way there: in a file of memory, since it may be longer than a packet.
+//! The command for a keeper to start, sent in a file of memory, since it may be longer than a packet.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The command that a keeper is to start.
+/// A command for a keeper to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) struct LaunchOrder {
     pub(in crate::linux) cwd: OsString,
@@ -19,14 +19,14 @@ pub(in crate::linux) struct LaunchOrder {
 }
 
 impl LaunchOrder {
-    /// The file to send.
+    /// Writes the order into a file of memory, to send.
     pub(in crate::linux) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
         file.write_all(&self.encode()?)?;
         Ok(file.into())
     }
 
-    /// What was sent.
+    /// Reads the order from the file that was sent.
     pub(in crate::linux) fn from_file(file: OwnedFd) -> io::Result<Self> {
         let mut file = File::from(file);
         file.rewind()?;

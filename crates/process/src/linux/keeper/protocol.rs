@@ -1,4 +1,4 @@
-//! What keeper and owner say to each other: one packet per message, so that there is nothing to frame.
+//! Messages between keeper and owner: one packet each, so that no framing is needed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,10 +10,10 @@ use crate::status::ExitInfo;
 pub(in crate::linux) const PATH_BYTES_MAX: usize = 4096;
 /// The longest packet: such a path, and a word.
 pub(in crate::linux) const PACKET_BYTES_MAX: usize = PATH_BYTES_MAX + 64;
-/// How many members are reported: as many as somebody reads, and as fit into a packet with 32 bytes each.
+/// Most members in a report: as many as a person reads, and as fit into a packet with 32 bytes each.
 pub(in crate::linux) const MEMBERS_MAX: usize = 64;
 
-/// From the keeper.
+/// A message from the keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperReport {
     /// The command runs, as this process that started then.
@@ -24,29 +24,30 @@ pub(in crate::linux) enum KeeperReport {
     Exited(ExitInfo),
     /// The processes of the tree as they were seen now, at most [`MEMBERS_MAX`]: pids and starts.
     Members(Vec<(u32, u64)>),
-    /// The keeper has no child left, and waits for another call.
+    /// The keeper has no child left, and is free for another call.
     Empty,
-    /// Let go.
+    /// The tree is detached.
     Detached,
-    /// Not let go: the file could not be opened.
+    /// The tree is not detached: the file could not be opened.
     NotDetached { errno: i32 },
 }
 
-/// From the owner: what to do with which of the keeper's calls. One that has ended is not confused with the next.
+/// A message from the owner: an action, and the number of its call, so that a call that has ended is not confused with
+/// the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) struct KeeperCommand {
     pub(in crate::linux) call: u64,
     pub(in crate::linux) action: KeeperAction,
 }
 
-/// What the owner asks for.
+/// Action that the owner asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperAction {
     /// Start the command that comes with the packet: a pipe for its output, and a file with the [`LaunchOrder`](super::order::LaunchOrder).
     Start,
-    /// SIGTERM to all.
+    /// Send SIGTERM to all members.
     Ask,
-    /// SIGKILL to all, until none is left.
+    /// Send SIGKILL to all members, until none is left.
     Force,
     /// Outlive the owner, with the output going to this file.
     Detach(PathBuf),

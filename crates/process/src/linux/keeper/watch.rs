@@ -6,8 +6,8 @@
 //! 3. When the socket closes before a detach, only an empty tree ends the loop, and every turn of it kills.
 //! 4. A command for one call never touches another: it names its call.
 //!
-//! An owner that is gone gets no grace for its tree: nobody waits for that stop, and whoever recovers the owner's work may
-//! start at once, beside whatever were still running.
+//! The tree of an owner that is gone gets no grace: no caller waits for that stop, and a recovery of the owner's work may
+//! start at once, and must not run beside it.
 
 use std::io::{self, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
@@ -29,11 +29,11 @@ use super::call::{CallStep, FILES_OF_ORDER, KeeperCall, say, start_ticks, tell_m
 use super::children::ask;
 use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
 
-/// How long a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
+/// Time that a detached tree has after a SIGTERM to its keeper: the ladder's usual grace.
 const DETACHED_GRACE: Duration = Duration::from_secs(2);
 
-/// The name shown by `ps` and matched by `killall`: not the owner's, so that killing that one by name spares the keeper,
-/// which then ends the tree.
+/// Name that `ps` shows and `killall` matches: not the owner's, so that killing the owner by name spares the keeper, which
+/// then ends the tree.
 const NAME: &std::ffi::CStr = c"call-keeper";
 
 /// Serves calls until the owner has closed the socket.
@@ -64,8 +64,8 @@ impl KeeperLoop {
             return Err(io::ErrorKind::InvalidInput.into()); // started by hand: there is no owner
         }
         rustix::thread::set_name(NAME)?;
-        // It serves calls of all kinds, and has inherited what the first one may know: the commands of a later one are of
-        // the same user, and could read it in `/proc/PID/environ`.
+        // It serves calls of all kinds, and has inherited the secrets of the first one: the commands of a later one are of
+        // the same user, and could read them in `/proc/PID/environ`.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -85,7 +85,7 @@ impl KeeperLoop {
         })
     }
 
-    /// One turn of the loop. `false`: there is nothing left to keep.
+    /// One turn of the loop. `false`: there is no tree left to keep.
     fn turn(&mut self) -> bool {
         let owner = self.owner.as_fd();
         let pause = match &mut self.call {
@@ -131,7 +131,7 @@ impl KeeperLoop {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
         let told = self.told_to_end.swap(false, Ordering::AcqRel);
-        // With an owner, ending the tree is the owner's to decide, and signals are ignored.
+        // An owner decides itself when the tree ends, so that signals are ignored.
         if let Some(call) = &mut self.call
             && told
             && call.drain.is_some()
