@@ -42,8 +42,7 @@ pub trait TreeContainment: Send + Sync {
     ///
     /// # Cancel safety
     /// Once the driver has taken the request it is carried out, whether or not anyone waits for the answer.
-    fn detach(&self, output_file: &Path) -> BoxFuture<'static, Result<(), DetachTreeError>> {
-        let _needless = output_file;
+    fn detach(&self, _output_file: &Path) -> BoxFuture<'static, Result<(), DetachTreeError>> {
         std::future::ready(Err(DetachTreeError::NeedsKeeper)).boxed()
     }
 }

@@ -4,8 +4,8 @@
 //! 1. The whole group is killed in one step only while the main process, ended or not, is unreaped and so pins its
 //!    number. A force before its end keeps it unreaped until no member is left.
 //! 2. Without a force it is reaped as soon as it ends, so that waiters for its end see it.
-//! 3. EmptinessProof is proved by sweeps, [`EmptinessProof`]. The kernel's view of the group is no proof: the kernel forgets a
-//!    group whose last member has moved to another, and remembers one of zombies that nobody reaps.
+//! 3. Only sweeps prove that the tree is empty, [`EmptinessProof`]. The kernel's view of the group is no proof: the kernel
+//!    forgets a group whose last member has moved to another, and remembers one of zombies that nobody reaps.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;

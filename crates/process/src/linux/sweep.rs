@@ -71,9 +71,9 @@ pub(super) struct TreeSweep {
     history: Mutex<SweepHistory>,
 }
 
-/// Memory of a [`TreeSweep`]. Group and session have the main process's number, which can pass to strangers once it is free. So
-/// it counts only while that is impossible: the main process is not reaped, or a member that was seen in them is still in
-/// them.
+/// Memory of a [`TreeSweep`]. Group and session have the main process's number, which can pass to strangers once it is
+/// free. So it counts only while that is impossible: the main process is not reaped, or a member that was seen in them is
+/// still in them.
 #[derive(Debug)]
 struct SweepHistory {
     /// The first sweep after the main process may have been reaped comes at once, and has nothing to compare with.

@@ -37,7 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// The main of an owner that lets its command go and ends; prints its keeper.
-pub(crate) fn let_go(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn detach_and_end(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut next = || {
         args.next()
             .and_then(|arg| arg.into_string().ok())

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Some("own-call") => return losing::own(args),
         #[cfg(target_os = "linux")]
-        Some("let-go-call") => return detaching::let_go(args),
+        Some("let-go-call") => return detaching::detach_and_end(args),
         _ => {}
     }
     #[cfg(target_os = "linux")]

@@ -43,7 +43,8 @@ pub(in crate::linux) struct KeeperCommand {
 /// Action that the owner asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperAction {
-    /// Start the command that comes with the packet: a pipe for its output, and a file with the [`LaunchOrder`](super::order::LaunchOrder).
+    /// Start the command that comes with the packet: a pipe for its output, and a file with the
+    /// [`LaunchOrder`](super::order::LaunchOrder).
     Start,
     /// Send SIGTERM to all members.
     Ask,

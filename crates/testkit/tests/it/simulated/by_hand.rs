@@ -21,7 +21,7 @@ use super::system::{root, stop};
 /// One tree of one process, which the test plays by hand.
 #[derive(Debug, Default)]
 struct ByHand {
-    /// ProcessSignal that ends it.
+    /// Signal that ends it.
     mortal_to: Option<ProcessSignal>,
     signals: Mutex<Vec<ProcessSignal>>,
     life: Mutex<Option<SimulatedLife>>,
