@@ -10,18 +10,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::Verified;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use rustix::process::Signal;
-use tokio::io::Interest;
+use rustix::net::{Shutdown, shutdown};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
 
 use crate::containment::DetachTreeError;
 use crate::identity::identity;
@@ -29,25 +24,11 @@ use crate::launch_error::LaunchError;
 use crate::status::ExitInfo;
 use crate::status_channel::StatusSender;
 
-use super::keeper::protocol::{
-    KeeperAction, KeeperCommand, KeeperReport, PACKET_BYTES_MAX, PATH_BYTES_MAX,
-};
+use super::keeper::protocol::{KeeperAction, KeeperReport, PATH_BYTES_MAX};
+use super::keeper_socket::{KeptCall, hear};
 use super::keepers::{KeeperProcess, Keepers};
-use super::look::look;
-use super::orphans::end_orphans;
-use super::readiness::{WatchedDescriptor, watch};
-use super::sweep::{EMPTY_SWEEPS, EmptinessProof, TreeSweep};
-use super::tree::{KnownMembers, signal_each};
-
-/// Pause between two looks for the tree of a dead keeper.
-const LOOK_REPEAT: Duration = Duration::from_millis(5);
-
-/// A call, on the socket of its keeper.
-#[derive(Debug, Clone)]
-pub(super) struct KeptCall {
-    pub(super) socket: Arc<OwnedFd>,
-    pub(super) number: u64,
-}
+use super::readiness::WatchedDescriptor;
+use super::tree::KnownMembers;
 
 /// A request to detach, which the driver carries out.
 #[derive(Debug)]
@@ -115,7 +96,7 @@ impl KeeperClient {
             KeeperEvent::KeeperEnded => return NextStep::Orphaned,
             KeeperEvent::Detach(request) => match absolute(&request.output_file) {
                 Ok(path) => {
-                    say(&self.call, KeeperAction::Detach(path));
+                    self.call.say(KeeperAction::Detach(path));
                     self.detaching = Some(request);
                 }
                 Err(source) => refuse_detach(request, source),
@@ -181,78 +162,7 @@ impl KeeperClient {
         }
     }
 
-    /// Finds and ends the tree of a keeper that was killed.
-    async fn end_orphans(mut self) {
-        self.status.publish(|now| now.keeper_lost = true);
-        let Some(keeper) = self.keeper.take() else {
-            return;
-        };
-        let pid = keeper.identity.pid;
-        keeper.kill();
-        // Its children are adopted when it has ended, which is a moment after its socket has closed.
-        if let Ok(ended) = watch(Arc::clone(&keeper.pidfd)) {
-            drop(ended.readable().await);
-        }
-        self.keepers.reap_later(keeper);
-        let main = self.main.clone();
-        if main.is_none() {
-            self.failed = Some(LaunchError::KeeperLost);
-        }
-        if self.keepers.adopts_orphans() {
-            self.end_adopted(pid).await;
-        } else {
-            // Killed before it said that it had started anything. If it had, the command died with it (the death signal)
-            // unless it forked at once; the marker finds what is left.
-            let main = main.unwrap_or_else(|| identity(pid, 0));
-            self.sweep_away(main, pid).await;
-        }
-    }
-
-    /// Kills adopted processes until no look finds any more.
-    async fn end_adopted(&mut self, keeper: u32) {
-        let mut empty_looks = 0;
-        while empty_looks < EMPTY_SWEEPS {
-            let Some(orphans) = look(move || end_orphans(keeper)).await.flatten() else {
-                sleep(LOOK_REPEAT).await;
-                continue;
-            };
-            self.known.set_stats(&orphans.living);
-            if orphans.is_empty() {
-                empty_looks += 1;
-            } else {
-                empty_looks = 0;
-                sleep(LOOK_REPEAT).await;
-            }
-        }
-        self.publish_empty(Verified::ProcessTreeEmpty);
-    }
-
-    async fn sweep_away(&mut self, main: ProcessIdentity, keeper: u32) {
-        let sweep = Arc::new(TreeSweep::of_orphans(
-            Arc::clone(&self.marker),
-            main,
-            keeper,
-        ));
-        let mut emptiness = EmptinessProof::default();
-        loop {
-            let sweeping = Arc::clone(&sweep);
-            let found = look(move || {
-                let found = sweeping.find();
-                signal_each(&found.members, Signal::KILL);
-                found
-            });
-            if let Some(found) = found.await {
-                self.known.set_stats(&found.members);
-                if emptiness.is_proved_by(&found) {
-                    break;
-                }
-            }
-            sleep(LOOK_REPEAT).await;
-        }
-        self.publish_empty(Verified::ProcessGroupEmpty);
-    }
-
-    fn publish_empty(&mut self, verified: Verified) {
+    pub(super) fn publish_empty(&mut self, verified: Verified) {
         let failed = self.failed.take().map(Arc::new);
         self.known.set(Vec::new());
         self.status.publish(|now| {
@@ -289,20 +199,6 @@ fn refuse_detach(request: DetachRequest, source: io::Error) {
     answer_detach(request, Err(error));
 }
 
-/// Sends a command for a call.
-pub(super) fn say(call: &KeptCall, action: KeeperAction) {
-    let packet = KeeperCommand {
-        call: call.number,
-        action,
-    };
-    // A full socket holds hundreds of the same commands already; a closed one is seen by the driver.
-    let _unheard = send(
-        &call.socket,
-        &packet.encode(),
-        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-    );
-}
-
 /// Makes a path absolute, since the keeper has another working directory, and checks that it fits into a packet.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
@@ -310,27 +206,5 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
         Err(io::ErrorKind::InvalidFilename.into())
     } else {
         Ok(path)
-    }
-}
-
-/// Receives the next report; `None` when the keeper's end of the socket is closed.
-///
-/// Cancel safe: a packet is taken only by the poll that returns it.
-async fn hear(socket: Option<&WatchedDescriptor>) -> Option<KeeperReport> {
-    let mut packet = [0; PACKET_BYTES_MAX];
-    loop {
-        let received = socket?
-            .async_io(Interest::READABLE, |socket| {
-                Ok(recv(socket, &mut packet[..], RecvFlags::DONTWAIT)?)
-            })
-            .await;
-        match received {
-            Ok((_, len @ 1..)) => {
-                if let Some(report) = packet.get(..len).and_then(KeeperReport::decode) {
-                    return Some(report);
-                }
-            }
-            Ok(_) | Err(_) => return None,
-        }
     }
 }

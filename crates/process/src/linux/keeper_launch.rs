@@ -1,20 +1,16 @@
 //! Starting a command through a keeper, and reaching its tree.
 
 use std::ffi::OsString;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::Containment;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,15 +23,13 @@ use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
 use super::keeper::order::LaunchOrder;
-use super::keeper::protocol::{KeeperAction, KeeperCommand};
-use super::keeper_client::{DetachRequest, KeeperClient, KeptCall, say};
+use super::keeper::protocol::KeeperAction;
+use super::keeper_client::{DetachRequest, KeeperClient};
+use super::keeper_socket::KeptCall;
 use super::keepers::Keepers;
 use super::look::look;
 use super::readiness::watch;
 use super::tree::{KnownMembers, as_members, descendants};
-
-/// Longest wait of an order for a place in the keeper's socket, which an idle keeper empties at once.
-const ORDER_WAIT: Duration = Duration::from_millis(100);
 
 struct KeeperContainment {
     call: KeptCall,
@@ -49,7 +43,7 @@ impl KeeperContainment {
     fn say(&self, action: KeeperAction) {
         // In case the keeper was stopped. If it has ended, the driver sees that.
         let _running = pidfd_send_signal(&self.pidfd, Signal::CONT);
-        say(&self.call, action);
+        self.call.say(action);
     }
 }
 
@@ -147,7 +141,7 @@ impl TreeLauncher for Keepers {
             failed: None,
         };
         client.socket = Some(socket.map_err(LaunchError::setup("socket to the keeper"))?);
-        match send_order(&client.call, &order, &writer) {
+        match client.call.send_order(&order, &writer) {
             // The driver sees that it has ended.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(LaunchError::setup("order to the keeper")(errno.into())),
@@ -177,33 +171,5 @@ fn order_of(spec: &ProcessSpec) -> LaunchOrder {
             .chain(spec.env.iter().cloned())
             .chain([marker])
             .collect(),
-    }
-}
-
-fn send_order(call: &KeptCall, order: &OwnedFd, output: &io::PipeWriter) -> rustix::io::Result<()> {
-    let files = [output.as_fd(), order.as_fd()];
-    let packet = KeeperCommand {
-        call: call.number,
-        action: KeeperAction::Start,
-    };
-    let packet = packet.encode();
-    let send = || {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&files));
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(&call.socket, &[IoSlice::new(&packet)], &mut control, flags).map(drop)
-    };
-    match send() {
-        Err(Errno::AGAIN) => {
-            // Full of commands for the call before, which the keeper is just reading.
-            let limit = Timespec::try_from(ORDER_WAIT).ok();
-            poll(
-                &mut [PollFd::new(&call.socket, PollFlags::OUT)],
-                limit.as_ref(),
-            )?;
-            send()
-        }
-        done => done,
     }
 }

@@ -2,10 +2,13 @@
 
 mod environment;
 mod group;
+mod group_driver;
 mod identity;
 mod keeper;
 mod keeper_client;
 mod keeper_launch;
+mod keeper_loss;
+mod keeper_socket;
 mod keepers;
 mod look;
 mod orphans;

@@ -1,0 +1,95 @@
+//! The end of a tree whose keeper was killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::receipt::Verified;
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use crate::identity::identity;
+use crate::launch_error::LaunchError;
+
+use super::keeper_client::KeeperClient;
+use super::look::look;
+use super::orphans::end_orphans;
+use super::readiness::watch;
+use super::sweep::{EMPTY_SWEEPS, EmptinessProof, TreeSweep};
+use super::tree::signal_each;
+
+/// Pause between two looks for the tree of a dead keeper.
+const LOOK_REPEAT: Duration = Duration::from_millis(5);
+
+impl KeeperClient {
+    /// Finds and ends the tree of a keeper that was killed.
+    pub(super) async fn end_orphans(mut self) {
+        self.status.publish(|now| now.keeper_lost = true);
+        let Some(keeper) = self.keeper.take() else {
+            return;
+        };
+        let pid = keeper.identity.pid;
+        keeper.kill();
+        // Its children are adopted when it has ended, which is a moment after its socket has closed.
+        if let Ok(ended) = watch(Arc::clone(&keeper.pidfd)) {
+            drop(ended.readable().await);
+        }
+        self.keepers.reap_later(keeper);
+        let main = self.main.clone();
+        if main.is_none() {
+            self.failed = Some(LaunchError::KeeperLost);
+        }
+        if self.keepers.adopts_orphans() {
+            self.end_adopted(pid).await;
+        } else {
+            // Killed before it said that it had started anything. If it had, the command died with it (the death signal)
+            // unless it forked at once; the marker finds what is left.
+            let main = main.unwrap_or_else(|| identity(pid, 0));
+            self.sweep_away(main, pid).await;
+        }
+    }
+
+    /// Kills adopted processes until no look finds any more.
+    async fn end_adopted(&mut self, keeper: u32) {
+        let mut empty_looks = 0;
+        while empty_looks < EMPTY_SWEEPS {
+            let Some(orphans) = look(move || end_orphans(keeper)).await.flatten() else {
+                sleep(LOOK_REPEAT).await;
+                continue;
+            };
+            self.known.set_stats(&orphans.living);
+            if orphans.is_empty() {
+                empty_looks += 1;
+            } else {
+                empty_looks = 0;
+                sleep(LOOK_REPEAT).await;
+            }
+        }
+        self.publish_empty(Verified::ProcessTreeEmpty);
+    }
+
+    async fn sweep_away(&mut self, main: ProcessIdentity, keeper: u32) {
+        let sweep = Arc::new(TreeSweep::of_orphans(
+            Arc::clone(&self.marker),
+            main,
+            keeper,
+        ));
+        let mut emptiness = EmptinessProof::default();
+        loop {
+            let sweeping = Arc::clone(&sweep);
+            let found = look(move || {
+                let found = sweeping.find();
+                signal_each(&found.members, Signal::KILL);
+                found
+            });
+            if let Some(found) = found.await {
+                self.known.set_stats(&found.members);
+                if emptiness.is_proved_by(&found) {
+                    break;
+                }
+            }
+            sleep(LOOK_REPEAT).await;
+        }
+        self.publish_empty(Verified::ProcessGroupEmpty);
+    }
+}

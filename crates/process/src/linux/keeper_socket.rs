@@ -1,0 +1,98 @@
+//! The socket of a keeper, from its owner's side: commands for one call, and reports of it.
+
+use std::io::{IoSlice, PipeWriter};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
+};
+use tokio::io::Interest;
+
+use super::keeper::protocol::{KeeperAction, KeeperCommand, KeeperReport, PACKET_BYTES_MAX};
+use super::readiness::WatchedDescriptor;
+
+/// Longest wait of an order for a place in the keeper's socket, which an idle keeper empties at once.
+const ORDER_WAIT: Duration = Duration::from_millis(100);
+
+/// A call, on the socket of its keeper.
+#[derive(Debug, Clone)]
+pub(super) struct KeptCall {
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) number: u64,
+}
+
+impl KeptCall {
+    /// Sends a command for the call.
+    pub(super) fn say(&self, action: KeeperAction) {
+        let packet = KeeperCommand {
+            call: self.number,
+            action,
+        };
+        // A full socket holds hundreds of the same commands already; a closed one is seen by the driver.
+        let _unheard = send(
+            &self.socket,
+            &packet.encode(),
+            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        );
+    }
+
+    /// Sends the command to start, and the pipe of its output.
+    pub(super) fn send_order(
+        &self,
+        order: &OwnedFd,
+        output: &PipeWriter,
+    ) -> rustix::io::Result<()> {
+        let files = [output.as_fd(), order.as_fd()];
+        let packet = KeeperCommand {
+            call: self.number,
+            action: KeeperAction::Start,
+        };
+        let packet = packet.encode();
+        let send = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(&files));
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            sendmsg(&self.socket, &[IoSlice::new(&packet)], &mut control, flags).map(drop)
+        };
+        match send() {
+            Err(Errno::AGAIN) => {
+                // Full of commands for the call before, which the keeper is just reading.
+                let limit = Timespec::try_from(ORDER_WAIT).ok();
+                poll(
+                    &mut [PollFd::new(&self.socket, PollFlags::OUT)],
+                    limit.as_ref(),
+                )?;
+                send()
+            }
+            done => done,
+        }
+    }
+}
+
+/// Receives the next report; `None` when the keeper's end of the socket is closed.
+///
+/// Cancel safe: a packet is taken only by the poll that returns it.
+pub(super) async fn hear(socket: Option<&WatchedDescriptor>) -> Option<KeeperReport> {
+    let mut packet = [0; PACKET_BYTES_MAX];
+    loop {
+        let received = socket?
+            .async_io(Interest::READABLE, |socket| {
+                Ok(recv(socket, &mut packet[..], RecvFlags::DONTWAIT)?)
+            })
+            .await;
+        match received {
+            Ok((_, len @ 1..)) => {
+                if let Some(report) = packet.get(..len).and_then(KeeperReport::decode) {
+                    return Some(report);
+                }
+            }
+            Ok(_) | Err(_) => return None,
+        }
+    }
+}
