@@ -11,7 +11,8 @@ use allstop_log::{
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::explore::{APPEND, INSIDE, Moment, Watch};
+use crate::observe::{APPEND, Moment};
+use crate::stage::{INSIDE, PartWatch};
 
 /// Fault of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct FaultyLog {
     armed: Mutex<Option<ArmedFault>>,
     held: Mutex<Vec<HeldAppend>>,
     reached: Notify,
-    watch: Option<Watch>,
+    watch: Option<PartWatch>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +45,7 @@ struct ArmedFault {
 
 /// An append, as it was asked for.
 #[derive(Debug)]
-struct Append {
+struct LogAppend {
     stream: StreamName,
     expected: Version,
     id: AppendId,
@@ -54,7 +55,7 @@ struct Append {
 /// An append that the store has taken and not written. Whoever asked may be gone: it is written all the same.
 #[derive(Debug)]
 struct HeldAppend {
-    append: Append,
+    append: LogAppend,
     answer: oneshot::Sender<Result<Version, AppendError>>,
 }
 
@@ -71,7 +72,7 @@ impl FaultyLog {
     }
 
     /// The same, with points at each append.
-    pub(crate) fn watched(inner: Arc<dyn Log>, watch: Watch) -> Self {
+    pub(crate) fn watched(inner: Arc<dyn Log>, watch: PartWatch) -> Self {
         Self {
             watch: Some(watch),
             ..Self::new(inner)
@@ -172,8 +173,8 @@ impl FaultyLog {
         Some(fault)
     }
 
-    /// What becomes of an append with this fault.
-    fn fail(&self, fault: LogFault, append: Append) -> LogFuture<Result<Version, AppendError>> {
+    /// Answer to an append with this fault.
+    fn fail(&self, fault: LogFault, append: LogAppend) -> LogFuture<Result<Version, AppendError>> {
         let answer = match fault {
             LogFault::Refuse => {
                 let full = LogError::new(LogErrorKind::Full, "the test's store");
@@ -203,12 +204,12 @@ impl FaultyLog {
 
     fn note_durable(&self, written: &Result<Version, AppendError>) {
         if let (Some(watch), Ok(version)) = (&self.watch, written) {
-            watch.world.note_durable(version.0);
+            watch.witness.note_durable(version.0);
         }
     }
 }
 
-impl Append {
+impl LogAppend {
     fn on(self, log: &dyn Log) -> LogFuture<Result<Version, AppendError>> {
         log.append(&self.stream, self.expected, self.id, self.records)
     }
@@ -216,16 +217,16 @@ impl Append {
 
 /// An append that works, with its points.
 async fn watched(
-    watch: Watch,
+    watch: PartWatch,
     of: Arc<str>,
     inner: Arc<dyn Log>,
-    append: Append,
+    append: LogAppend,
 ) -> Result<Version, AppendError> {
     // Dropped here it never happens, dropped below it has: a log promises only that it is one of the two.
     tokio::time::sleep(INSIDE).await;
     let answer = append.on(&*inner).await;
     if let Ok(version) = &answer {
-        watch.world.note_durable(version.0);
+        watch.witness.note_durable(version.0);
     }
     watch.points.reach(Moment::Inside, APPEND, Arc::clone(&of));
     tokio::time::sleep(INSIDE).await;
@@ -247,7 +248,7 @@ impl Log for FaultyLog {
         }
         // After the point: a fault that is chosen there is one of this append.
         let fault = self.fault_of(&records);
-        let append = Append {
+        let append = LogAppend {
             stream: stream.clone(),
             expected,
             id,

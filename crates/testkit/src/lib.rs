@@ -4,17 +4,33 @@
 //! [`guide`]; for a whole agent, with [`explore::explore`].
 
 pub mod check;
-pub mod explore;
+pub mod drive;
 mod faulty_log;
 pub mod guide;
 pub mod llama;
+pub mod observe;
 pub mod openai_server;
-pub mod random_stops;
+mod report;
 pub mod scenarios;
 mod simulated_system;
-pub mod soak;
+mod stage;
+mod stop_method;
 mod stop_safe;
 mod tool_fn;
+mod violation;
+
+/// Exploration of stops: a scenario, stopped at every point by every method.
+pub mod explore {
+    pub use crate::drive::by_kill::explore_kills;
+    pub use crate::drive::by_point::{Exploration, explore};
+    pub use crate::observe::{Moment, NEXT_MESSAGE, POLL, Point, Points, RunWitness};
+    pub use crate::report::{CaseName, CheckReport, Failure, UnknownCase, VARIABLE};
+    pub use crate::stage::{
+        FOLLOW_UP, RunStage, RunningSubject, Scenario, ScriptedUser, SessionPlay, Setup, Subject,
+        SubjectPlay,
+    };
+    pub use crate::stop_method::{CAUSES, StopMethod, StoreFault, UnknownStopMethod};
+}
 
 pub use faulty_log::{FaultyLog, LogFault};
 pub use simulated_system::{

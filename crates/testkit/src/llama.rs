@@ -23,11 +23,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// How long the server must show no activity to count as idle: three of the kernel's 10 ms clock
+/// Time without activity after which the server counts as idle: three of the kernel's 10 ms clock
 /// ticks, in which one thread that decodes shows at least twice.
 const IDLE_WINDOW: Duration = Duration::from_millis(30);
 
-/// How often activity is looked at: often enough that a runnable thread is seen several times in
+/// Interval between looks at activity: short enough that a runnable thread is seen several times in
 /// a window, seldom enough to leave the cores to what is measured.
 const SAMPLE_EVERY: Duration = Duration::from_millis(3);
 
@@ -44,7 +44,7 @@ pub struct LlamaServer {
     port: u16,
 }
 
-/// Why the server did not start.
+/// Reason why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LlamaError {
     /// The part was never fetched, or only for another build folder.
@@ -62,7 +62,7 @@ pub enum LlamaError {
     /// standard error.
     #[error("the llama server did not become ready (it said {said:?})")]
     NotReady {
-        /// What it printed.
+        /// Output until then.
         said: String,
     },
 }

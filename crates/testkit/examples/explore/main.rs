@@ -8,10 +8,10 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use allstop_testkit::explore::{Exploration, Report, Scenario, VARIABLE, explore_kills};
-use allstop_testkit::random_stops::RandomStops;
+use allstop_testkit::drive::by_moment::RandomStops;
+use allstop_testkit::drive::soak::{Soak, SoakLength};
+use allstop_testkit::explore::{CheckReport, Exploration, Scenario, VARIABLE, explore_kills};
 use allstop_testkit::scenarios;
-use allstop_testkit::soak::{Soak, SoakLength};
 
 use options::{Asked, HELP, Options};
 use said::{Said, complain};
@@ -78,14 +78,13 @@ fn explore(options: &Options, said: &Said) -> ExitCode {
     if options.real > 0 && !said.is_lost() {
         let report = RandomStops::from_environment().run(options.real);
         said.say(&report);
-        table.stopped_at_random(&report);
+        table.add(&report);
     }
-    let mut is_soaked = true;
     if options.soak > 0 && !said.is_lost() {
         let length = SoakLength::Wall(Duration::from_mins(options.soak));
         let report = Soak::from_environment().run(length);
-        said.say(&report);
-        is_soaked = report.is_clean();
+        said.say(&report.checks);
+        table.add(&report.checks);
     }
     said.say(format_args!(
         "{table}\n{} cases in {:.1} s, {} broken\n",
@@ -93,7 +92,7 @@ fn explore(options: &Options, said: &Said) -> ExitCode {
         began.elapsed().as_secs_f64(),
         table.broken()
     ));
-    if panicked == 0 && table.broken() == 0 && is_soaked {
+    if panicked == 0 && table.broken() == 0 {
         return ExitCode::SUCCESS;
     }
     said.say(format_args!(
@@ -112,7 +111,7 @@ fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, sai
             exploration.dense()
         };
         let report = timed("stops", said, || exploration.run());
-        lock().explored(&report);
+        lock().add(&report);
     }
     if options.kill && !said.is_lost() {
         let again = || {
@@ -122,15 +121,15 @@ fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, sai
             command
         };
         let report = timed("kills", said, || explore_kills(scenario, usize::MAX, again));
-        lock().killed(&report);
+        lock().add(&report);
     }
 }
 
 /// Explores, and says what came of it in a line; in more where something was broken.
-fn timed(what: &str, said: &Said, explore: impl FnOnce() -> Report) -> Report {
+fn timed(what: &str, said: &Said, explore: impl FnOnce() -> CheckReport) -> CheckReport {
     let began = Instant::now();
     let report = explore();
-    let Report {
+    let CheckReport {
         scenario,
         points,
         cases,

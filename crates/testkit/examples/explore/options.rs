@@ -1,6 +1,6 @@
-//! What is to be explored.
+//! Options of the exploration.
 
-use allstop_testkit::explore::{CaseName, Scenario, VARIABLE, Way};
+use allstop_testkit::explore::{CaseName, Scenario, StopMethod, VARIABLE};
 use allstop_testkit::scenarios;
 
 pub(crate) const HELP: &str = "\
@@ -28,7 +28,7 @@ Exit code: 0 if nothing was broken, 1 if something was, 2 if the arguments make 
 output is closed or full.
 ";
 
-/// What is to be explored.
+/// Options of the exploration.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) scenarios: Vec<Scenario>,
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     pub(crate) soak: u64,
 }
 
-/// What was asked for.
+/// Request of the command line.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Help,
@@ -52,7 +52,7 @@ pub(crate) enum Asked {
 /// Reads the arguments.
 ///
 /// # Errors
-/// What makes no sense, in words.
+/// The argument that makes no sense, in words.
 pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, String> {
     let mut options = Options {
         stops: true,
@@ -89,7 +89,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
     }
     if let Some(case) = case_from_environment()? {
         options.scenarios = named(&case.scenario)?;
-        options.kill = case.way == Way::Kill;
+        options.kill = case.method == StopMethod::Kill;
         options.stops = !options.kill;
         (options.real, options.soak) = (0, 0);
     } else if options.scenarios.is_empty() && options.real == 0 && options.soak == 0 {

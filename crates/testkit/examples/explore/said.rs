@@ -1,13 +1,13 @@
-//! What is said on standard output, which may be closed or full: whoever has seen enough of it ends the exploration.
+//! Standard output, which may be closed or full: a reader that has seen enough ends the exploration.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
-/// What is said on standard output.
+/// Standard output.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// Why nothing more can be said.
+    /// Reason why nothing more can be said.
     lost: Mutex<Option<io::Error>>,
 }
 
@@ -21,12 +21,12 @@ impl Said {
         }
     }
 
-    /// Whether something could not be said.
+    /// True if something could not be said.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.lock().expect("nothing panics in here").is_some()
     }
 
-    /// Why, once.
+    /// Takes the reason, once.
     pub(crate) fn why_lost(&self) -> Option<io::Error> {
         self.lost.lock().expect("nothing panics in here").take()
     }

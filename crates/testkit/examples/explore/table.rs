@@ -1,13 +1,12 @@
-//! What was checked and what was broken, by promise, by failure class, by point and by way.
+//! Table of checks and failures, by promise, by failure class, by point and by method.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use allstop_testkit::check::{CHECKERS, FailureClass, Invariant, Violation};
-use allstop_testkit::explore::{KILL_CHECKERS, Report};
-use allstop_testkit::random_stops::RandomReport;
+use allstop_testkit::explore::CheckReport;
 
-/// How often something was looked at, and how often it was broken.
+/// Number of checks, and of those that failed.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     checks: usize,
@@ -26,39 +25,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Adds what an exploration did: each case, and the run without a stop, went through every checker.
-    pub(crate) fn explored(&mut self, report: &Report) {
-        for checker in &CHECKERS {
-            self.checked(checker.invariant, checker.class, report.cases + 1);
-        }
-        self.add(report);
-    }
-
-    /// The same of an exploration with kills.
-    pub(crate) fn killed(&mut self, report: &Report) {
-        for checker in &KILL_CHECKERS {
-            self.checked(checker.invariant, checker.class, report.cases);
-        }
-        self.add(report);
-    }
-
-    /// The same of stops at random moments.
-    pub(crate) fn stopped_at_random(&mut self, report: &RandomReport) {
-        for (invariant, class) in RandomReport::checks() {
-            self.checked(invariant, class, report.rounds.len());
-        }
-        self.cases += report.rounds.len();
-        self.broken += report.broken();
-        *self.points.entry("random moment").or_default() += report.rounds.len();
-        for round in &report.rounds {
-            *self
-                .ways
-                .entry(format!("random {}", round.way))
-                .or_default() += 1;
-            self.violated(&round.violations);
-        }
-    }
-
     fn violated<'a>(&mut self, violations: impl IntoIterator<Item = &'a Violation>) {
         for violation in violations {
             self.invariants
@@ -74,7 +40,16 @@ impl Table {
         self.classes.entry(class).or_default().checks += checks;
     }
 
-    fn add(&mut self, report: &Report) {
+    /// Adds the counts of a report.
+    pub(crate) fn add(&mut self, report: &CheckReport) {
+        for checker in CHECKERS {
+            let checks = report
+                .checks
+                .get(checker.name())
+                .copied()
+                .unwrap_or_default();
+            self.checked(checker.invariant(), checker.class(), checks);
+        }
         self.cases += report.cases;
         self.broken += report.failures.len();
         for (at, cases) in &report.cases_at {
@@ -91,7 +66,7 @@ impl Table {
         );
     }
 
-    /// How many cases were run.
+    /// Number of cases that were run.
     pub(crate) fn cases(&self) -> usize {
         self.cases
     }

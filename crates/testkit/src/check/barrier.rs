@@ -1,25 +1,26 @@
-//! After a stop has been accepted nothing in its extent starts.
+//! After a stop has been accepted nothing in its extent starts (invariant 5).
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "barrier",
     invariant: Invariant::NoStartBehindBarrier,
     class: FailureClass::WorkAfterStop,
+    needs: &[EvidenceKind::Witness],
     check,
 };
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let Some(accepted) = aftermath.disturbance().and_then(|stop| stop.accepted) else {
+fn check(observation: &RunObservation) -> Result<(), String> {
+    let Some(accepted) = observation.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
     };
-    let late = aftermath.lived.iter().find(|lived| {
+    let late = observation.lived.iter().find(|lived| {
         // What begins after the run is over is the next message's.
-        lived.is_foreground() && lived.began > accepted && lived.began < aftermath.over
+        lived.is_foreground() && lived.began > accepted && lived.began < observation.over
     });
     match late {
-        Some(lived) if !aftermath.nothing_to_do() => Err(format!(
+        Some(lived) if !observation.nothing_to_do() => Err(format!(
             "{} {} began after the stop was accepted",
             lived.kind.as_str(),
             lived.id

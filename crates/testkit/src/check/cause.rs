@@ -1,15 +1,16 @@
-//! The first cause wins, everywhere, and decides the reason.
+//! The first cause wins, everywhere, and decides the reason (invariant 12).
 
 use allstop_core::record::SessionRecord as R;
 use allstop_core::{Cause, CauseKind};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "cause",
     invariant: Invariant::NoMixedCauses,
     class: FailureClass::LostCause,
+    needs: &[EvidenceKind::Run],
     check,
 };
 
@@ -21,14 +22,15 @@ fn stopped(records: &[R]) -> Option<(&Cause, allstop_core::StopReason)> {
     })
 }
 
-fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
-    let Some(stop) = aftermath.disturbance() else {
+fn check(observation: &RunObservation) -> Result<(), String> {
+    let undisturbed = observation.undisturbed();
+    let Some(stop) = observation.disturbance() else {
         return Ok(());
     };
-    receipts_say_why(aftermath, undisturbed)?;
+    receipts_say_why(observation)?;
     // What the scenario ends with by itself may have been first.
     let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
-    for turn in aftermath.turns.iter().flatten() {
+    for turn in observation.turns.iter().flatten() {
         if let Some(receipt) = &turn.receipt
             && let Some(cause) = &turn.cause
             && receipt.cause().kind != cause.kind
@@ -40,7 +42,7 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
             ));
         }
     }
-    let Some((cause, reason)) = stopped(&aftermath.records) else {
+    let Some((cause, reason)) = stopped(&observation.records) else {
         return Ok(());
     };
     if stop.cause.kind == CauseKind::LeaseLost && Some(cause.kind) != own {
@@ -65,10 +67,11 @@ fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String>
 }
 
 /// A receipt says why it was asked for, or why the one was that it joined: one asked before, or the run's own.
-fn receipts_say_why(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
+fn receipts_say_why(observation: &RunObservation) -> Result<(), String> {
+    let undisturbed = observation.undisturbed();
     let own = stopped(&undisturbed.records).map(|(cause, _)| cause.kind);
     let mut asked_so_far = Vec::new();
-    for asked in &aftermath.asked {
+    for asked in &observation.stops {
         asked_so_far.push(asked.cause.kind);
         let Some(answer) = &asked.answer else {
             continue;

@@ -1,22 +1,24 @@
-//! Commit or stop: one of the two, whoever is first.
+//! Commit or stop: one of the two, whoever is first (invariants 2 and 12).
 
 use allstop_core::CauseKind;
 use allstop_core::record::SessionRecord as R;
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, Point};
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, Point, RunObservation};
 
-pub(super) const AFTER_STOP: Checker = Checker {
+pub(super) const AFTER_STOP: CheckerRule = CheckerRule {
     name: "commit_after_stop",
     invariant: Invariant::NoHalfTurn,
     class: FailureClass::WorkAfterStop,
+    needs: &[EvidenceKind::Witness],
     check: no_commit_after_a_stop,
 };
 
-pub(super) const LOST_STOP: Checker = Checker {
+pub(super) const LOST_STOP: CheckerRule = CheckerRule {
     name: "lost_stop",
     invariant: Invariant::NoMixedCauses,
     class: FailureClass::LostStop,
+    needs: &[EvidenceKind::Run],
     check: no_stop_is_lost,
 };
 
@@ -27,11 +29,20 @@ fn commits(points: &[Point]) -> impl Iterator<Item = &Point> {
         .filter(|point| point.is_append() && point.of.contains("turn_committed"))
 }
 
-fn no_commit_after_a_stop(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let Some(stop) = aftermath.disturbance() else {
+/// Number of commits: as they were handed to the log where that is seen, else as the log has them.
+fn commits_of(observation: &RunObservation) -> usize {
+    if observation.is_witnessed {
+        return commits(&observation.points).count();
+    }
+    let is_commit = |record: &&R| matches!(record, R::TurnCommitted { .. });
+    observation.records.iter().filter(is_commit).count()
+}
+
+fn no_commit_after_a_stop(observation: &RunObservation) -> Result<(), String> {
+    let Some(stop) = observation.disturbance() else {
         return Ok(());
     };
-    let late = commits(&aftermath.points).find(|commit| match stop.point {
+    let late = commits(&observation.points).find(|commit| match stop.point {
         Some(point) => commit.number > point,
         None => commit.at > stop.at,
     });
@@ -46,20 +57,20 @@ fn no_commit_after_a_stop(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), 
 
 /// A stop that found something to stop ends the run: its last turn is not a completed one that began after it, and a run
 /// that would have gone on does not.
-fn no_stop_is_lost(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
-    let Some(stop) = aftermath.disturbance() else {
+fn no_stop_is_lost(observation: &RunObservation) -> Result<(), String> {
+    let Some(stop) = observation.disturbance() else {
         return Ok(());
     };
-    let last = aftermath
+    let last = observation
         .records
         .iter()
         .rev()
         .find(|record| matches!(record, R::TurnCommitted { .. } | R::TurnStopped { .. }));
     let stopped = matches!(last, Some(R::TurnStopped { .. }));
     let writes_no_ending = stop.cause.kind == CauseKind::LeaseLost;
-    let all_was_committed =
-        commits(&aftermath.points).count() == commits(&undisturbed.points).count();
-    if stopped || writes_no_ending || aftermath.nothing_to_do() || all_was_committed {
+    let all_was_committed = commits_of(observation) == commits_of(observation.undisturbed());
+    let nothing_to_do = observation.is_witnessed && observation.nothing_to_do();
+    if stopped || writes_no_ending || nothing_to_do || all_was_committed {
         return Ok(());
     }
     Err(format!(

@@ -1,4 +1,4 @@
-//! An outcome, a receipt and a published conversation claim only what the log has confirmed.
+//! An outcome, a receipt and a published conversation claim only what the log has confirmed (invariant 3).
 
 use std::sync::Arc;
 
@@ -8,30 +8,31 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::Conversation;
 use allstop_core::{Extent, MessageId, Receipt, StopReason, TurnNumber};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed, conversation_of};
-use crate::explore::{Aftermath, NEXT_MESSAGE, Order};
+use super::{CheckerRule, FailureClass, Invariant, conversation_of};
+use crate::observe::{EvidenceKind, NEXT_MESSAGE, Order, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "confirmed",
     invariant: Invariant::NoClaimBeyondVerified,
     class: FailureClass::FalseReceipt,
+    needs: &[EvidenceKind::Witness],
     check,
 };
 
-/// What an outcome claims of its turn, and when.
+/// Claim of an outcome about its turn, with its moment.
 struct TurnClaim<'a> {
     turn: TurnNumber,
     message: Option<&'a MessageId>,
     reason: StopReason,
     error: Option<&'a TurnError>,
-    /// Whether the store is said to have answered.
+    /// True if the store is said to have answered.
     is_ending_known: bool,
     receipt: Option<&'a Receipt>,
     at: Order,
 }
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    for turn in aftermath.turns.iter().flatten() {
+fn check(observation: &RunObservation) -> Result<(), String> {
+    for turn in observation.turns.iter().flatten() {
         let claim = TurnClaim {
             turn: turn.turn,
             message: None,
@@ -39,13 +40,13 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             error: turn.error.as_ref(),
             is_ending_known: turn.is_ending_known,
             receipt: turn.receipt.as_deref(),
-            at: aftermath.over,
+            at: observation.over,
         };
-        outcome_is_true(aftermath, &claim)
-            .and_then(|()| conversation_is_true(aftermath, &claim, &turn.conversation))
+        outcome_is_true(observation, &claim)
+            .and_then(|()| conversation_is_true(observation, &claim, &turn.conversation))
             .map_err(|wrong| format!("turn {}: {wrong}", turn.turn))?;
     }
-    let sent = aftermath.session.iter().flat_map(|session| &session.sent);
+    let sent = observation.session.iter().flat_map(|session| &session.sent);
     for (at, outcome) in sent.filter_map(|sent| sent.outcome.as_ref()) {
         let Some(turn) = outcome.turn else { continue };
         let claim = TurnClaim {
@@ -57,8 +58,8 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             receipt: outcome.receipt.as_deref(),
             at: *at,
         };
-        outcome_is_true(aftermath, &claim)
-            .and_then(|()| stops_are_true(aftermath, &claim))
+        outcome_is_true(observation, &claim)
+            .and_then(|()| stops_are_true(observation, &claim))
             .map_err(|wrong| format!("turn {turn}: {wrong}"))?;
     }
     Ok(())
@@ -72,7 +73,7 @@ fn ending_of<'a>(records: &'a [R], claim: &TurnClaim<'_>) -> Option<&'a R> {
     records.iter().skip(start).find(ends)
 }
 
-/// Where the turn begins.
+/// Index of the record that begins the turn.
 fn start_of(records: &[R], claim: &TurnClaim<'_>) -> Option<usize> {
     records.iter().position(|record| match record {
         R::TurnStarted {
@@ -95,7 +96,7 @@ fn is_commit(ending: Option<&R>) -> bool {
     matches!(ending, Some(R::TurnCommitted { .. }))
 }
 
-/// What an ending makes of the conversation, if it is not a commit.
+/// Effect of an ending on the conversation, if it is not a commit.
 fn effect_of(ending: Option<&R>) -> ConversationEffect {
     match ending {
         Some(R::TurnStopped { kept, .. }) if !kept.is_empty() => {
@@ -106,16 +107,19 @@ fn effect_of(ending: Option<&R>) -> ConversationEffect {
 }
 
 /// The records that the store had confirmed by then.
-fn confirmed(aftermath: &Aftermath, at: Order) -> &[R] {
-    let records = aftermath.records_after_next.as_slice();
-    let durable = aftermath.world.durable(at).max(aftermath.records_before);
+fn confirmed(observation: &RunObservation, at: Order) -> &[R] {
+    let records = observation.records_after_next.as_slice();
+    let durable = observation
+        .witness
+        .durable(at)
+        .max(observation.records_before);
     records.get(..durable).unwrap_or(records)
 }
 
-fn outcome_is_true(aftermath: &Aftermath, claim: &TurnClaim<'_>) -> Result<(), String> {
-    let in_the_end = ending_of(&aftermath.records_after_next, claim);
+fn outcome_is_true(observation: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
+    let in_the_end = ending_of(&observation.records_after_next, claim);
     if claim.reason == StopReason::Completed {
-        return if is_commit(ending_of(confirmed(aftermath, claim.at), claim)) {
+        return if is_commit(ending_of(confirmed(observation, claim.at), claim)) {
             Ok(())
         } else {
             Err(format!(
@@ -133,20 +137,20 @@ fn outcome_is_true(aftermath: &Aftermath, claim: &TurnClaim<'_>) -> Result<(), S
         ));
     }
     match claim.receipt.filter(|receipt| receipt.outcome().is_none()) {
-        Some(receipt) => effect_is_true(aftermath, claim, receipt.conversation(), claim.at),
+        Some(receipt) => effect_is_true(observation, claim, receipt.conversation(), claim.at),
         None => Ok(()),
     }
 }
 
-/// What a receipt says of the conversation is what the log says in the end, or that nobody knows yet.
+/// A receipt says of the conversation what the log says in the end, or that nobody knows yet.
 fn effect_is_true(
-    aftermath: &Aftermath,
+    observation: &RunObservation,
     claim: &TurnClaim<'_>,
     said: ConversationEffect,
     at: Order,
 ) -> Result<(), String> {
-    let in_the_end = ending_of(&aftermath.records_after_next, claim);
-    let then = ending_of(confirmed(aftermath, at), claim);
+    let in_the_end = ending_of(&observation.records_after_next, claim);
+    let then = ending_of(confirmed(observation, at), claim);
     match said {
         ConversationEffect::Unknown if then.is_some() => Err(
             "the receipt does not know the conversation, and its ending was confirmed".to_owned(),
@@ -164,15 +168,15 @@ fn effect_is_true(
 
 /// A published conversation is the one before the turn, and after it where the store has confirmed the ending.
 fn conversation_is_true(
-    aftermath: &Aftermath,
+    observation: &RunObservation,
     claim: &TurnClaim<'_>,
     published: &Arc<Conversation>,
 ) -> Result<(), String> {
-    let records = aftermath.records_after_next.as_slice();
-    let before = start_of(records, claim).unwrap_or(aftermath.records.len());
+    let records = observation.records_after_next.as_slice();
+    let before = start_of(records, claim).unwrap_or(observation.records.len());
     let is_next = |record: &R| matches!(record, R::TurnStarted { turn, .. } if *turn > claim.turn);
     let after = records.iter().position(is_next).unwrap_or(records.len());
-    let after = after.min(aftermath.records.len()).max(before);
+    let after = after.min(observation.records.len()).max(before);
     let until = if claim.is_ending_known { after } else { before };
     let (until, _) = records.split_at(until);
     if published.messages == conversation_of(until) {
@@ -186,14 +190,14 @@ fn conversation_is_true(
 }
 
 /// The receipts of a session's stops of a turn: each is about the one whose message got the same.
-fn stops_are_true(aftermath: &Aftermath, claim: &TurnClaim<'_>) -> Result<(), String> {
+fn stops_are_true(observation: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
     let Some(own) = claim.receipt else {
         return Ok(());
     };
-    for (asked, answer) in super::receipt::answers(aftermath) {
+    for (asked, answer) in super::receipt::answers(observation) {
         let receipt = &answer.receipt;
         if asked.extent == Extent::Turn && receipt.stop_id() == own.stop_id() {
-            effect_is_true(aftermath, claim, receipt.conversation(), answer.order)
+            effect_is_true(observation, claim, receipt.conversation(), answer.order)
                 .map_err(|wrong| format!("its stop: {wrong}"))?;
         }
     }

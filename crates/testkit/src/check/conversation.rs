@@ -1,4 +1,4 @@
-//! The conversation is what it was, or a turn is in it whole.
+//! The conversation is what it was, or a turn is in it whole (invariant 2).
 
 use std::sync::Arc;
 
@@ -6,13 +6,14 @@ use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Message, TurnNumber};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, Answer, SessionAftermath};
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation, WitnessedAnswer};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "conversation",
     invariant: Invariant::NoHalfTurn,
     class: FailureClass::WorkAfterStop,
+    needs: &[EvidenceKind::Records],
     check,
 };
 
@@ -53,76 +54,61 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
-fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
-    if let Some(session) = &aftermath.session {
-        return of_session(aftermath, session);
-    }
+fn check(observation: &RunObservation) -> Result<(), String> {
     let mut input: Option<&Arc<str>> = None;
-    for record in &aftermath.records {
-        match record {
-            R::TurnStarted { input: words, .. } => input = Some(words),
-            R::TurnCommitted { turn, messages, .. } => {
-                whole(messages, input)?;
-                said_whole(messages, aftermath)?;
-                let same = undisturbed.records.iter().any(|record| {
-                    matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
-                        if other == turn && others == messages)
-                });
-                // A call that was stopped alone changes what the turn says, and nothing else may.
-                let only_calls = aftermath.disturbance().is_none() && !aftermath.asked.is_empty();
-                if !same && !only_calls {
-                    return Err(format!(
-                        "turn {turn} is committed and not as without the stop"
-                    ));
-                }
-            }
-            R::TurnStopped { turn, kept, .. } => match aftermath.settings.stop_policy {
-                StopPolicy::Rollback if !kept.is_empty() => {
-                    return Err(format!("turn {turn} was rolled back and left {kept:?}"));
-                }
-                StopPolicy::Keep if !kept.is_empty() => {
-                    kept_whole(kept, input)?;
-                    said_whole(kept, aftermath)?;
-                }
-                _ => {}
-            },
-            _ => {}
-        }
-    }
-    if aftermath.is_settled()
-        && let Some(state) = &aftermath.state
-        && state.conversation().messages != conversation_of(&aftermath.records)
-    {
-        return Err("what the session holds in memory is not what its log says".to_owned());
-    }
-    Ok(())
-}
-
-/// The turns of a session: what came to each of its messages decides which of them are there.
-fn of_session(aftermath: &Aftermath, session: &SessionAftermath) -> Result<(), String> {
-    let mut input: Option<&Arc<str>> = None;
-    for record in &aftermath.records {
+    for record in &observation.records {
         match record {
             R::TurnStarted { input: words, .. } => {
                 input = Some(words).filter(|words| !words.is_empty());
             }
             R::TurnCommitted { messages, .. } => {
                 whole(without_notes(messages), input)?;
-                said_whole(messages, aftermath)?;
+                said_whole(messages, observation)?;
+                as_without_the_stop(record, observation)?;
             }
-            R::TurnStopped { kept, .. } if !kept.is_empty() => {
+            R::TurnStopped { turn, kept, .. } if !kept.is_empty() => {
+                if observation.stop_policy() == Some(StopPolicy::Rollback) {
+                    return Err(format!("turn {turn} was rolled back and left {kept:?}"));
+                }
                 kept_whole(without_notes(kept), input)?;
-                said_whole(kept, aftermath)?;
+                said_whole(kept, observation)?;
             }
             _ => {}
         }
     }
-    match &session.history {
-        Some(history) if history.messages != conversation_of(&aftermath.records) => {
-            Err("what the session says was said is not what its log says".to_owned())
+    let said = conversation_of(&observation.records);
+    let session = observation.session.as_ref();
+    let history = session.and_then(|session| session.history.as_ref());
+    if history.is_some_and(|history| history.messages != said) {
+        return Err("what the session says was said is not what its log says".to_owned());
+    }
+    match &observation.state {
+        Some(state) if observation.is_settled() && state.conversation().messages != said => {
+            Err("what the session holds in memory is not what its log says".to_owned())
         }
         _ => Ok(()),
     }
+}
+
+/// A committed turn is the same in the run without the stop. In a session other messages may have come between.
+fn as_without_the_stop(committed: &R, observation: &RunObservation) -> Result<(), String> {
+    // Where nobody knows the point of the stop no two runs are the same.
+    let (Some(_), R::TurnCommitted { turn, messages, .. }) = (observation.point, committed) else {
+        return Ok(());
+    };
+    let mut others = observation.undisturbed().records.iter();
+    let same = others.any(|record| {
+        matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
+            if other == turn && others == messages)
+    });
+    // A call that was stopped alone changes what the turn says, and nothing else may.
+    let only_calls = observation.disturbance().is_none() && !observation.stops.is_empty();
+    if same || only_calls || observation.session.is_some() {
+        return Ok(());
+    }
+    Err(format!(
+        "turn {turn} is committed and not as without the stop"
+    ))
 }
 
 /// A turn begins with what the model is told of background work.
@@ -141,7 +127,7 @@ fn whole(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Stri
     }
 }
 
-/// What is kept of a stopped turn ends with the mark of the stop.
+/// Kept messages of a stopped turn end with the mark of the stop.
 fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     begins_with(kept, input)?;
     match kept.last().map(AsRef::as_ref) {
@@ -150,15 +136,23 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
     }
 }
 
-/// What the model is said to have said it has said, to the end: half an answer is dropped, and so are its calls.
-fn said_whole(messages: &[Arc<Message>], aftermath: &Aftermath) -> Result<(), String> {
-    let answers = aftermath.world.answers();
+/// Each answer in the conversation came to its end: half an answer is dropped, and so are its calls.
+fn said_whole(messages: &[Arc<Message>], observation: &RunObservation) -> Result<(), String> {
+    // A killed run is the undisturbed one up to its end.
+    let seen = match observation.is_witnessed {
+        true => observation,
+        false => observation.undisturbed(),
+    };
+    if !seen.is_witnessed {
+        return Ok(());
+    }
+    let answers = seen.witness.answers();
     for message in messages {
         let Message::Assistant { text, tool_calls } = &**message else {
             continue;
         };
         // An engine may give calls other ids, so that they are unique.
-        let is_this = |answer: &Answer| {
+        let is_this = |answer: &WitnessedAnswer| {
             let mut calls = answer.calls.iter().zip(tool_calls);
             *answer.text == **text
                 && answer.calls.len() == tool_calls.len()

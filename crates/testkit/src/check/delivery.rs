@@ -1,21 +1,22 @@
-//! Nothing is shown after its time: no piece of an answer after the stop, nothing of a turn after its ending.
+//! Nothing is shown after its time (invariant 6): nothing of an answer after the stop, nor of a turn after its ending.
 
 use allstop_agent::AgentEvent as E;
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "delivery",
     invariant: Invariant::NoSecondEnding,
     class: FailureClass::StaleReply,
+    needs: &[EvidenceKind::Witness],
     check,
 };
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let accepted = aftermath.disturbance().and_then(|stop| stop.accepted);
+fn check(observation: &RunObservation) -> Result<(), String> {
+    let accepted = observation.disturbance().and_then(|stop| stop.accepted);
     let (mut running, mut heard) = (false, false);
-    for (order, event) in &aftermath.events {
+    for (order, event) in &observation.events {
         let name = || format!("{event:?}");
         match event {
             E::TurnStarted { .. } if running => return Err("a turn starts in a turn".to_owned()),
@@ -36,7 +37,7 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             _ => {}
         }
     }
-    if running && !aftermath.hung {
+    if running && !observation.hung {
         return Err("a turn is shown to start and not to end".to_owned());
     }
     Ok(())

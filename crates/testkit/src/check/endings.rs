@@ -1,16 +1,17 @@
-//! Every turn and every call that started has one ending, and nothing follows it.
+//! Every turn and every call that started has one ending, and nothing follows it (invariant 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use allstop_core::record::SessionRecord as R;
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "endings",
     invariant: Invariant::NoSecondEnding,
     class: FailureClass::WorkAfterStop,
+    needs: &[EvidenceKind::Records],
     check,
 };
 
@@ -71,6 +72,6 @@ pub fn endings(records: &[R]) -> Result<(), String> {
     Ok(())
 }
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    endings(&aftermath.records_after_next)
+fn check(observation: &RunObservation) -> Result<(), String> {
+    endings(&observation.records_after_next)
 }

@@ -1,16 +1,17 @@
-//! What a model is sent: exactly one result for each tool call, in place.
+//! Requests to the model have exactly one result for each tool call, in place (invariant 7).
 
 use std::sync::Arc;
 
 use allstop_core::Message;
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "history",
     invariant: Invariant::NoInvalidHistory,
     class: FailureClass::CorruptHistory,
+    needs: &[EvidenceKind::Records],
     check,
 };
 
@@ -57,9 +58,9 @@ pub fn history(messages: &[Arc<Message>]) -> Result<(), String> {
     Ok(())
 }
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    for (number, request) in aftermath.requests.iter().enumerate() {
+fn check(observation: &RunObservation) -> Result<(), String> {
+    for (number, request) in observation.requests.iter().enumerate() {
         history(request).map_err(|wrong| format!("request {}: {wrong}", number + 1))?;
     }
-    history(&super::conversation_of(&aftermath.records_after_next))
+    history(&super::conversation_of(&observation.records_after_next))
 }

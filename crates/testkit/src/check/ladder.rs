@@ -1,4 +1,4 @@
-//! The ladder is climbed to its end: the engine hears, and nobody gives up before what can be ended has ended.
+//! The ladder is climbed to its end (invariants 1 and 4): the engine hears, and all that can be ended has ended.
 
 use std::time::Duration;
 
@@ -6,33 +6,35 @@ use allstop_core::Receipt;
 use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem, Why};
 use allstop_scope::FORCE_MAX;
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const ACKNOWLEDGED: Checker = Checker {
+pub(super) const ACKNOWLEDGED: CheckerRule = CheckerRule {
     name: "acknowledged",
     invariant: Invariant::NoSelfAcknowledgement,
     class: FailureClass::SignalMissesLeaf,
+    needs: &[EvidenceKind::Run],
     check: engine_has_acknowledged,
 };
 
-pub(super) const PATIENT: Checker = Checker {
+pub(super) const PATIENT: CheckerRule = CheckerRule {
     name: "patient",
     invariant: Invariant::NoDetachedWork,
     class: FailureClass::WrongExtent,
+    needs: &[EvidenceKind::Run],
     check: nobody_gives_up_early,
 };
 
 /// The receipts of the stops that were asked for and found something to do, with how long each took, and those of
 /// turns that were stopped from outside.
-fn receipts(aftermath: &Aftermath) -> impl Iterator<Item = (&Receipt, Duration)> {
-    let asked = aftermath.asked.iter().filter_map(|asked| {
+fn receipts(observation: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> {
+    let asked = observation.stops.iter().filter_map(|asked| {
         let answer = asked.answer.as_ref()?;
         Some((&*answer.receipt, answer.at.saturating_sub(asked.at)))
     });
-    let since = aftermath.disturbance().map(|stop| stop.at);
-    let turns = aftermath.turns.iter().flatten().filter_map(move |turn| {
-        let took = aftermath.over_at.saturating_sub(since?);
+    let since = observation.disturbance().map(|stop| stop.at);
+    let turns = observation.turns.iter().flatten().filter_map(move |turn| {
+        let took = observation.over_at.saturating_sub(since?);
         Some((&**turn.receipt.as_ref()?, took))
     });
     asked
@@ -41,7 +43,7 @@ fn receipts(aftermath: &Aftermath) -> impl Iterator<Item = (&Receipt, Duration)>
 }
 
 /// Every engine that a stop covers has acknowledged it by the end of the ladder.
-fn engine_has_acknowledged(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+fn engine_has_acknowledged(observation: &RunObservation) -> Result<(), String> {
     let deaf = |item: &&ReceiptItem| {
         item.kind == ItemKind::Engine
             || item.state
@@ -49,7 +51,7 @@ fn engine_has_acknowledged(aftermath: &Aftermath, _: &Undisturbed) -> Result<(),
                     why: Why::NotAcknowledged,
                 }
     };
-    for (receipt, _) in receipts(aftermath) {
+    for (receipt, _) in receipts(observation) {
         if let Some(item) = receipt.items().iter().find(deaf) {
             return Err(format!("{} has never heard the stop", item.name));
         }
@@ -58,12 +60,12 @@ fn engine_has_acknowledged(aftermath: &Aftermath, _: &Undisturbed) -> Result<(),
 }
 
 /// Only after force has had its time is something of the extent called running.
-fn nobody_gives_up_early(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
+fn nobody_gives_up_early(observation: &RunObservation) -> Result<(), String> {
     let runs = |item: &&ReceiptItem| {
         matches!(&item.state, ItemState::StillRunning { why }
             if !matches!(why, Why::OutsideExtent | Why::WatcherGone))
     };
-    for (receipt, took) in receipts(aftermath) {
+    for (receipt, took) in receipts(observation) {
         if took < FORCE_MAX
             && let Some(item) = receipt.items().iter().find(runs)
         {

@@ -1,20 +1,21 @@
-//! A call that a receipt calls stopped has no result: what it still said came too late.
+//! A call that a receipt calls stopped has no result: what it still said came too late (invariant 6).
 
 use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::{CallOutcome, SessionRecord as R};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "late_result",
     invariant: Invariant::NoSecondEnding,
     class: FailureClass::StaleReply,
+    needs: &[EvidenceKind::Records],
     check,
 };
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    for record in &aftermath.records {
+fn check(observation: &RunObservation) -> Result<(), String> {
+    for record in &observation.records {
         let R::TurnStopped {
             turn,
             receipt: Some(receipt),
@@ -27,7 +28,7 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             item.kind == ItemKind::ToolCall && !matches!(item.state, ItemState::Finished { .. })
         });
         for item in stopped {
-            let has_result = aftermath.records.iter().any(|record| {
+            let has_result = observation.records.iter().any(|record| {
                 matches!(record, R::CallFinished { turn: of, id, outcome: CallOutcome::Succeeded, .. }
                     if of == turn && id.as_str() == &*item.id)
             });

@@ -1,23 +1,27 @@
-//! Nothing lives on: no task, no scope with work, no process, none of the parts.
+//! Nothing lives on: no task, no scope with work, no process, none of the parts (invariant 1).
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "leftovers",
     invariant: Invariant::NoDetachedWork,
     class: FailureClass::OrphanWork,
+    needs: &[EvidenceKind::Run],
     check,
 };
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let mut left = aftermath.work_left.clone();
-    let living = aftermath.lived.iter().filter(|lived| lived.ended.is_none());
+fn check(observation: &RunObservation) -> Result<(), String> {
+    let mut left = observation.work_left.clone();
+    let living = observation
+        .lived
+        .iter()
+        .filter(|lived| lived.ended.is_none());
     left.extend(living.map(|lived| format!("{} {}", lived.kind.as_str(), lived.id)));
-    if aftermath.tasks_left > 0 {
+    if observation.tasks_left > 0 {
         left.push(format!(
             "{} tasks that no scope knows: spawn in the call's scope, not with tokio::spawn",
-            aftermath.tasks_left
+            observation.tasks_left
         ));
     }
     if left.is_empty() {

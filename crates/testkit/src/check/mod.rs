@@ -1,6 +1,9 @@
-//! Checkers: what must hold after a stop at any point, one file for each promise. Each can be used alone, on records,
-//! messages or a receipt of your own; the explorer applies [`CHECKERS`] to every run.
+//! Checkers: rules that hold after a stop at any point, one file each. Each rule comes from an invariant of the design,
+//! which it names. Some can be used alone, on records or messages of your own; every driver applies all of them to what
+//! it has observed.
 
+mod appended;
+mod background;
 mod barrier;
 mod cause;
 mod child_processes;
@@ -11,131 +14,107 @@ mod delivery;
 mod durable;
 mod endings;
 mod history;
+mod idle;
+mod killed;
 mod ladder;
 mod late_result;
 mod leftovers;
+mod machine;
 mod next_message;
 mod observed;
 mod outcome_word;
+mod outcomes;
 mod receipt;
 mod received;
 mod recovery;
+mod repeatable;
 mod repeats;
-mod session;
+mod rule;
+mod stale;
+mod stopped;
+mod superseded;
+mod told;
+mod undone;
 mod usage;
+mod waiter;
 mod waiters;
-mod words;
 
+#[cfg(test)]
+mod seeded_lies_tests;
+
+pub use crate::violation::{FailureClass, Invariant, Violation};
+pub(crate) use background::background;
 pub use conversation::conversation_of;
 pub use endings::endings;
 pub use history::history;
 pub use recovery::recovers_from_everywhere;
-pub use session::SESSION_CHECKERS;
-pub(crate) use session::background;
+pub use rule::Checker;
 pub use usage::metered;
-pub use words::{FailureClass, Invariant};
 
 use allstop_core::record::SessionRecord;
+use rule::CheckerRule;
 
-use crate::explore::Aftermath;
-
-/// What an undisturbed run left: what a stopped one is compared with.
-pub type Undisturbed = Aftermath;
-
-/// One promise, and how it is checked.
-#[derive(Debug)]
-pub struct Checker {
-    /// Its name.
-    pub name: &'static str,
-    /// Which promise.
-    pub invariant: Invariant,
-    /// What users see where it is broken.
-    pub class: FailureClass,
-    /// The check. What is wrong, in words.
-    pub check: fn(&Aftermath, &Undisturbed) -> Result<(), String>,
-}
+use crate::observe::RunObservation;
 
 /// Every checker, in the order in which a broken run is best understood.
-pub const CHECKERS: [Checker; 28] = [
-    waiters::CHECKER,
-    history::CHECKER,
-    endings::CHECKER,
-    commit::AFTER_STOP,
-    commit::LOST_STOP,
-    confirmed::CHECKER,
-    conversation::CHECKER,
-    receipt::TRUE,
-    receipt::ONE,
-    receipt::EXTENT,
-    observed::CHECKER,
-    ladder::ACKNOWLEDGED,
-    ladder::PATIENT,
-    barrier::CHECKER,
-    cause::CHECKER,
-    outcome_word::CHECKER,
-    delivery::CHECKER,
-    received::CHECKER,
-    late_result::CHECKER,
-    durable::CHECKER,
-    usage::METERED,
-    usage::RESERVED,
-    usage::OVERSPENT,
-    repeats::CHECKER,
-    recovery::CHECKER,
-    next_message::CHECKER,
-    leftovers::CHECKER,
-    child_processes::CHECKER,
+pub static CHECKERS: [&dyn Checker; 43] = [
+    &killed::RULE,
+    &repeatable::RULE,
+    &waiters::RULE,
+    &history::RULE,
+    &endings::RULE,
+    &commit::AFTER_STOP,
+    &commit::LOST_STOP,
+    &confirmed::RULE,
+    &conversation::RULE,
+    &receipt::TRUE,
+    &machine::PROCESSES,
+    &machine::CONNECTIONS,
+    &receipt::ONE,
+    &receipt::EXTENT,
+    &observed::RULE,
+    &ladder::ACKNOWLEDGED,
+    &ladder::PATIENT,
+    &barrier::RULE,
+    &cause::RULE,
+    &outcome_word::RULE,
+    &delivery::RULE,
+    &received::RULE,
+    &late_result::RULE,
+    &appended::RULE,
+    &durable::RULE,
+    &usage::METERED,
+    &usage::RESERVED,
+    &usage::OVERSPENT,
+    &repeats::RULE,
+    &recovery::RULE,
+    &next_message::RULE,
+    &leftovers::RULE,
+    &child_processes::RULE,
+    &told::RULE,
+    &outcomes::RULE,
+    &superseded::RULE,
+    &stale::RULE,
+    &stopped::STAYS,
+    &stopped::BARRIER,
+    &background::RULE,
+    &idle::RULE,
+    &undone::RULE,
+    &waiter::RULE,
 ];
-
-/// Checkers that ask the log what it cannot tell where the store has failed: endings and usage that were not written,
-/// and a number that the next turn is given again. There [`confirmed`] says what holds.
-const NEED_THE_STORE: [&str; 6] = [
-    "lost_stop",
-    "usage",
-    "one_outcome",
-    "superseded",
-    "stopped_message",
-    "true_idle",
-];
-
-/// A promise that a run broke.
-#[derive(Debug, Clone)]
-pub struct Violation {
-    /// The checker that saw it.
-    pub checker: &'static str,
-    /// Which promise.
-    pub invariant: Invariant,
-    /// What users see of it.
-    pub class: FailureClass,
-    /// What is wrong.
-    pub what: String,
-}
 
 /// Applies every checker, after those of the scenario itself.
-pub fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Vec<Violation> {
-    let own = aftermath.own.iter().cloned();
-    own.chain(
-        CHECKERS
-            .iter()
-            .chain(&SESSION_CHECKERS)
-            .filter(|checker| {
-                aftermath.store_fault.is_none() || !NEED_THE_STORE.contains(&checker.name)
-            })
-            .filter_map(|checker| {
-                let what = (checker.check)(aftermath, undisturbed).err()?;
-                Some(Violation {
-                    checker: checker.name,
-                    invariant: checker.invariant,
-                    class: checker.class,
-                    what,
-                })
-            }),
-    )
-    .collect()
+pub fn check(observation: &RunObservation) -> Vec<Violation> {
+    let own = observation.own.iter().cloned();
+    let applied = CHECKERS
+        .iter()
+        .filter(|checker| checker.applies(observation));
+    own.chain(applied.flat_map(|checker| checker.check(observation)))
+        .collect()
 }
 
-/// A record without what is another in each run: a receipt, which has an id, and the marker of processes.
-pub(crate) fn without_chance(record: &SessionRecord) -> SessionRecord {
+/// The record without run-specific fields (receipt, marker).
+fn without_chance(record: &SessionRecord) -> SessionRecord {
     let mut record = record.clone();
     match &mut record {
         SessionRecord::TurnStopped { receipt, .. } => *receipt = None,

@@ -1,17 +1,18 @@
-//! The session takes the next message.
+//! The session takes the next message (invariant 7).
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "next_message",
     invariant: Invariant::NoInvalidHistory,
     class: FailureClass::CorruptHistory,
+    needs: &[EvidenceKind::Next],
     check,
 };
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    match (aftermath.next, aftermath.next_must) {
+fn check(observation: &RunObservation) -> Result<(), String> {
+    match (observation.next, observation.next_must) {
         (None, _) => Err("the next message has no outcome".to_owned()),
         (Some(reason), Some(must)) if reason != must => {
             Err(format!("the next message ended with {}", reason.as_str()))

@@ -7,19 +7,20 @@ use allstop_agent::AgentEvent;
 use allstop_core::CauseKind;
 use allstop_core::record::{CallOutcome, SessionRecord as R};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, CallEnding};
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{CallEnding, EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "outcome_word",
     invariant: Invariant::NoMixedCauses,
     class: FailureClass::LostCause,
+    needs: &[EvidenceKind::Witness],
     check,
 };
 
-fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let endings = aftermath.world.call_endings();
-    let committed: BTreeSet<_> = aftermath
+fn check(observation: &RunObservation) -> Result<(), String> {
+    let endings = observation.witness.call_endings();
+    let committed: BTreeSet<_> = observation
         .records
         .iter()
         .filter_map(|record| match record {
@@ -27,7 +28,7 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             _ => None,
         })
         .collect();
-    for record in &aftermath.records {
+    for record in &observation.records {
         let R::CallFinished {
             turn, id, outcome, ..
         } = record
@@ -41,12 +42,15 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
         };
         fits(*outcome, ending, committed.contains(turn))
             .map_err(|wrong| format!("the log says {outcome:?} of call {id}: {wrong}"))?;
-        let shown = aftermath.events.iter().find_map(|(_, event)| match event {
-            AgentEvent::ToolFinished {
-                call_id, outcome, ..
-            } if call_id == id => Some(*outcome),
-            _ => None,
-        });
+        let shown = observation
+            .events
+            .iter()
+            .find_map(|(_, event)| match event {
+                AgentEvent::ToolFinished {
+                    call_id, outcome, ..
+                } if call_id == id => Some(*outcome),
+                _ => None,
+            });
         if let Some(shown) = shown
             && shown != *outcome
         {
@@ -58,7 +62,7 @@ fn check(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a word fits to how the call really ended. In a turn that was committed a stop can only have been the call's.
+/// Checks that a word fits the real end of a call. In a committed turn a stop can only have been the call's.
 fn fits(
     outcome: CallOutcome,
     ending: &CallEnding,

@@ -1,36 +1,39 @@
-//! Receipts are true: what they call ended has ended, and what ran is in them.
+//! Receipts are true: what they call ended has ended, and what ran is in them (invariant 3).
 
 use allstop_agent::AGENT_TOOL;
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, Answered, Asked, Lived};
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, ObservedStop, RunObservation, StopAnswer, WitnessedLife};
 
-pub(super) const TRUE: Checker = Checker {
+pub(super) const TRUE: CheckerRule = CheckerRule {
     name: "receipt_true",
     invariant: Invariant::NoClaimBeyondVerified,
     class: FailureClass::FalseReceipt,
+    needs: &[EvidenceKind::Run],
     check: all_true,
 };
 
-pub(super) const ONE: Checker = Checker {
+pub(super) const ONE: CheckerRule = CheckerRule {
     name: "one_receipt",
     invariant: Invariant::NoSecondEnding,
     class: FailureClass::StaleReply,
+    needs: &[EvidenceKind::Run],
     check: one_stop_one_receipt,
 };
 
-pub(super) const EXTENT: Checker = Checker {
+pub(super) const EXTENT: CheckerRule = CheckerRule {
     name: "extent",
     invariant: Invariant::NoClaimBeyondVerified,
     class: FailureClass::WrongExtent,
+    needs: &[EvidenceKind::Witness],
     check: nothing_outside_the_extent,
 };
 
-/// Whether an item can be about this piece of life.
-fn is_about(item: &ReceiptItem, lived: &Lived) -> bool {
+/// True if an item can be about this piece of life.
+fn is_about(item: &ReceiptItem, lived: &WitnessedLife) -> bool {
     item.kind == lived.kind
         && match lived.kind {
             ItemKind::ToolCall | ItemKind::Background => item.id == lived.id,
@@ -40,8 +43,8 @@ fn is_about(item: &ReceiptItem, lived: &Lived) -> bool {
         }
 }
 
-/// Whether a stop of this extent covers this. What processes belong to is told by their calls.
-pub(super) fn covers(asked: &Asked, receipt: &Receipt, lived: &Lived) -> bool {
+/// True if a stop of this extent covers this. The calls say which processes are theirs.
+pub(super) fn covers(asked: &ObservedStop, receipt: &Receipt, lived: &WitnessedLife) -> bool {
     match asked.extent {
         Extent::Subtree => false,
         Extent::Call => lived.kind == ItemKind::ToolCall && lived.id == receipt.request().target,
@@ -50,15 +53,16 @@ pub(super) fn covers(asked: &Asked, receipt: &Receipt, lived: &Lived) -> bool {
     }
 }
 
-pub(super) fn answers(aftermath: &Aftermath) -> impl Iterator<Item = (&Asked, &Answered)> {
-    aftermath
-        .asked
-        .iter()
+pub(super) fn answers(
+    observation: &RunObservation,
+) -> impl Iterator<Item = (&ObservedStop, &StopAnswer)> {
+    observation
+        .all_stops()
         .filter_map(|asked| Some((asked, asked.answer.as_ref()?)))
         .filter(|(_, answer)| answer.receipt.outcome().is_none())
 }
 
-/// Whether an item says that its work runs or may run: by its word, and not by what the engine makes of it.
+/// True if an item says that its work runs or may run: by its word, and not by what the engine makes of it.
 pub(super) fn says_running(item: &ReceiptItem) -> bool {
     matches!(
         item.state.as_str(),
@@ -75,8 +79,8 @@ pub(super) fn in_extent(receipt: &Receipt) -> impl Iterator<Item = &ReceiptItem>
     items.filter(move |item| item.state != outside)
 }
 
-fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    for (asked, answer) in answers(aftermath) {
+fn all_true(observation: &RunObservation) -> Result<(), String> {
+    for (asked, answer) in answers(observation) {
         let receipt = &answer.receipt;
         if receipt.quiet() == in_extent(receipt).any(says_running) {
             let not = if receipt.quiet() { "" } else { "not " };
@@ -84,9 +88,9 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
                 "the receipt says {not}quiet, and its items the contrary"
             ));
         }
-        let covered = aftermath.lived.iter();
+        let covered = observation.lived.iter();
         // A session goes on: what began after the stop is the next message's.
-        let goes_on = aftermath.session.is_some();
+        let goes_on = observation.session.is_some();
         let covered = covered.filter(|lived| !goes_on || lived.began < asked.accepted);
         for lived in covered.filter(|lived| covers(asked, receipt, lived)) {
             let item = receipt.items().iter().find(|item| is_about(item, lived));
@@ -119,13 +123,16 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
             }
         }
         for item in receipt.items() {
-            says_how(item, effect_of(aftermath, item))?;
+            says_how(item, effect_of(observation, item))?;
         }
     }
-    for turn in aftermath.turns.iter().flatten() {
+    for turn in observation.turns.iter().flatten() {
         let quiet = turn.receipt.as_ref().is_some_and(|receipt| receipt.quiet());
-        let mut running = aftermath.lived.iter().filter(|lived| lived.is_foreground());
-        if quiet && let Some(lived) = running.find(|lived| lived.was_alive(aftermath.over)) {
+        let mut running = observation
+            .lived
+            .iter()
+            .filter(|lived| lived.is_foreground());
+        if quiet && let Some(lived) = running.find(|lived| lived.was_alive(observation.over)) {
             let name = format!("{} {}", lived.kind.as_str(), lived.id);
             return Err(format!("turn {} says quiet while {name} runs", turn.turn));
         }
@@ -133,9 +140,9 @@ fn all_true(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
     Ok(())
 }
 
-/// What a repeat of a call would do, as its start says.
-fn effect_of(aftermath: &Aftermath, item: &ReceiptItem) -> Option<Effect> {
-    aftermath.records.iter().find_map(|record| match record {
+/// Effect that a repeat of a call would have, as its start says.
+fn effect_of(observation: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
+    observation.records.iter().find_map(|record| match record {
         R::CallStarted { call, .. } if call.id.as_str() == &*item.id => match call.kind {
             StartedCallKind::Tool { effect, .. } => Some(effect),
             StartedCallKind::Model { .. } => None,
@@ -173,9 +180,9 @@ fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
 }
 
 /// Stops that meet get one receipt; what has ended answers with the id of the stop that ended it.
-fn one_stop_one_receipt(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let mut of_turn = aftermath
-        .asked
+fn one_stop_one_receipt(observation: &RunObservation) -> Result<(), String> {
+    let mut of_turn = observation
+        .stops
         .iter()
         .filter(|asked| asked.extent == Extent::Turn);
     let (Some(first), Some(second)) = (of_turn.next(), of_turn.next()) else {
@@ -198,25 +205,23 @@ fn one_stop_one_receipt(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), St
 }
 
 /// A stop of a turn leaves background work alone, and names it.
-fn nothing_outside_the_extent(
-    aftermath: &Aftermath,
-    undisturbed: &Undisturbed,
-) -> Result<(), String> {
-    let narrow = aftermath.caller_gone.is_none()
-        && aftermath.deadline.is_none()
-        && aftermath
-            .asked
+fn nothing_outside_the_extent(observation: &RunObservation) -> Result<(), String> {
+    let undisturbed = observation.undisturbed();
+    let narrow = observation.caller_gone.is_none()
+        && observation.deadline.is_none()
+        && observation
+            .stops
             .iter()
             .all(|asked| matches!(asked.extent, Extent::Turn | Extent::Call));
     if !narrow {
         return Ok(());
     }
-    for lived in aftermath
+    for lived in observation
         .lived
         .iter()
         .filter(|lived| lived.kind == ItemKind::Background)
     {
-        if !lived.was_alive(aftermath.over) {
+        if !lived.was_alive(observation.over) {
             let ends_by_itself = undisturbed.lived.iter().any(|other| {
                 other.kind == ItemKind::Background && !other.was_alive(undisturbed.over)
             });
@@ -231,11 +236,11 @@ fn nothing_outside_the_extent(
             let mut items = receipt.items().iter();
             items.any(|item| item.kind == ItemKind::Background)
         };
-        let since = aftermath.disturbance().and_then(|stop| stop.accepted);
-        for turn in aftermath.turns.iter().flatten() {
+        let since = observation.disturbance().and_then(|stop| stop.accepted);
+        for turn in observation.turns.iter().flatten() {
             if let (Some(receipt), Some(since)) = (&turn.receipt, since)
                 && lived.was_alive(since)
-                && lived.was_alive(aftermath.over)
+                && lived.was_alive(observation.over)
                 && !names_it(receipt)
             {
                 return Err(format!(
@@ -244,7 +249,7 @@ fn nothing_outside_the_extent(
                 ));
             }
         }
-        for (asked, answer) in answers(aftermath) {
+        for (asked, answer) in answers(observation) {
             let named = names_it(&answer.receipt);
             let alive = lived.was_alive(asked.accepted) && lived.was_alive(answer.order);
             if asked.extent == Extent::Turn && alive && !named {

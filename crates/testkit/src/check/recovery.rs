@@ -1,18 +1,22 @@
-//! The log alone makes the same session, from every prefix: what a crash leaves can be gone on with.
+//! The log alone makes the same session, from every prefix (invariant 2): a session can continue after a crash.
 
 use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::SessionState;
-use allstop_core::{CauseKind, Timestamp};
+use allstop_core::{CauseKind, StopReason, Timestamp};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed, conversation_of};
-use crate::explore::Aftermath;
+use super::{CheckerRule, FailureClass, Invariant, conversation_of};
+use crate::observe::{EvidenceKind, RunObservation};
 
-pub(super) const CHECKER: Checker = Checker {
+pub(super) const RULE: CheckerRule = CheckerRule {
     name: "recovery",
     invariant: Invariant::NoHalfTurn,
     class: FailureClass::CorruptHistory,
+    needs: &[EvidenceKind::Records],
     check,
 };
+
+/// Newest records that are cut where no undisturbed run was: each cut costs as much as there are records.
+const CUTS_MAX: usize = 160;
 
 fn fold(records: &[R]) -> Result<SessionState, String> {
     let mut state = SessionState::default();
@@ -71,29 +75,62 @@ fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn check(aftermath: &Aftermath, undisturbed: &Undisturbed) -> Result<(), String> {
-    let folded = fold(&aftermath.records)?;
+fn check(observation: &RunObservation) -> Result<(), String> {
+    let undisturbed = observation.undisturbed();
+    let folded = fold(&observation.folded_records())?;
     // Whoever has lost the lease has no say in it any more, and need not know what the log holds.
-    let lease_lost = aftermath
+    let lease_lost = observation
         .disturbance()
         .is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost);
+    // A session that is resumed may begin at a snapshot, behind the turns that a compaction has summed up.
     if !lease_lost
-        && aftermath.is_settled()
-        && let Some(state) = &aftermath.state
+        && observation.kill.is_none()
+        && observation.is_settled()
+        && let Some(state) = &observation.state
         && *state != folded
     {
         return Err("what the session holds in memory is not the fold of its log".to_owned());
     }
+    resumed_after_the_kill(observation)?;
     let (records, known) = (
-        &aftermath.records_after_next,
+        &observation.records_after_next,
         &undisturbed.records_after_next,
     );
     // What the undisturbed run left, too, was checked with that.
     let same = records.iter().zip(known).take_while(|(a, b)| a == b);
-    let from = if std::ptr::eq(aftermath, undisturbed) {
-        0
+    let from = if observation.undisturbed.is_none() {
+        records.len().saturating_sub(CUTS_MAX)
     } else {
         same.count()
     };
     recovers_after(records, from)
+}
+
+/// Resuming the session of a killed process ends its turn by a crash, and changes nothing of what was there.
+fn resumed_after_the_kill(observation: &RunObservation) -> Result<(), String> {
+    let Some(kill) = &observation.kill else {
+        return Ok(());
+    };
+    let mut state = observation.state.iter();
+    if state.any(|state| state.open_turn().is_some()) {
+        return Err("the turn is open after resuming".to_owned());
+    }
+    if !observation
+        .records_after_next
+        .starts_with(&observation.folded_records())
+    {
+        return Err("the store does not hold what was there and what recovery added".to_owned());
+    }
+    let is_crash = |record: &R| match record {
+        R::TurnStopped { reason, cause, .. } => {
+            *reason == StopReason::Error && cause.detail.as_deref() == Some("crash")
+        }
+        _ => false,
+    };
+    match kill.recovered.last() {
+        Some(ending) if !is_crash(ending) => {
+            Err(format!("recovery ended the turn with {ending:?}"))
+        }
+        _ => Ok(()),
+    }
 }

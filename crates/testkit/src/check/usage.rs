@@ -1,34 +1,37 @@
-//! The bill: nothing that was received is lost, and nothing stays set aside.
+//! The bill: nothing that was received is lost, and nothing stays set aside (invariant 11).
 
-use allstop_core::Usage;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
+use allstop_core::{CauseKind, Usage};
 
-use super::{Checker, FailureClass, Invariant, Undisturbed};
-use crate::explore::{Aftermath, Lived};
+use super::{CheckerRule, FailureClass, Invariant};
+use crate::observe::{EvidenceKind, RunObservation, WitnessedLife};
 
-pub(super) const METERED: Checker = Checker {
+pub(super) const METERED: CheckerRule = CheckerRule {
     name: "usage",
     invariant: Invariant::NoLostBill,
     class: FailureClass::LostBill,
+    needs: &[EvidenceKind::Records],
     check: nothing_is_lost,
 };
 
-pub(super) const RESERVED: Checker = Checker {
+pub(super) const RESERVED: CheckerRule = CheckerRule {
     name: "budget",
     invariant: Invariant::NoLostBill,
     class: FailureClass::Overspent,
+    needs: &[EvidenceKind::Witness],
     check: nothing_stays_reserved,
 };
 
-pub(super) const OVERSPENT: Checker = Checker {
+pub(super) const OVERSPENT: CheckerRule = CheckerRule {
     name: "overspent",
     invariant: Invariant::NoLostBill,
     class: FailureClass::Overspent,
+    needs: &[EvidenceKind::Witness],
     check: nothing_starts_beyond_the_budget,
 };
 
-/// What the calls and the background work of these records used: the metered ledger.
+/// Usage of the calls and the background work of these records: the metered ledger.
 pub fn metered(records: &[R]) -> Usage {
     let mut sum = Usage::default();
     for record in records {
@@ -47,12 +50,9 @@ pub fn metered(records: &[R]) -> Usage {
     sum
 }
 
-fn nothing_is_lost(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let (metered, delivered) = (metered(&aftermath.records), aftermath.delivered);
-    let after_a_lost_lease = aftermath
-        .disturbance()
-        .is_some_and(|stop| stop.cause.kind == allstop_core::CauseKind::LeaseLost);
-    if !after_a_lost_lease
+fn nothing_is_lost(observation: &RunObservation) -> Result<(), String> {
+    let (metered, delivered) = (metered(&observation.records), observation.delivered);
+    if !has_lost_lease(observation)
         && (metered.input_tokens < delivered.input_tokens
             || metered.output_tokens < delivered.output_tokens)
     {
@@ -60,8 +60,29 @@ fn nothing_is_lost(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String>
             "the model said {delivered:?}, the log says {metered:?}"
         ));
     }
-    if let Some(state) = &aftermath.state {
-        let committed = aftermath.records.iter().map(|record| match record {
+    ledgers_agree(observation, metered)
+}
+
+/// The ledgers of the session and the outcomes of its turns say what the log says.
+fn ledgers_agree(observation: &RunObservation, metered: Usage) -> Result<(), String> {
+    let told = observation.turns.iter().flatten().map(|turn| turn.usage);
+    if let Some(told) = told.reduce(|sum, usage| sum + usage)
+        && told != metered
+        && !has_lost_lease(observation)
+    {
+        return Err(format!(
+            "the outcomes say {told:?}, the log says {metered:?}"
+        ));
+    }
+    if let Some(state) = &observation.state {
+        if !has_lost_lease(observation) && state.metered() != metered {
+            let held = state.metered();
+            return Err(format!(
+                "the session says {held:?}, the log says {metered:?}"
+            ));
+        }
+        let records = observation.folded_records();
+        let committed = records.iter().map(|record| match record {
             R::TurnCommitted { usage, .. } | R::TurnStopped { usage, .. } => *usage,
             _ => Usage::default(),
         });
@@ -78,29 +99,32 @@ fn nothing_is_lost(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String>
     Ok(())
 }
 
-fn nothing_stays_reserved(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    match aftermath.reserved_tokens {
+fn nothing_stays_reserved(observation: &RunObservation) -> Result<(), String> {
+    match observation.reserved_tokens {
         0 => Ok(()),
         tokens => Err(format!("{tokens} tokens are still set aside")),
     }
 }
 
-fn nothing_starts_beyond_the_budget(
-    aftermath: &Aftermath,
-    undisturbed: &Undisturbed,
-) -> Result<(), String> {
-    calls_are_within_the_budget(aftermath, undisturbed)?;
-    no_model_call_starts_without_tokens(aftermath)
+fn nothing_starts_beyond_the_budget(observation: &RunObservation) -> Result<(), String> {
+    calls_are_within_the_budget(observation)?;
+    no_model_call_starts_without_tokens(observation)
+}
+
+/// True if the session belongs to a successor, so that the rest of the bill is not written.
+fn has_lost_lease(observation: &RunObservation) -> bool {
+    let stop = observation.disturbance();
+    stop.is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost)
 }
 
 /// No model call starts once the calls before it have used all tokens of the budget.
-fn no_model_call_starts_without_tokens(aftermath: &Aftermath) -> Result<(), String> {
-    let budget = aftermath.settings.budget.as_ref();
+fn no_model_call_starts_without_tokens(observation: &RunObservation) -> Result<(), String> {
+    let budget = observation.settings.budget.as_ref();
     let Some(tokens_max) = budget.and_then(|budget| budget.limits().tokens_max) else {
         return Ok(());
     };
     let mut used = 0;
-    for record in &aftermath.records_after_next {
+    for record in &observation.records_after_next {
         match record {
             R::CallFinished {
                 usage: Some(usage), ..
@@ -120,15 +144,15 @@ fn no_model_call_starts_without_tokens(aftermath: &Aftermath) -> Result<(), Stri
 }
 
 /// As many calls as the budget has, and no more: tools that ran, and model calls that were started.
-fn calls_are_within_the_budget(aftermath: &Aftermath, _: &Undisturbed) -> Result<(), String> {
-    let budget = aftermath.settings.budget.as_ref();
+fn calls_are_within_the_budget(observation: &RunObservation) -> Result<(), String> {
+    let budget = observation.settings.budget.as_ref();
     let Some(calls_max) = budget.and_then(|budget| budget.limits().calls_max) else {
         return Ok(());
     };
-    let is_tool = |lived: &&Lived| lived.kind == ItemKind::ToolCall;
-    let tools = aftermath.lived.iter().filter(is_tool).count();
+    let is_tool = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
+    let tools = observation.lived.iter().filter(is_tool).count();
     let is_model = |record: &&R| matches!(record, R::CallStarted { call, .. } if matches!(call.kind, StartedCallKind::Model { .. }));
-    let models = aftermath.records.iter().filter(is_model).count();
+    let models = observation.records.iter().filter(is_model).count();
     let calls = (tools + models) as u64;
     if calls > calls_max {
         return Err(format!("{calls} calls ran, the budget has {calls_max}"));

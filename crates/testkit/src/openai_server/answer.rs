@@ -1,10 +1,10 @@
-//! How one request is answered.
+//! Answer to one request.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How one request is answered. Built left to right, in the order in which it is sent.
+/// Answer to one request. Built left to right, in the order in which it is sent.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub(super) status: u16,
@@ -13,14 +13,14 @@ pub struct Answer {
     pub(super) body: Option<Vec<u8>>,
     pub(super) stall_before_headers: bool,
     pub(super) delay: Duration,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<AnswerPiece>,
     pub(super) usage: Option<(u64, u64)>,
     pub(super) finish: &'static str,
     pub(super) calls: usize,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Piece {
+pub(super) enum AnswerPiece {
     /// One event of the stream.
     Event(String),
     /// Bytes of the body as they are.
@@ -135,21 +135,21 @@ impl Answer {
     /// The same, followed by this event.
     #[must_use]
     pub fn event(mut self, data: &str) -> Self {
-        self.pieces.push(Piece::Event(data.into()));
+        self.pieces.push(AnswerPiece::Event(data.into()));
         self
     }
 
     /// The same, followed by these bytes of the body, whatever they are.
     #[must_use]
     pub fn raw(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.pieces.push(Piece::Raw(bytes.into()));
+        self.pieces.push(AnswerPiece::Raw(bytes.into()));
         self
     }
 
     /// The same, with these bytes of the body sent again and again until the client goes away.
     #[must_use]
     pub fn forever(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.pieces.push(Piece::Forever(bytes.into()));
+        self.pieces.push(AnswerPiece::Forever(bytes.into()));
         self
     }
 
@@ -170,14 +170,14 @@ impl Answer {
     /// The same, with a wait here.
     #[must_use]
     pub fn wait(mut self, duration: Duration) -> Self {
-        self.pieces.push(Piece::Wait(duration));
+        self.pieces.push(AnswerPiece::Wait(duration));
         self
     }
 
     /// The same, hanging here until the client goes away.
     #[must_use]
     pub fn stall(mut self) -> Self {
-        self.pieces.push(Piece::Stall);
+        self.pieces.push(AnswerPiece::Stall);
         self
     }
 
@@ -191,14 +191,14 @@ impl Answer {
     /// The same, with the connection closed here.
     #[must_use]
     pub fn cut(mut self) -> Self {
-        self.pieces.push(Piece::Cut);
+        self.pieces.push(AnswerPiece::Cut);
         self
     }
 
     /// The same, with the body ending here as if it were complete, but without the end marker.
     #[must_use]
     pub fn end_without_marker(mut self) -> Self {
-        self.pieces.push(Piece::End);
+        self.pieces.push(AnswerPiece::End);
         self
     }
 

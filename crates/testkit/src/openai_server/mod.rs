@@ -58,9 +58,9 @@ impl Received {
     }
 }
 
-/// What the server has seen so far.
+/// Requests and connections that the server has seen so far.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct ServerView {
     /// Every request, in order of arrival.
     pub requests: Vec<Received>,
     /// Every connection, in order of arrival: when the client closed it, or `None` while it has not.
@@ -69,7 +69,7 @@ pub struct Seen {
     pub pieces_sent: usize,
 }
 
-impl Seen {
+impl ServerView {
     /// Connections that the client holds open.
     pub fn open(&self) -> usize {
         self.connections
@@ -85,7 +85,7 @@ type Decide = dyn Fn(usize, &Received) -> Answer + Send + Sync;
 #[must_use = "dropping the server ends it"]
 pub struct OpenAiServer {
     address: SocketAddr,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<ServerView>,
     runtime: Option<Runtime>,
 }
 
@@ -121,7 +121,7 @@ impl OpenAiServer {
         let address = listener
             .local_addr()
             .expect("a bound listener has an address");
-        let (seen_tx, seen) = watch::channel(Seen::default());
+        let (seen_tx, seen) = watch::channel(ServerView::default());
         runtime.spawn(accept(listener, Arc::new(seen_tx), Arc::new(decide)));
         Self {
             address,
@@ -135,13 +135,13 @@ impl OpenAiServer {
         format!("http://{}", self.address)
     }
 
-    /// Where it listens.
+    /// Address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has seen so far.
-    pub fn seen(&self) -> Seen {
+    /// Requests and connections that it has seen so far.
+    pub fn seen(&self) -> ServerView {
         self.seen.borrow().clone()
     }
 
@@ -160,8 +160,8 @@ impl OpenAiServer {
     pub async fn wait_until(
         &self,
         limit: Duration,
-        condition: impl FnMut(&Seen) -> bool,
-    ) -> Result<Seen, Seen> {
+        condition: impl FnMut(&ServerView) -> bool,
+    ) -> Result<ServerView, ServerView> {
         let mut seen = self.seen.clone();
         match tokio::time::timeout(limit, seen.wait_for(condition)).await {
             Ok(Ok(reached)) => Ok(reached.clone()),
@@ -179,8 +179,8 @@ impl OpenAiServer {
     pub fn wait_until_blocking(
         &self,
         limit: Duration,
-        condition: impl FnMut(&Seen) -> bool,
-    ) -> Result<Seen, Seen> {
+        condition: impl FnMut(&ServerView) -> bool,
+    ) -> Result<ServerView, ServerView> {
         let runtime = self
             .runtime
             .as_ref()

@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::answer::{Answer, Piece};
-use super::{Decide, Received, Seen};
+use super::answer::{Answer, AnswerPiece};
+use super::{Decide, Received, ServerView};
 
 /// The longest head of a request: far beyond what clients send, so that garbage ends.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -20,7 +20,7 @@ const FOREVER_CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) async fn accept(
     listener: std::net::TcpListener,
-    seen: Arc<watch::Sender<Seen>>,
+    seen: Arc<watch::Sender<ServerView>>,
     decide: Arc<Decide>,
 ) {
     let listener = TcpListener::from_std(listener).expect("a non-blocking listener");
@@ -45,7 +45,7 @@ pub(super) async fn accept(
 async fn serve(
     socket: TcpStream,
     number: usize,
-    seen: &watch::Sender<Seen>,
+    seen: &watch::Sender<ServerView>,
     decide: &Decide,
 ) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
@@ -59,7 +59,7 @@ async fn serve(
         });
         let answer = answer.expect("the closure has run");
         tokio::select! {
-            sent = send(&answer, &mut write, seen) => if sent? == Sent::Cut {
+            sent = send(&answer, &mut write, seen) => if sent? == SentAnswer::Cut {
                 return Ok(());
             },
             // Nothing may come before the answer is complete, so this is the client closing.
@@ -70,7 +70,7 @@ async fn serve(
 }
 
 #[derive(PartialEq)]
-enum Sent {
+enum SentAnswer {
     Whole,
     Cut,
 }
@@ -78,8 +78,8 @@ enum Sent {
 async fn send(
     answer: &Answer,
     write: &mut OwnedWriteHalf,
-    seen: &watch::Sender<Seen>,
-) -> std::io::Result<Sent> {
+    seen: &watch::Sender<ServerView>,
+) -> std::io::Result<SentAnswer> {
     if answer.stall_before_headers {
         std::future::pending::<()>().await;
     }
@@ -99,27 +99,27 @@ async fn send(
         .await?;
     if let Some(body) = &answer.body {
         write.write_all(body).await?;
-        return Ok(Sent::Whole);
+        return Ok(SentAnswer::Whole);
     }
     for piece in &answer.pieces {
         let bytes = match piece {
-            Piece::Event(data) => event_bytes(data),
-            Piece::Raw(bytes) => bytes.clone(),
-            Piece::Forever(bytes) => {
+            AnswerPiece::Event(data) => event_bytes(data),
+            AnswerPiece::Raw(bytes) => bytes.clone(),
+            AnswerPiece::Forever(bytes) => {
                 let chunk = chunk_bytes(&bytes.repeat(FOREVER_CHUNK_BYTES.div_ceil(bytes.len())));
                 loop {
                     write.write_all(&chunk).await?;
                 }
             }
-            Piece::Wait(duration) => {
+            AnswerPiece::Wait(duration) => {
                 tokio::time::sleep(*duration).await;
                 continue;
             }
-            Piece::Stall => std::future::pending().await,
-            Piece::Cut => return Ok(Sent::Cut),
-            Piece::End => {
+            AnswerPiece::Stall => std::future::pending().await,
+            AnswerPiece::Cut => return Ok(SentAnswer::Cut),
+            AnswerPiece::End => {
                 write.write_all(b"0\r\n\r\n").await?;
-                return Ok(Sent::Whole);
+                return Ok(SentAnswer::Whole);
             }
         };
         if !answer.delay.is_zero() {
@@ -134,7 +134,7 @@ async fn send(
     }
     end.extend_from_slice(b"0\r\n\r\n");
     write.write_all(&end).await?;
-    Ok(Sent::Whole)
+    Ok(SentAnswer::Whole)
 }
 
 fn event_bytes(data: &str) -> Vec<u8> {

@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use super::sessions::{is_session_idle, is_tool};
 use super::talk::{Lines, TalkModel};
 use crate::Behaviour;
-use crate::explore::{Scenario, Setup, Stage, Talk};
+use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
-/// How long a user waits for everything: longer than anything takes that ends.
+/// Longest wait of a user: longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> [Scenario; 5] {
@@ -72,7 +72,10 @@ pub(super) async fn promote(session: &Session) {
 }
 
 /// A session with a shell.
-fn shelling<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static) -> Setup
+fn shelling<F>(
+    stage: &RunStage,
+    script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static,
+) -> Setup
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -16,9 +16,9 @@ use tokio::time::{sleep, timeout};
 use super::behind::promote;
 use super::sessions::{is_session_idle, is_tool};
 use super::talk::{Lines, TalkModel};
-use crate::explore::{Scenario, Stage, Talk};
+use crate::explore::{RunStage, Scenario, ScriptedUser};
 
-/// How long a handler waits for a request that a stop may have kept from coming.
+/// Longest wait of a handler for a request that a stop may have kept from coming.
 const REQUEST_WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> [Scenario; 4] {
@@ -30,7 +30,7 @@ pub(super) fn all() -> [Scenario; 4] {
     ]
 }
 
-/// Where a sub-agent works.
+/// Place of a sub-agent's work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     InFront,
@@ -52,7 +52,7 @@ fn external_tool() -> Scenario {
         };
         let (tools, requests) = external_tools(vec![spec], ExternalOptions::default());
         let requests = Mutex::new(Some(requests));
-        let script = move |talk: Talk| {
+        let script = move |talk: ScriptedUser| {
             let requests = requests.lock().take();
             async move {
                 let requests = requests.expect("a script is played once");
@@ -76,7 +76,7 @@ fn external_tool() -> Scenario {
     })
 }
 
-async fn handle_late(talk: Talk, mut requests: ExternalRequests) {
+async fn handle_late(talk: ScriptedUser, mut requests: ExternalRequests) {
     talk.send("look");
     let handler = requests.handler();
     let Ok(Some(ExternalEvent::Call(request))) = timeout(REQUEST_WITHIN, requests.next()).await
@@ -97,7 +97,7 @@ async fn handle_late(talk: Talk, mut requests: ExternalRequests) {
 /// An agent that has a part of its work done by another, and waits for it or goes on.
 fn sub_agent(name: &str, place: Where) -> Scenario {
     Scenario::new(name, move |stage| {
-        let script = move |talk: Talk| async move {
+        let script = move |talk: ScriptedUser| async move {
             if place == Where::Promoted {
                 talk.send("delegate");
                 talk.until(is_tool).await;
@@ -125,7 +125,7 @@ fn sub_agent(name: &str, place: Where) -> Scenario {
     })
 }
 
-fn delegating(stage: &Stage, place: Where) -> Arc<dyn Model> {
+fn delegating(stage: &RunStage, place: Where) -> Arc<dyn Model> {
     let arguments = if place == Where::Behind {
         json!({"prompt": "the part", "background": true})
     } else {

@@ -1,4 +1,4 @@
-//! What stands between the model and the world: questions, hooks, guardrails.
+//! Gates between the model and the world: questions, hooks, guardrails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::ToolFn;
-use crate::explore::{Scenario, Stage};
+use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 6] {
     [
@@ -55,7 +55,7 @@ pub(super) fn all() -> [Scenario; 6] {
 }
 
 /// An agent that posts something, and says so.
-fn posting(stage: &Stage) -> AgentBuilder {
+fn posting(stage: &RunStage) -> AgentBuilder {
     let model = stage.model(vec![
         Reply::text("").call("post", json!({})).usage(8, 4),
         Reply::text("Posted.").usage(12, 2),

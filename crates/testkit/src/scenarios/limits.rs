@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::ToolFn;
-use crate::explore::{Scenario, Stage};
+use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 7] {
     [
@@ -153,7 +153,7 @@ fn slow_tool(name: &str, deadlines: Deadlines) -> Scenario {
 }
 
 /// An agent that calls the same tool again and again.
-fn busy(stage: &Stage) -> AgentBuilder {
+fn busy(stage: &RunStage) -> AgentBuilder {
     let again = || Reply::text("Again.").call("work", json!({})).usage(6, 3);
     let model = stage.model(vec![
         again(),

@@ -41,9 +41,9 @@ pub fn everything() -> Vec<Scenario> {
 
 #[cfg(test)]
 mod tests {
-    use crate::explore::undisturbed;
+    use crate::drive::by_point::undisturbed;
 
-    /// What is in the log of a scenario of this name.
+    /// Record that is in the log of a scenario of this name.
     const DONE: [(&str, &str); 6] = [
         ("background", "background_started"),
         ("behind", "background_started"),

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::talk::{Lines, TalkModel};
 use crate::ToolFn;
-use crate::explore::{Scenario, Setup, Stage, Talk};
+use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
 pub(super) fn all() -> [Scenario; 8] {
     [
@@ -64,7 +64,7 @@ pub(super) fn all() -> [Scenario; 8] {
         }),
         Scenario::new("session/question", |stage| {
             stage.session(
-                async |talk: Talk| {
+                async |talk: ScriptedUser| {
                     talk.send("work");
                     talk.until(is_question).await;
                     sleep(Duration::from_millis(5)).await;
@@ -125,7 +125,7 @@ pub(super) fn is_session_idle(event: &SessionEvent) -> bool {
 }
 
 /// A session that only talks.
-fn talking<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static) -> Setup
+fn talking<F>(stage: &RunStage, script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static) -> Setup
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -137,14 +137,14 @@ where
 }
 
 /// A session with a tool that takes a while.
-fn working<F>(stage: &Stage, script: impl Fn(Talk) -> F + Send + Sync + 'static) -> Setup
+fn working<F>(stage: &RunStage, script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static) -> Setup
 where
     F: Future<Output = ()> + Send + 'static,
 {
     stage.session(script, |stage, _| stage.build(worker(stage)))
 }
 
-fn worker(stage: &Stage) -> allstop_agent::AgentBuilder {
+fn worker(stage: &RunStage) -> allstop_agent::AgentBuilder {
     let work = ToolFn::new("work", |call| async move {
         tokio::select! {
             biased;
@@ -163,7 +163,7 @@ fn worker(stage: &Stage) -> allstop_agent::AgentBuilder {
     agent.tools(stage.tools([stage.tool(work)]))
 }
 
-/// What a process leaves that was killed in the middle of a tool's call.
+/// Records of a process that was killed in the middle of a tool's call.
 fn crashed() -> Vec<SessionRecord> {
     let (turn, at) = (TurnNumber(1), Timestamp::from_unix_ms(0));
     let call = |id: &str, name: &str, kind| SessionRecord::CallStarted {

@@ -7,7 +7,7 @@ use allstop_core::Message;
 use allstop_model::{Model, ModelError, ModelRequest, ModelStream, Reply, ScriptedModel};
 use futures::future::BoxFuture;
 
-/// What a message is answered with: its replies, one a step, where these words occur in it.
+/// Answers to messages: replies, one a step, to a message in which these words occur.
 pub(super) type Lines = Vec<(&'static str, Vec<Reply>)>;
 
 /// Answers by the newest words.

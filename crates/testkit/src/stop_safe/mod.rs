@@ -12,10 +12,12 @@ use allstop_tools::{Tool, ToolRegistry};
 use serde_json::Value;
 
 use crate::check;
-use crate::explore::{Report, Scenario, Stage, clockwork, explore, is_asked_for, undisturbed};
-use observed::{Observed, Seen};
+use crate::drive::by_point::{explore, undisturbed};
+use crate::report::{CheckReport, is_asked_for};
+use crate::stage::{RunStage, Scenario, clockwork};
+use observed::{Observed, ObservedFate};
 
-/// How many characters of its input are in a scenario's name.
+/// Number of characters of its input that are in a scenario's name.
 const INPUT_IN_NAME_MAX: usize = 60;
 
 /// Explores one call of a tool, and panics with a report if a stop at any point leaves something broken.
@@ -37,7 +39,7 @@ const INPUT_IN_NAME_MAX: usize = 60;
 ///
 /// The first argument is an expression that makes the tool. It is evaluated for each run. Where a run needs more, such
 /// as a folder of its own, a check of what was done there, or processes that are simulated, it is a closure that takes
-/// the run's [`Stage`] and returns the tool:
+/// the run's [`RunStage`] and returns the tool:
 ///
 /// ```
 /// # use allstop_testkit::{ToolFn, assert_stop_safe};
@@ -74,7 +76,7 @@ const INPUT_IN_NAME_MAX: usize = 60;
 macro_rules! assert_stop_safe {
     ($(move)? |$stage:ident| $tool:expr, $input:tt $(, $option:ident)? $(,)?) => {
         $crate::StopSafe::new(
-            move |$stage: &$crate::explore::Stage| $tool,
+            move |$stage: &$crate::explore::RunStage| $tool,
             $crate::__json!($input),
         )
         $(.$option())?
@@ -83,7 +85,7 @@ macro_rules! assert_stop_safe {
     };
     ($tool:expr, $input:tt $(, $option:ident)? $(,)?) => {
         $crate::StopSafe::new(
-            move |_: &$crate::explore::Stage| $tool,
+            move |_: &$crate::explore::RunStage| $tool,
             $crate::__json!($input),
         )
         $(.$option())?
@@ -93,7 +95,7 @@ macro_rules! assert_stop_safe {
 }
 
 /// Makes the tool, anew for each run.
-type Make = Arc<dyn Fn(&Stage) -> Arc<dyn Tool> + Send + Sync>;
+type Make = Arc<dyn Fn(&RunStage) -> Arc<dyn Tool> + Send + Sync>;
 
 /// One call of a tool that is explored: [`assert_stop_safe!`](crate::assert_stop_safe) without the panic.
 #[derive(Clone)]
@@ -107,7 +109,7 @@ pub struct StopSafe {
 impl StopSafe {
     /// Of a tool, made anew for each run, that is called once with this input.
     pub fn new<T: Tool + 'static>(
-        make: impl Fn(&Stage) -> T + Send + Sync + 'static,
+        make: impl Fn(&RunStage) -> T + Send + Sync + 'static,
         input: Value,
     ) -> Self {
         Self {
@@ -129,13 +131,13 @@ impl StopSafe {
     /// If the input does not fit the tool's schema, if a run does not end in real time because the tool holds its
     /// thread, or if the call is not the same in each run.
     #[track_caller]
-    pub fn explore(self) -> Report {
+    pub fn explore(self) -> CheckReport {
         patience::with(move |run_begins| {
             let scenario = self.scenario(run_begins);
-            if is_asked_for(&scenario) {
+            if is_asked_for(scenario.name()) {
                 // What is broken without a stop says nothing about stops: it is told alone.
                 let undisturbed = undisturbed(&scenario);
-                let mut violations = check::check(&undisturbed, &undisturbed);
+                let mut violations = check::check(&undisturbed);
                 if violations
                     .first()
                     .is_some_and(|first| first.checker == observed::ENDS)
@@ -144,7 +146,7 @@ impl StopSafe {
                     violations.truncate(1);
                 }
                 if !violations.is_empty() {
-                    return Report::of_undisturbed(&scenario, &undisturbed, violations);
+                    return CheckReport::of_undisturbed(scenario.name(), &undisturbed, violations);
                 }
             }
             explore(&scenario)
@@ -156,7 +158,7 @@ impl StopSafe {
         Scenario::new(name, move |stage| {
             run_begins();
             // First: it tells why what the tool's own checks find is so.
-            let seen = Seen::checked(stage, self.may_be_dropped);
+            let seen = ObservedFate::checked(stage, self.may_be_dropped);
             let tool = (self.make)(stage);
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
             let model = stage.model(vec![call, Reply::text("Done.")]);
@@ -170,7 +172,7 @@ impl StopSafe {
     /// # Panics
     /// If the input does not fit the tool's schema: nothing would be called.
     fn name(&self) -> String {
-        let tool = clockwork::run(|_| async { (self.make)(&Stage::new()) });
+        let tool = clockwork::run(|_| async { (self.make)(&RunStage::new()) });
         let name = Arc::clone(&tool.spec().name);
         let mut registry = ToolRegistry::new();
         let fits = registry

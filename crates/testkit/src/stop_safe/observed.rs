@@ -1,4 +1,4 @@
-//! What became of the tool's own future: whether it returned, failed, panicked, or had to be dropped.
+//! Fate of the tool's own future: it returned, failed, panicked, or had to be dropped.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::check::{FailureClass, Invariant};
-use crate::explore::Stage;
+use crate::stage::RunStage;
+use crate::violation::{FailureClass, Invariant};
 
 /// The name of the check that a call ends by itself.
 pub(super) const ENDS: &str = "tool_ends";
@@ -21,13 +21,13 @@ pub(super) const ENDS: &str = "tool_ends";
 /// The name of the check that a call ends when it is asked to.
 const HEARS: &str = "tool_hears";
 
-/// How much later than it was accepted a stop can be heard here: a call that is watched begins a little after its
+/// Delay with which a stop can be heard here after it was accepted: a call that is watched begins a little after its
 /// start, so that it can be stopped in between.
 const HEARD_LATE_MAX: Duration = Duration::from_millis(10);
 
-/// What became of the call of one run.
+/// Fate of the call of one run.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Fate>);
+pub(super) struct ObservedFate(Mutex<Fate>);
 
 #[derive(Debug, Default)]
 enum Fate {
@@ -42,9 +42,9 @@ enum Fate {
     Dropped(Option<Duration>),
 }
 
-impl Seen {
+impl ObservedFate {
     /// Puts the checks of it on a stage.
-    pub(super) fn checked(stage: &Stage, may_be_dropped: bool) -> Arc<Self> {
+    pub(super) fn checked(stage: &RunStage, may_be_dropped: bool) -> Arc<Self> {
         let seen = Arc::new(Self::default());
         let here = Arc::clone(&seen);
         stage.own().add(
@@ -97,7 +97,7 @@ impl Seen {
 fn why_no_io(said: &str) -> &'static str {
     let io = ["IO is disabled", "enable_io", "no reactor", "signal driver"];
     if io.iter().any(|words| said.contains(words)) {
-        ". There is no I/O in an exploration, because its time is not real: simulate processes with Stage::system, put \
+        ". There is no I/O in an exploration, because its time is not real: simulate processes with RunStage::system, put \
          what talks to sockets behind a trait that the test fills in, or test that part in real time"
     } else {
         ""
@@ -108,22 +108,22 @@ fn why_no_io(said: &str) -> &'static str {
 #[derive(Debug)]
 pub(super) struct Observed {
     tool: Arc<dyn Tool>,
-    seen: Arc<Seen>,
+    seen: Arc<ObservedFate>,
 }
 
 impl Observed {
-    pub(super) fn new(tool: Arc<dyn Tool>, seen: Arc<Seen>) -> Self {
+    pub(super) fn new(tool: Arc<dyn Tool>, seen: Arc<ObservedFate>) -> Self {
         Self { tool, seen }
     }
 }
 
 /// Dropped with the call's future.
-struct Running<'a> {
-    seen: &'a Seen,
+struct RunningToolCall<'a> {
+    seen: &'a ObservedFate,
     asked: Option<Instant>,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningToolCall<'_> {
     fn drop(&mut self) {
         let mut fate = self.seen.0.lock();
         if matches!(*fate, Fate::Running) {
@@ -141,7 +141,7 @@ impl Tool for Observed {
         Box::pin(async move {
             let scope = invocation.scope.clone();
             *self.seen.0.lock() = Fate::Running;
-            let mut running = Running {
+            let mut running = RunningToolCall {
                 seen: &self.seen,
                 asked: None,
             };

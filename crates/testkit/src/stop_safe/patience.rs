@@ -3,9 +3,9 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use crate::explore::Report;
+use crate::report::CheckReport;
 
-/// How long one run may take in real time. A run of a tool that waits for nothing real takes a millisecond or two.
+/// Limit of one run in real time. A run of a tool that waits for nothing real takes a millisecond or two.
 const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 
 /// Explores on a thread of its own. `explore` gets what is to be called at the beginning of each run.
@@ -14,8 +14,8 @@ const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 /// If a run does not end, or the system gives no thread; and as `explore` does.
 #[track_caller]
 pub(super) fn with(
-    explore: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> Report + Send + 'static,
-) -> Report {
+    explore: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> CheckReport + Send + 'static,
+) -> CheckReport {
     let (begins, began) = channel();
     let run_begins = Box::new(move || {
         // Nobody listens any more: then nobody waits either.

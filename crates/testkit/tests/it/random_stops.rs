@@ -2,7 +2,7 @@
 
 /// Receipts claim here that everything has ended in time: what other tests do beside it takes that time away.
 mod alone {
-    use allstop_testkit::random_stops::RandomStops;
+    use allstop_testkit::drive::by_moment::RandomStops;
 
     /// About 10 s of them; `cargo xtask explore --real N` has more.
     const ROUNDS: u32 = 40;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_testkit::explore::{Report, Stage};
+use allstop_testkit::explore::{CheckReport, RunStage};
 use allstop_testkit::{StopSafe, ToolFn, assert_stop_safe};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 /// Longer than any grace.
 const LONG: Duration = Duration::from_secs(10);
 
-fn explored(tool: impl Fn(&Stage) -> ToolFn + Send + Sync + 'static) -> Report {
+fn explored(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -> CheckReport {
     StopSafe::new(tool, json!({})).explore()
 }
 
@@ -101,8 +101,8 @@ fn a_tool_that_leaves_half_of_its_work_is_caught_by_its_own_check_alone() {
     assert!(report.cases > 100, "{report}");
 }
 
-/// What is wrong, where nothing had to be stopped to see it.
-fn wrong_by_itself(tool: impl Fn(&Stage) -> ToolFn + Send + Sync + 'static) -> String {
+/// Report of a tool that is wrong without any stop.
+fn wrong_by_itself(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -> String {
     let report = explored(tool);
     assert_eq!(report.caught_by(), ["tool_ends"], "{report}");
     assert_eq!(report.cases, 0, "{report}");

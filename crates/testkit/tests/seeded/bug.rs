@@ -2,7 +2,7 @@
 
 use allstop_core::{CauseKind, Extent};
 use allstop_testkit::check::FailureClass;
-use allstop_testkit::explore::{StoreFault, Way};
+use allstop_testkit::explore::{StopMethod, StoreFault};
 
 use crate::scenario::Setting;
 
@@ -19,17 +19,17 @@ pub(crate) enum Bug {
     HalfTurnLeft,
     /// The ends of open calls are written after the turn's ending.
     AppendAfterEnding,
-    /// Whoever leaves has no ending written.
+    /// A caller that leaves has no ending written.
     NoEnding,
     /// The stop is answered when the token has fired.
     PrematureQuiet,
     /// The stop is answered with what runs at that moment.
     GivesUpAtOnce,
-    /// What was dropped is called stopped, whatever it had asked of the world.
+    /// A dropped call is called stopped, whatever it had asked of the world.
     DroppedIsStopped,
     /// The engine ends without a word to whoever stops it.
     NeverAcknowledges,
-    /// Whoever asks for a stop when the engine has just ended is never answered.
+    /// A stop that comes when the engine has just ended is never answered.
     LostWakeUp,
     /// The engine waits for what a dropped call will say.
     WaitsForTheDropped,
@@ -43,7 +43,7 @@ pub(crate) enum Bug {
     ForgottenProcess,
     /// Tools run in the session's scope, where the turn's stop does not reach them.
     SignalMissesLeaf,
-    /// What a stopped call cost is forgotten.
+    /// The cost of a stopped call is forgotten.
     UsageReset,
     /// The bill of a model call is written when its tools have ended.
     BillAtTheEnd,
@@ -65,7 +65,7 @@ pub(crate) enum Bug {
     Repeat,
     /// A tool runs before its start is durable.
     StartNotDurable,
-    /// What a stopped call had set aside of the budget is not given back.
+    /// The reservation of a stopped call is not given back.
     KeptReservation,
     /// Tool calls do not count.
     CallsBesideBudget,
@@ -81,7 +81,7 @@ pub(crate) enum Bug {
     UnknownIsUnchanged,
 }
 
-/// How a bug has to show.
+/// Way in which a bug has to show.
 pub(crate) struct Expected {
     pub(crate) class: FailureClass,
     /// The checker that is there for it.
@@ -89,97 +89,161 @@ pub(crate) struct Expected {
     /// The smallest setting in which it can be seen.
     pub(crate) setting: Setting,
     /// The one way to stop that it is looked for with. Others show most bugs too, and take their time.
-    pub(crate) way: Way,
+    pub(crate) way: StopMethod,
 }
 
 impl Bug {
-    /// What it is to users, who has to see it, and where.
+    /// Class of failure for users, the checker that has to see it, and the setting.
     pub(crate) fn expected(self) -> Expected {
         use FailureClass as F;
         let (class, checker, setting, way) = match self {
-            Self::MissingResult => (F::CorruptHistory, "history", Setting::Kept, Way::USER),
-            Self::HalfCallAnswered => (F::CorruptHistory, "conversation", Setting::Kept, Way::USER),
-            Self::BillAtTheEnd => (F::CorruptHistory, "recovery", Setting::Tools, Way::USER),
-            Self::LeakedChild => (F::OrphanWork, "leftovers", Setting::Tools, Way::USER),
-            Self::ForgottenProcess => {
-                (F::OrphanWork, "child_processes", Setting::Answer, Way::USER)
-            }
+            Self::MissingResult => (
+                F::CorruptHistory,
+                "history",
+                Setting::Kept,
+                StopMethod::USER,
+            ),
+            Self::HalfCallAnswered => (
+                F::CorruptHistory,
+                "conversation",
+                Setting::Kept,
+                StopMethod::USER,
+            ),
+            Self::BillAtTheEnd => (
+                F::CorruptHistory,
+                "recovery",
+                Setting::Tools,
+                StopMethod::USER,
+            ),
+            Self::LeakedChild => (F::OrphanWork, "leftovers", Setting::Tools, StopMethod::USER),
+            Self::ForgottenProcess => (
+                F::OrphanWork,
+                "child_processes",
+                Setting::Answer,
+                StopMethod::USER,
+            ),
             Self::SignalMissesLeaf => (
                 F::SignalMissesLeaf,
                 "receipt_true",
                 Setting::Tools,
-                Way::USER,
+                StopMethod::USER,
             ),
-            Self::StopBeforeStart => (F::LostStop, "commit_after_stop", Setting::Answer, Way::USER),
-            Self::NoEnding => (F::LostStop, "lost_stop", Setting::Answer, Way::Drop),
+            Self::StopBeforeStart => (
+                F::LostStop,
+                "commit_after_stop",
+                Setting::Answer,
+                StopMethod::USER,
+            ),
+            Self::NoEnding => (F::LostStop, "lost_stop", Setting::Answer, StopMethod::Drop),
             Self::CommitBesideStop => (
                 F::WorkAfterStop,
                 "commit_after_stop",
                 Setting::Answer,
-                Way::USER,
+                StopMethod::USER,
             ),
-            Self::AppendAfterEnding => (F::WorkAfterStop, "endings", Setting::Tools, Way::USER),
-            Self::StartBehindBarrier => (F::WorkAfterStop, "barrier", Setting::Tools, Way::USER),
-            Self::HalfTurnLeft => (F::WorkAfterStop, "conversation", Setting::Answer, Way::USER),
-            Self::PrematureQuiet | Self::DroppedIsStopped => {
-                (F::FalseReceipt, "receipt_true", Setting::Tools, Way::USER)
-            }
+            Self::AppendAfterEnding => (
+                F::WorkAfterStop,
+                "endings",
+                Setting::Tools,
+                StopMethod::USER,
+            ),
+            Self::StartBehindBarrier => (
+                F::WorkAfterStop,
+                "barrier",
+                Setting::Tools,
+                StopMethod::USER,
+            ),
+            Self::HalfTurnLeft => (
+                F::WorkAfterStop,
+                "conversation",
+                Setting::Answer,
+                StopMethod::USER,
+            ),
+            Self::PrematureQuiet | Self::DroppedIsStopped => (
+                F::FalseReceipt,
+                "receipt_true",
+                Setting::Tools,
+                StopMethod::USER,
+            ),
             Self::NeverAcknowledges => (
                 F::SignalMissesLeaf,
                 "acknowledged",
                 Setting::Answer,
-                Way::USER,
+                StopMethod::USER,
             ),
-            Self::GivesUpAtOnce => (F::WrongExtent, "patient", Setting::Tools, Way::USER),
-            Self::UsageReset => (F::LostBill, "usage", Setting::Answer, Way::USER),
-            Self::AnswerDrained => (F::LostBill, "received", Setting::Answer, Way::USER),
-            Self::BackgroundKilled => (F::WrongExtent, "extent", Setting::Background, Way::USER),
+            Self::GivesUpAtOnce => (F::WrongExtent, "patient", Setting::Tools, StopMethod::USER),
+            Self::UsageReset => (F::LostBill, "usage", Setting::Answer, StopMethod::USER),
+            Self::AnswerDrained => (F::LostBill, "received", Setting::Answer, StopMethod::USER),
+            Self::BackgroundKilled => (
+                F::WrongExtent,
+                "extent",
+                Setting::Background,
+                StopMethod::USER,
+            ),
             Self::Repeat => (
                 F::RepeatedEffect,
                 "repeats",
                 Setting::Tools,
-                Way::Stop(Extent::Call, CauseKind::User),
+                StopMethod::Stop(Extent::Call, CauseKind::User),
             ),
             Self::StartNotDurable => (
                 F::RepeatedEffect,
                 "durable_start",
                 Setting::Tools,
-                Way::USER,
+                StopMethod::USER,
             ),
-            Self::TwoReceipts => (F::StaleReply, "one_receipt", Setting::Answer, Way::Again(1)),
-            Self::AnswerShownAfterStop => (F::StaleReply, "delivery", Setting::Answer, Way::USER),
-            Self::LateResultTaken => (F::StaleReply, "late_result", Setting::Tools, Way::USER),
-            Self::LostWakeUp => (F::Hang, "waiters", Setting::Answer, Way::USER),
-            Self::WaitsForTheDropped => (F::Hang, "waiters", Setting::Tools, Way::USER),
-            Self::BusyForEver => (F::Hang, "next_message", Setting::Answer, Way::USER),
-            Self::KeptReservation => (F::Overspent, "budget", Setting::Answer, Way::USER),
-            Self::CallsBesideBudget => (F::Overspent, "overspent", Setting::Budget, Way::USER),
-            Self::TokensBesideBudget => (F::Overspent, "overspent", Setting::Tokens, Way::USER),
+            Self::TwoReceipts => (
+                F::StaleReply,
+                "one_receipt",
+                Setting::Answer,
+                StopMethod::Again(1),
+            ),
+            Self::AnswerShownAfterStop => {
+                (F::StaleReply, "delivery", Setting::Answer, StopMethod::USER)
+            }
+            Self::LateResultTaken => (
+                F::StaleReply,
+                "late_result",
+                Setting::Tools,
+                StopMethod::USER,
+            ),
+            Self::LostWakeUp => (F::Hang, "waiters", Setting::Answer, StopMethod::USER),
+            Self::WaitsForTheDropped => (F::Hang, "waiters", Setting::Tools, StopMethod::USER),
+            Self::BusyForEver => (F::Hang, "next_message", Setting::Answer, StopMethod::USER),
+            Self::KeptReservation => (F::Overspent, "budget", Setting::Answer, StopMethod::USER),
+            Self::CallsBesideBudget => {
+                (F::Overspent, "overspent", Setting::Budget, StopMethod::USER)
+            }
+            Self::TokensBesideBudget => {
+                (F::Overspent, "overspent", Setting::Tokens, StopMethod::USER)
+            }
             Self::ObservedByFlag => (
                 F::FalseReceipt,
                 "cancel_observed",
                 Setting::Answer,
-                Way::USER,
+                StopMethod::USER,
             ),
             Self::StoppedIsTimedOut => (
                 F::LostCause,
                 "outcome_word",
                 Setting::Tools,
-                Way::Stop(Extent::Call, CauseKind::User),
+                StopMethod::Stop(Extent::Call, CauseKind::User),
             ),
             Self::PublishedUnwritten => (
                 F::FalseReceipt,
                 "confirmed",
                 Setting::Answer,
-                Way::Store(StoreFault::RefusesOnce),
+                StopMethod::Store(StoreFault::RefusesOnce),
             ),
             Self::UnknownIsUnchanged => (
                 F::FalseReceipt,
                 "confirmed",
                 Setting::Kept,
-                Way::Store(StoreFault::EndsLate),
+                StopMethod::Store(StoreFault::EndsLate),
             ),
-            Self::CauseOverwritten => (F::LostCause, "cause", Setting::Answer, Way::Wider(1)),
+            Self::CauseOverwritten => {
+                (F::LostCause, "cause", Setting::Answer, StopMethod::Wider(1))
+            }
         };
         Expected {
             class,

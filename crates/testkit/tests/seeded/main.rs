@@ -7,8 +7,8 @@ mod scenario;
 
 use std::collections::BTreeSet;
 
-use allstop_testkit::check::{CHECKERS, FailureClass};
-use allstop_testkit::explore::{Exploration, Report, explore};
+use allstop_testkit::check::FailureClass;
+use allstop_testkit::explore::{CheckReport, Exploration, explore};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use bug::{BUGS, Bug, Expected};
@@ -22,7 +22,7 @@ fn main() {
         })
     });
     let seeded = BUGS.map(|bug| Trial::test(format!("seeded/{bug:?}"), move || is_caught(bug)));
-    let complete = Trial::test("every_checker_and_every_class_has_its_bug", complete);
+    let complete = Trial::test("every_class_has_its_bug", complete);
     let trials = clean.chain(seeded).chain([complete]);
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }
@@ -52,7 +52,7 @@ fn is_caught(bug: Bug) -> Result<(), Failed> {
 }
 
 /// A row of the table: bug, class, in how many cases, the first of them, and who saw it in how many.
-fn row(bug: Bug, class: FailureClass, report: &Report) -> String {
+fn row(bug: Bug, class: FailureClass, report: &CheckReport) -> String {
     let (broken, cases) = (report.failures.len(), report.cases);
     let first = report.failures.iter().find_map(|found| found.case.as_ref());
     let first = first.map_or_else(|| "none".to_owned(), ToString::to_string);
@@ -68,16 +68,8 @@ fn row(bug: Bug, class: FailureClass, report: &Report) -> String {
     format!("{bug:<21} {class:<34} {broken:>4} of {cases:<5} {first:<48} {by}")
 }
 
+/// Each class of failures has its bug. That each checker has one, or a lie, is a test of `check`.
 fn complete() -> Result<(), Failed> {
-    let seen: BTreeSet<_> = BUGS.iter().map(|bug| bug.expected().checker).collect();
-    let blind: Vec<_> = CHECKERS
-        .iter()
-        .map(|checker| checker.name)
-        .filter(|name| !seen.contains(name))
-        .collect();
-    if !blind.is_empty() {
-        return Err(format!("no bug is seeded for {}", blind.join(", ")).into());
-    }
     let classes: BTreeSet<_> = BUGS.iter().map(|bug| bug.expected().class).collect();
     if classes.len() != FailureClass::LostCause as usize {
         return Err(format!("of 13 failure classes {} have a bug", classes.len()).into());

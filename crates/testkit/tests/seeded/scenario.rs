@@ -1,4 +1,4 @@
-//! What the sloppy engine is explored with: small, because each is explored again for each bug.
+//! Settings of the sloppy engine: small, because each is explored again for each bug.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use allstop_core::turn::{Budget, BudgetLimits, StopPolicy};
 use allstop_model::Reply;
 use allstop_scope::WorkSpec;
 use allstop_testkit::ToolFn;
-use allstop_testkit::explore::{Scenario, Setup, Stage};
+use allstop_testkit::explore::{RunStage, Scenario, Setup};
 use allstop_tools::{BackgroundHost as _, Tool};
 use serde_json::json;
 use tokio::time::sleep;
@@ -17,16 +17,16 @@ use tokio::time::sleep;
 use crate::bug::Bug;
 use crate::engine::Engine;
 
-/// How long the tool takes that hears no stop: longer than any grace, and than what is left may take to leave.
+/// Time of the tool that hears no stop: longer than any grace, and than what is left may take to leave.
 const DEAF_FOR: Duration = Duration::from_hours(1);
 
-/// How many calls the budget has in [`Setting::Budget`]: of a model, of two tools, and no more.
+/// Calls of the budget in [`Setting::Budget`]: of a model, of two tools, and no more.
 const CALLS_MAX: u64 = 3;
 
-/// How many tokens the budget has in [`Setting::Tokens`]: what a call sets aside, which the first answer uses up.
+/// Tokens of the budget in [`Setting::Tokens`]: what a call sets aside, which the first answer uses up.
 const TOKENS_MAX: u64 = 100;
 
-/// Where a bug can be seen.
+/// Setting in which a bug can be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// An answer in two pieces.
@@ -61,7 +61,7 @@ impl Setting {
         Scenario::new(name, move |stage| self.build(stage, bug))
     }
 
-    fn build(self, stage: &Stage, bug: Option<Bug>) -> Setup {
+    fn build(self, stage: &RunStage, bug: Option<Bug>) -> Setup {
         let answer = Reply::text("That is").and_text(" all.").usage(40, 7);
         let asks = |tools: &[&'static str]| {
             let said = Reply::text("I look.");
@@ -102,7 +102,7 @@ impl Setting {
     }
 }
 
-fn listens(stage: &Stage) -> Arc<dyn Tool> {
+fn listens(stage: &RunStage) -> Arc<dyn Tool> {
     stage.tool(ToolFn::new("listens", |call| async move {
         tokio::select! {
             biased;
@@ -112,15 +112,15 @@ fn listens(stage: &Stage) -> Arc<dyn Tool> {
     }))
 }
 
-fn deaf(stage: &Stage) -> Arc<dyn Tool> {
+fn deaf(stage: &RunStage) -> Arc<dyn Tool> {
     stage.tool(ToolFn::new("deaf", |_| async {
         sleep(DEAF_FOR).await;
         "done".to_owned()
     }))
 }
 
-fn serve(stage: &Stage) -> Arc<dyn Tool> {
-    let (scope, world) = (stage.background().scope(), stage.world().clone());
+fn serve(stage: &RunStage) -> Arc<dyn Tool> {
+    let (scope, world) = (stage.background().scope(), stage.witness().clone());
     stage.tool(ToolFn::new("serve", move |_| {
         let spec = WorkSpec::new(ItemKind::Background, "server").id("server");
         let world = world.clone();

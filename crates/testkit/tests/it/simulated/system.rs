@@ -39,7 +39,7 @@ pub(super) fn stop(scope: &Scope) -> Stop {
     scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)))
 }
 
-/// How the only item was stopped, and after how many milliseconds.
+/// Word for the way in which the only item was stopped, and the milliseconds it took.
 fn stopped(receipt: &Receipt) -> (How, f64) {
     assert!(receipt.quiet(), "{receipt:?}");
     let [item] = receipt.items() else {

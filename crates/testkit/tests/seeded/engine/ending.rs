@@ -154,7 +154,7 @@ impl Turn<'_> {
         cause.or(own).unwrap_or(Cause::new(CauseKind::Parent))
     }
 
-    /// What the policy leaves of the turn.
+    /// Messages that the policy leaves of the turn.
     fn kept(&mut self, cause: &Cause) -> Vec<Arc<Message>> {
         let policy = self.cx.parts.settings.stop_policy;
         let forbidden = matches!(cause.kind, CauseKind::Guardrail | CauseKind::LeaseLost);

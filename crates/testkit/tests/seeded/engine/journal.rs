@@ -1,4 +1,4 @@
-//! Where the records go: the session, which refuses what cannot follow, and past it, because this engine does not care.
+//! Journal of the engine: it writes to the session, which refuses what cannot follow, and past it, for it does not care.
 
 use allstop_agent::History;
 use allstop_core::TurnNumber;
@@ -7,7 +7,7 @@ use allstop_core::turn::Conversation;
 use allstop_log::session::{encode, stream_of};
 use allstop_log::{AppendIds, RecordBytes, SessionError, SessionStream, Version};
 
-/// Why records are not known to be written.
+/// Reason why records are not known to be written.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unwritten {
     /// The store said so.
@@ -18,7 +18,7 @@ pub(super) enum Unwritten {
 
 pub(super) struct Journal {
     session: SessionStream,
-    /// Where the log is, once something was written past the session.
+    /// Version of the log, once something was written past the session.
     beside: Option<Version>,
 }
 
@@ -48,7 +48,7 @@ impl Journal {
         drop(self.session.settle().await);
     }
 
-    /// What the store has refused, or was not asked for.
+    /// Records that the store has refused, or was not asked for.
     pub(super) fn take_unwritten(&mut self) -> Vec<SessionRecord> {
         self.session.take_unwritten()
     }

@@ -17,7 +17,7 @@ use allstop_core::StopReason;
 use allstop_core::turn::Reservation;
 use allstop_model::Model;
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
-use allstop_testkit::explore::{Play, Running, Subject};
+use allstop_testkit::explore::{RunningSubject, Subject, SubjectPlay};
 use allstop_tools::{BackgroundHost as _, ToolRegistry};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -36,16 +36,16 @@ struct Parts {
     tools: ToolRegistry,
     settings: Settings,
     bug: Option<Bug>,
-    /// Where [`Bug::KeptReservation`] forgets what it has set aside.
+    /// Reservations that [`Bug::KeptReservation`] forgets.
     forgotten: Mutex<Vec<Reservation>>,
-    /// What [`Bug::BusyForEver`] never takes back.
+    /// Flag that [`Bug::BusyForEver`] never takes back.
     busy: AtomicBool,
 }
 
 /// One run.
 struct Cx {
     parts: Arc<Parts>,
-    /// Where the run was started.
+    /// Scope in which the run was started.
     session: Scope,
     /// The run's own scope; the refusal, if a stop was first.
     run: Result<Scope, NotStarted>,
@@ -85,7 +85,7 @@ impl Engine {
 }
 
 impl Subject for Engine {
-    fn start(&self, play: Play) -> Box<dyn Running> {
+    fn start(&self, play: SubjectPlay) -> Box<dyn RunningSubject> {
         let run = play
             .scope
             .child("session/explored/run", ScopeOptions::default());

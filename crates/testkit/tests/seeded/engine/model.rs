@@ -13,10 +13,10 @@ use futures::StreamExt as _;
 use super::turn::{Interrupt, OpenStep, Turn};
 use crate::bug::Bug;
 
-/// What a model call sets aside of a budget.
+/// Tokens that a model call sets aside of a budget.
 const TOKENS_RESERVED: u64 = 100;
 
-/// What has arrived of an answer.
+/// Part of an answer that has arrived.
 #[derive(Default)]
 struct Partial {
     text: String,
@@ -152,7 +152,7 @@ impl Turn<'_> {
         received
     }
 
-    /// Whether an answer is received to its end, stop or no stop.
+    /// True if an answer is received to its end, stop or no stop.
     fn drinks_up(&self) -> bool {
         self.has(Bug::AnswerShownAfterStop) || self.has(Bug::AnswerDrained)
     }

@@ -11,7 +11,7 @@ use allstop_core::receipt::{
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_scope::{Scope, StopOrder, WorkHandle, WorkLost};
-use allstop_testkit::explore::Running;
+use allstop_testkit::explore::RunningSubject;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
@@ -43,7 +43,7 @@ impl Started {
     }
 }
 
-impl Running for Started {
+impl RunningSubject for Started {
     fn stop(&self, order: StopOrder) -> BoxFuture<'static, Arc<Receipt>> {
         let running = self.scope.running();
         let stop = self.scope.stop(order);

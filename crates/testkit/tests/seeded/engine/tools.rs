@@ -21,7 +21,7 @@ type Said = Result<Result<ToolOutput, ToolError>, WorkLost>;
 /// A call that has ended: its place in the step, its scope, and what it said.
 type Ended = (usize, Scope, Said);
 
-type Running = FuturesUnordered<BoxFuture<'static, Ended>>;
+type RunningCalls = FuturesUnordered<BoxFuture<'static, Ended>>;
 
 impl Turn<'_> {
     pub(super) async fn run_calls(&mut self) -> Result<(), Interrupt> {
@@ -47,7 +47,7 @@ impl Turn<'_> {
         if !self.has(Bug::StartNotDurable) {
             self.flush().await?;
         }
-        let mut running = Running::new();
+        let mut running = RunningCalls::new();
         for (place, call) in calls.iter().enumerate() {
             self.cx.events.send(|| AgentEvent::ToolStarted {
                 call_id: call.id.clone(),
@@ -201,7 +201,7 @@ impl Turn<'_> {
     }
 
     /// A stop came while calls run. What had returned by itself before it heard is a result.
-    async fn overtaken(&mut self, mut running: Running) -> Interrupt {
+    async fn overtaken(&mut self, mut running: RunningCalls) -> Interrupt {
         self.acknowledge();
         let Some(account) = self.account(None) else {
             return Interrupt::Stopped;

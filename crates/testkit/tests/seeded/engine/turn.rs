@@ -17,7 +17,7 @@ use super::journal::{Journal, Unwritten};
 use super::{Cx, ending};
 use crate::bug::Bug;
 
-/// How long the store may take for the ending of a stopped turn.
+/// Limit of the store for the ending of a stopped turn.
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
 /// When everything happens: nothing here depends on it.
@@ -25,7 +25,7 @@ pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Why the steps came to no answer.
+/// Reason why the steps came to no answer.
 pub(super) enum Interrupt {
     /// A stop covers the turn.
     Stopped,
@@ -70,7 +70,7 @@ pub(super) struct Turn<'a> {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) step: Option<OpenStep>,
     pub(super) steps: u32,
-    /// What [`Bug::BillAtTheEnd`] has still to write.
+    /// Records that [`Bug::BillAtTheEnd`] has still to write.
     pub(super) bill: Option<SessionRecord>,
     /// Calls that have started and not ended.
     pub(super) open: Vec<CallId>,

@@ -1,0 +1,356 @@
+//! Observations with one lie in them: what real runs left, with one thing made wrong by hand. Each checker has to see its
+//! own.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::message::ToolResult;
+use allstop_core::receipt::ItemKind;
+use allstop_core::record::SessionRecord as R;
+use allstop_core::turn::SessionState;
+use allstop_core::{Message, StopReason, Timestamp, TurnNumber};
+use allstop_log::MemoryLog;
+use allstop_session::{MessageOutcome, SessionEventKind};
+
+use super::CHECKERS;
+use crate::drive::by_point::{Case, play, undisturbed};
+use crate::observe::{
+    APPEND, MachineLook, Moment, ObservedKill, RunObservation, SentMessage, ToldFacts,
+    WitnessedLife,
+};
+use crate::scenarios;
+use crate::stage::Scenario;
+use crate::stop_method::StopMethod;
+
+/// Run whose observation is made wrong.
+enum LyingRun {
+    Whole(&'static str),
+    /// Stopped at this point.
+    Disturbed(&'static str, u32, StopMethod),
+    /// Stopped there by its user, with a look at a machine on which nothing runs.
+    Looked(&'static str, u32),
+    /// Killed in its middle.
+    Killed(&'static str),
+}
+
+/// The checker, the run, and the lie.
+type Row = (&'static str, LyingRun, fn(&mut RunObservation));
+
+const ROWS: [Row; 27] = [
+    (
+        "processes",
+        LyingRun::Looked("parallel_tools", 60),
+        |left| {
+            left.looks[0].running.push("sleep 600".to_owned());
+        },
+    ),
+    (
+        "connections",
+        LyingRun::Looked("parallel_tools", 60),
+        |left| {
+            left.looks[0].connections = 1;
+        },
+    ),
+    ("killed", LyingRun::Killed("session/queue"), |left| {
+        kill(left).failure = Some("it lives".to_owned());
+    }),
+    (
+        "repeatable",
+        LyingRun::Disturbed("session/queue", 30, StopMethod::USER),
+        |left| {
+            left.points[3].what = "another";
+        },
+    ),
+    ("appended", LyingRun::Killed("session/queue"), |left| {
+        left.records.pop();
+    }),
+    ("recovery", LyingRun::Killed("parallel_tools"), |left| {
+        left.records_after_next.truncate(2);
+    }),
+    ("conversation", LyingRun::Killed("session/queue"), |left| {
+        left.records
+            .retain(|record| !matches!(record, R::TurnCommitted { .. }));
+    }),
+    (
+        "durable_start",
+        LyingRun::Killed("parallel_tools"),
+        |left| {
+            left.records
+                .retain(|record| !matches!(record, R::CallStarted { .. }));
+        },
+    ),
+    ("usage", LyingRun::Killed("session/queue"), |left| {
+        left.records
+            .retain(|record| !matches!(record, R::CallFinished { .. }));
+    }),
+    ("endings", LyingRun::Killed("session/queue"), |left| {
+        let again = left.records_after_next.last().cloned();
+        left.records_after_next.extend(again);
+    }),
+    (
+        "history",
+        LyingRun::Killed("session/steer_between_steps"),
+        |left| {
+            let result = Message::Tool(ToolResult {
+                call_id: "call_nobody_asked".into(),
+                content: "done".into(),
+                is_error: false,
+            });
+            left.requests.push(vec![Arc::new(result)]);
+        },
+    ),
+    ("next_message", LyingRun::Killed("session/queue"), |left| {
+        left.next = None
+    }),
+    ("told", LyingRun::Killed("session/queue"), |left| {
+        left.told.get_or_insert_default().newest_record = 1_000;
+    }),
+    ("told", LyingRun::Whole("session/queue"), |left| {
+        left.told.as_mut().expect("a session").outcomes[0].reason = "error".to_owned();
+    }),
+    ("one_outcome", LyingRun::Killed("session/queue"), |left| {
+        let again = left
+            .records_after_next
+            .iter()
+            .find(|record| matches!(record, R::TurnStarted { .. }));
+        let again = again.cloned().expect("a turn has started");
+        left.records_after_next.push(again);
+    }),
+    ("one_outcome", LyingRun::Whole("session/queue"), |left| {
+        let first = sent(left, 0).outcome.clone();
+        sent(left, 1).outcome = first;
+    }),
+    ("one_outcome", LyingRun::Whole("session/queue"), |left| {
+        sent(left, 1).outcome = None;
+    }),
+    (
+        "superseded",
+        LyingRun::Whole("session/interrupt_in_mid_stream"),
+        |left| {
+            *kept(left) = Vec::new();
+        },
+    ),
+    (
+        "superseded",
+        LyingRun::Whole("session/replace_in_a_tool"),
+        |left| {
+            let text = "work".into();
+            *kept(left) = vec![Arc::new(Message::User { text })];
+        },
+    ),
+    (
+        "superseded",
+        LyingRun::Whole("session/replace_in_a_tool"),
+        |left| {
+            outcome(left, 0).stop_reason = StopReason::Completed;
+            left.points.clear();
+        },
+    ),
+    (
+        "stale_reply",
+        LyingRun::Whole("session/interrupt_in_mid_stream"),
+        |left| {
+            let events = &mut left.session.as_mut().expect("a session").events;
+            let is_text = |kind: &SessionEventKind| {
+                matches!(kind, SessionEventKind::Live(AgentEvent::TextDelta { .. }))
+            };
+            let early = events.iter().find(|(_, event)| is_text(&event.kind));
+            let early = early.cloned().expect("something was said");
+            events.push((left.over, early.1));
+        },
+    ),
+    (
+        "stopped_message",
+        LyingRun::Disturbed("session/queue", 30, StopMethod::USER),
+        |left| {
+            outcome(left, 0).stop_reason = StopReason::Completed;
+        },
+    ),
+    (
+        "closed_barrier",
+        LyingRun::Disturbed("session/queue", 30, StopMethod::Close),
+        |left| {
+            let accepted = left.stops[0].accepted;
+            left.over = left.over.max(accepted + 2);
+            live(left, ItemKind::ModelCall, accepted + 1);
+        },
+    ),
+    (
+        "background_once",
+        LyingRun::Whole("session/background_note"),
+        |left| {
+            let records = &mut left.records_after_next;
+            let ended = records
+                .iter()
+                .find(|record| matches!(record, R::BackgroundEnded { .. }));
+            let again = ended.cloned().expect("it has ended");
+            records.push(again);
+        },
+    ),
+    (
+        "true_idle",
+        LyingRun::Whole("session/background_note"),
+        |left| {
+            live(left, ItemKind::Background, 0);
+        },
+    ),
+    ("undone", LyingRun::Whole("session/queue"), |left| {
+        left.records.push(R::TurnUndone {
+            turn: TurnNumber(3),
+            at: Timestamp::from_unix_ms(0),
+        });
+    }),
+    (
+        "waiter_gone",
+        LyingRun::Disturbed("session/wait_for_background", 30, StopMethod::Drop),
+        |left| {
+            left.records.remove(2);
+        },
+    ),
+];
+
+fn kill(left: &mut RunObservation) -> &mut ObservedKill {
+    left.kill.as_mut().expect("a killed process")
+}
+
+fn sent(left: &mut RunObservation, number: usize) -> &mut SentMessage {
+    &mut left.session.as_mut().expect("a session").sent[number]
+}
+
+fn outcome(left: &mut RunObservation, number: usize) -> &mut MessageOutcome {
+    let (_, outcome) = sent(left, number).outcome.as_mut().expect("it has one");
+    Arc::make_mut(outcome)
+}
+
+/// Messages that the first stopped turn left.
+fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
+    let stopped = left.records.iter_mut().find_map(|record| match record {
+        R::TurnStopped { kept, .. } => Some(kept),
+        _ => None,
+    });
+    stopped.expect("a turn was stopped")
+}
+
+/// Something begins then, and never ends.
+fn live(left: &mut RunObservation, kind: ItemKind, began: u64) {
+    left.lived.push(WitnessedLife {
+        kind,
+        id: "seeded".into(),
+        began,
+        ended: None,
+    });
+}
+
+fn scenario(name: &str) -> Scenario {
+    let mut all = scenarios::everything().into_iter();
+    all.find(|scenario| **scenario.name() == *name)
+        .expect("there is such a scenario")
+}
+
+impl LyingRun {
+    fn observe(&self) -> RunObservation {
+        match *self {
+            Self::Whole(name) => undisturbed(&scenario(name)),
+            Self::Disturbed(name, point, method) => disturbed(&scenario(name), point, method),
+            Self::Looked(name, point) => {
+                let mut left = disturbed(&scenario(name), point, StopMethod::USER);
+                let stop = left.stops.first().expect("it was stopped");
+                left.looks.push(MachineLook {
+                    extent: stop.extent,
+                    receipt: stop.answer.clone().map(|answer| answer.receipt),
+                    running: Vec::new(),
+                    background: Vec::new(),
+                    connections: 0,
+                });
+                left
+            }
+            Self::Killed(name) => killed(undisturbed(&scenario(name))),
+        }
+    }
+}
+
+fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservation {
+    let whole = Arc::new(undisturbed(scenario));
+    let played = play(&Case {
+        scenario,
+        log: Arc::new(MemoryLog::new()),
+        stop: Some((&whole.points[point as usize], method)),
+        told: None,
+        undisturbed: Some(Arc::clone(&whole)),
+    });
+    played.expect("it can be done there")
+}
+
+/// The store of this run, had its process been killed when its last tool, or its last turn, had begun.
+fn killed(whole: RunObservation) -> RunObservation {
+    let is_start = |record: &R| matches!(record, R::TurnStarted { .. });
+    let is_tool = |what: &str| what == "tool";
+    let last = whole.points.iter().rposition(|point| {
+        let is_tool = is_tool(point.what) && point.moment == Moment::Inside;
+        let starts = point.what == APPEND && point.of.contains("turn_started");
+        is_tool || starts && point.moment == Moment::After
+    });
+    let points = whole.points[..=last.expect("a turn began")].to_vec();
+    let durable = points
+        .iter()
+        .filter(|point| point.what == APPEND && point.moment == Moment::Inside);
+    let len = durable
+        .map(|point| point.of.split('+').count())
+        .sum::<usize>();
+    let records = whole.records[..whole.records_before + len].to_vec();
+    assert!(records.iter().any(is_start), "a turn is open");
+    let mut state = SessionState::fold(&records).expect("records that fit");
+    let recovered = state.recovery_records(Timestamp::from_unix_ms(1));
+    for record in &recovered {
+        state.apply(record).expect("a recovery that fits");
+    }
+    RunObservation {
+        settings: whole.settings.clone(),
+        records_before: whole.records_before,
+        points,
+        records_after_next: [records.as_slice(), &recovered].concat(),
+        records,
+        state: Some(state),
+        next: whole.next,
+        next_must: whole.next_must,
+        told: Some(ToldFacts::default()),
+        undisturbed: Some(Arc::new(whole)),
+        kill: Some(ObservedKill {
+            recovered,
+            failure: None,
+        }),
+        ..RunObservation::default()
+    }
+}
+
+#[test]
+fn each_checker_sees_its_own_lie() {
+    for (number, (name, run, lie)) in ROWS.into_iter().enumerate() {
+        let mut left = run.observe();
+        let checker = CHECKERS.iter().find(|checker| checker.name() == name);
+        let checker = checker.expect("a checker of this name");
+        assert!(
+            checker.applies(&left),
+            "row {number}: {name} does not apply"
+        );
+        let seen = checker.check(&left);
+        assert!(seen.is_empty(), "row {number}: {seen:?} before the lie");
+        lie(&mut left);
+        let seen = checker.check(&left);
+        assert!(!seen.is_empty(), "row {number}: {name} sees nothing");
+    }
+}
+
+/// Bugs that are seeded into an engine.
+const BUGS: &str = include_str!("../../tests/seeded/bug.rs");
+
+#[test]
+fn each_checker_has_a_lie_or_a_seeded_bug() {
+    let with_lies: BTreeSet<_> = ROWS.iter().map(|(name, ..)| *name).collect();
+    for checker in CHECKERS {
+        let name = checker.name();
+        let has_bug = BUGS.contains(&format!("\"{name}\""));
+        assert!(has_bug || with_lies.contains(name), "{name}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Driver by moment: stops of real parts at random moments: processes of a shell, sockets of a server, a store on disk,
+//! threads and the clock of the wall. It looks for what paused time cannot show, with a seed that repeats the moments.
+//!
+//! Each run has two turns with commands side by side, one that ignores SIGTERM, and one in the background. An undisturbed
+//! run is measured first, so that the moments lie over all of it.
+
+mod after;
+mod machine;
+mod real_parts;
+mod round;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use allstop_core::receipt::ItemState;
+use allstop_core::turn::StopPolicy;
+use allstop_core::{CauseKind, Extent, StopReason};
+use parking_lot::Mutex;
+
+use super::random::{self, Random, SEED_VARIABLE};
+use crate::check;
+use crate::observe::{ObservedStop, RunObservation};
+use crate::report::{CheckReport, Failure};
+use crate::stop_method::StopMethod;
+use round::{PlannedRound, play};
+
+/// Runs that go on at the same time: they mostly wait, and a stop must hold on a machine that does other things.
+const SIDE_BY_SIDE: u32 = 4;
+
+/// Undisturbed runs that are measured: the first one also warms everything up.
+const MEASURED: u32 = 3;
+
+/// Limit of the time between a stop and the second one: longer than the grace of these runs.
+const SECOND_WITHIN_MS: u64 = 150;
+
+/// Stops at random moments.
+#[derive(Debug)]
+#[must_use = "call run"]
+pub struct RandomStops {
+    seed: u64,
+}
+
+impl RandomStops {
+    /// With the seed that the environment names, or a new one.
+    ///
+    /// # Panics
+    /// If the environment names something that is none.
+    pub fn from_environment() -> Self {
+        Self {
+            seed: random::seed(),
+        }
+    }
+
+    /// Stops so many runs, some side by side.
+    ///
+    /// # Panics
+    /// If the system gives no folder, port, store or thread, or if a run that nobody stops is broken.
+    pub fn run(self, rounds: u32) -> CheckReport {
+        let undisturbed = Arc::new(undisturbed());
+        let length = undisturbed.over_at;
+        let report = CheckReport::new(&"random moments".into(), rounds as usize);
+        let sums = Mutex::new((report, RoundSums::default()));
+        let next = AtomicU32::new(0);
+        let work = || {
+            let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+            for number in numbers.take_while(|number| *number < rounds) {
+                let planned = self.planned(number, length);
+                let observation = RunObservation {
+                    undisturbed: Some(Arc::clone(&undisturbed)),
+                    ..play(&planned)
+                };
+                let failure = self.failure(number, &planned, &observation);
+                let (report, sums) = &mut *sums.lock();
+                sums.add(&observation);
+                report.count("random moment", format!("random {}", planned.name()));
+                report.checked(&observation);
+                report.add(failure);
+            }
+        };
+        std::thread::scope(|threads| {
+            let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| threads.spawn(work)).collect();
+            for worker in workers {
+                worker.join().expect("a round breaks nothing but promises");
+            }
+        });
+        let (mut report, sums) = sums.into_inner();
+        report.notes = vec![
+            format!(
+                "moments over {length:?}, {} of them after the end, {} items stopped, {} unknown, answers within {:?}",
+                sums.were_over, sums.items_stopped, sums.items_unknown, sums.answered_within
+            ),
+            format!("the same moments again: {SEED_VARIABLE}={}", self.seed),
+        ];
+        report
+    }
+
+    /// The round of this number: the same moment and method, however many rounds there are.
+    fn planned(&self, number: u32, length: Duration) -> PlannedRound {
+        let mut random = Random::new(self.seed.wrapping_add(u64::from(number)));
+        // Some come just after the end.
+        let moment = random.before(length * 21 / 20);
+        let method = method(&mut random);
+        let stop_policy = match random.below(2) {
+            0 => StopPolicy::Rollback,
+            _ => StopPolicy::Keep,
+        };
+        PlannedRound {
+            stop: Some((moment, method)),
+            stop_policy,
+        }
+    }
+
+    fn failure(&self, number: u32, planned: &PlannedRound, seen: &RunObservation) -> Failure {
+        let moment = planned.stop.map(|(moment, _)| moment).unwrap_or_default();
+        let place = format!("round {number}: {} after {moment:?}", planned.name());
+        let replay = format!("{SEED_VARIABLE}={}", self.seed);
+        Failure::of_moment(place, replay, check::check(seen))
+    }
+}
+
+fn method(random: &mut Random) -> StopMethod {
+    match random.below(8) {
+        0 | 1 => StopMethod::USER,
+        2 => StopMethod::Stop(Extent::Session, CauseKind::Superseded),
+        3 => StopMethod::Stop(Extent::Process, CauseKind::Shutdown),
+        4 => StopMethod::Drop,
+        5 => StopMethod::Deadline,
+        6 => StopMethod::Force(random.below(SECOND_WITHIN_MS) as u32),
+        _ => StopMethod::Wider(random.below(SECOND_WITHIN_MS) as u32),
+    }
+}
+
+/// The shortest of some runs that nobody stops.
+fn undisturbed() -> RunObservation {
+    let runs = (0..MEASURED).map(|_| {
+        let observation = play(&PlannedRound {
+            stop: None,
+            stop_policy: StopPolicy::Rollback,
+        });
+        let violations = check::check(&observation);
+        assert!(violations.is_empty(), "without any stop: {violations:#?}");
+        observation
+    });
+    let shortest = runs.min_by_key(|run| run.over_at);
+    shortest.unwrap_or_default()
+}
+
+/// Sums over all rounds.
+#[derive(Debug, Default)]
+struct RoundSums {
+    were_over: usize,
+    items_stopped: usize,
+    items_unknown: usize,
+    answered_within: Duration,
+}
+
+impl RoundSums {
+    fn add(&mut self, round: &RunObservation) {
+        let last = round.turns.iter().flatten().last();
+        let is_over = last.is_some_and(|turn| turn.stop_reason == StopReason::Completed);
+        self.were_over += usize::from(is_over);
+        let took = |stop: &ObservedStop| Some(stop.answer.as_ref()?.at.saturating_sub(stop.at));
+        let longest = round.all_stops().filter_map(took).max();
+        self.answered_within = self.answered_within.max(longest.unwrap_or_default());
+        let receipts = round.looks.iter().filter_map(|look| look.receipt.as_ref());
+        for item in receipts.flat_map(|receipt| receipt.items()) {
+            match item.state {
+                ItemState::Stopped { .. } => self.items_stopped += 1,
+                ItemState::Unknown { .. } => self.items_unknown += 1,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The real parts of one run: a server, a store and processes, all its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use allstop_agent::{Agent, Background, Deadlines, Settings};
+use allstop_core::message::{Arguments, ToolResult};
+use allstop_core::turn::StopPolicy;
+use allstop_core::{Message, SessionId, Timestamp, ToolCall};
+use allstop_model::{ProviderModel, ProviderOptions};
+use allstop_process::ContainmentChoice;
+use allstop_scope::{RootOptions, Scope, ScopeOptions};
+use allstop_tools::{OutputFolder, ShellConfig, ShellTool, ToolRegistry};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::machine::MARK;
+use crate::observe::{CallEffect, NEXT_MESSAGE};
+use crate::openai_server::{Answer, OpenAiServer, Received};
+
+/// Limit of an ask: long enough for a command that listens, shorter than one that does not.
+pub(super) const GRACE: Duration = Duration::from_millis(60);
+
+/// Between two pieces of an answer.
+const PIECE: Duration = Duration::from_millis(4);
+
+/// The user's messages: a turn each.
+pub(super) const PROMPTS: [&str; 2] = ["Do it.", "And again."];
+
+/// Command that runs in the background and does not end by itself.
+pub(super) const BACKGROUND: &str = "sleep 600";
+
+/// The real parts of one run. Dropping it removes its folder and closes its server.
+#[derive(Debug)]
+pub(super) struct RealParts {
+    folder: TempDir,
+    pub(super) server: OpenAiServer,
+}
+
+impl RealParts {
+    /// # Panics
+    /// If the system gives no folder or no port.
+    pub(super) fn new() -> Self {
+        Self {
+            folder: folder().expect("a temporary folder"),
+            server: OpenAiServer::deciding(|_, request| answer(request)),
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Mark that tells its processes from all others.
+    pub(super) fn mark(&self) -> String {
+        self.folder().to_string_lossy().into_owned()
+    }
+
+    /// An agent that talks to the server and runs real commands.
+    ///
+    /// # Panics
+    /// If the server's address were none.
+    pub(super) fn agent(
+        &self,
+        background: &Arc<Background>,
+        deadline: Option<Duration>,
+        stop_policy: StopPolicy,
+    ) -> Agent {
+        let options = ProviderOptions {
+            base_url: Some(self.server.url()),
+            ..ProviderOptions::default()
+        };
+        let model = ProviderModel::new("any", options).expect("a server on the loopback");
+        let output = Arc::new(OutputFolder::new(self.folder().join("output")));
+        let shell = ShellConfig {
+            env: vec![(MARK.into(), self.mark().into())],
+            containment: ContainmentChoice::GroupAndMarker,
+            ..ShellConfig::new(self.folder(), output)
+        };
+        let mut tools = ToolRegistry::new();
+        tools
+            .register(Arc::new(ShellTool::new(shell, Arc::clone(background) as _)))
+            .expect("it is the only one");
+        let settings = Settings {
+            stop_policy,
+            deadlines: Deadlines {
+                run: deadline,
+                ..Deadlines::default()
+            },
+            ..Settings::default()
+        };
+        Agent::builder(Arc::new(model))
+            .tools(tools)
+            .settings(settings)
+            .build()
+    }
+
+    /// Effects of the commands, as they wrote them down: `begins ID` and `ends ID`.
+    pub(super) fn effects(&self) -> Vec<CallEffect> {
+        let trail = std::fs::read_to_string(self.folder().join("trail")).unwrap_or_default();
+        let words = trail.lines().filter_map(|line| line.split_once(' '));
+        words
+            .map(|(what, call)| CallEffect {
+                call: call.into(),
+                what: what.into(),
+            })
+            .collect()
+    }
+
+    /// Requests that the server got: calls and their results as they came over the wire.
+    pub(super) fn requests(&self) -> Vec<Vec<Arc<Message>>> {
+        let requests = self.server.requests();
+        let messages = |request: &Received| request.messages().iter().map(from_wire).collect();
+        requests.iter().map(messages).collect()
+    }
+}
+
+/// A message of the wire, as far as the order of calls and results goes.
+fn from_wire(message: &Value) -> Arc<Message> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let content = text(&message["content"]).into();
+    Arc::new(match message["role"].as_str() {
+        Some("assistant") => {
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            let calls = calls.map(|call| ToolCall {
+                id: text(&call["id"]).into(),
+                name: text(&call["function"]["name"]).into(),
+                arguments: Arguments::Malformed("".into()),
+            });
+            Message::Assistant {
+                text: content,
+                tool_calls: calls.collect(),
+            }
+        }
+        Some("tool") => Message::Tool(ToolResult {
+            call_id: text(&message["tool_call_id"]).into(),
+            content,
+            is_error: false,
+        }),
+        _ => Message::User { text: content },
+    })
+}
+
+/// A folder in memory where the system has one: a disk that others keep busy for a second makes a turn say, rightly,
+/// that its store has not answered, and nothing else can be seen of it then.
+fn folder() -> std::io::Result<TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
+}
+
+/// The answer to a request: the step is told by what was said since the user's last message.
+fn answer(request: &Received) -> Answer {
+    let messages = request.messages();
+    let is_user = |message: &Value| message["role"] == "user";
+    let last_user = messages.iter().rposition(is_user).unwrap_or_default();
+    let (before, turn) = messages.split_at(last_user);
+    let answered = turn.iter().filter(|message| message["role"] == "assistant");
+    let step = answered.count();
+    // Ids differ from turn to turn, as those of providers do.
+    let number = before.iter().filter(|message| is_user(message)).count();
+    let id = |call: u32| format!("call_{number}_{step}_{call}");
+    let text = turn.first().map(|message| message["content"].to_string());
+    if text.is_some_and(|text| text.contains(NEXT_MESSAGE)) {
+        return Answer::text("Yes.");
+    }
+    let shell = |answer: Answer, call: u32, command: &str, background: bool| {
+        let id = id(call);
+        let command = format!("echo begins {id} >> trail; {command}; echo ends {id} >> trail");
+        let arguments = json!({"command": command, "background": background}).to_string();
+        answer.tool_call(&id, "shell", &arguments)
+    };
+    match step {
+        0 => {
+            let answer = Answer::text("I do two things, side by side.").every(PIECE);
+            let answer = shell(answer, 1, "sleep 0.04", false);
+            // Its child holds on to its output, and neither hears SIGTERM.
+            shell(
+                answer,
+                2,
+                "trap '' TERM; sleep 0.08 & wait; sleep 0.02",
+                false,
+            )
+        }
+        1 if number == 0 => shell(Answer::stream(), 1, BACKGROUND, true),
+        _ => Answer::text("That is all of it.").every(PIECE),
+    }
+}
+
+/// A process with one session in it.
+pub(super) fn scopes() -> (Scope, Scope) {
+    let mut options = RootOptions::current();
+    options.grace = GRACE;
+    let root = Scope::root("process", options);
+    let session = root.child("session/random", ScopeOptions::default());
+    (root, session.expect("nothing is stopped yet"))
+}
+
+pub(super) fn session_id() -> SessionId {
+    "random".into()
+}
+
+pub(super) fn now() -> Timestamp {
+    SystemTime::now().into()
+}

@@ -1,0 +1,242 @@
+//! One run on real parts, stopped at one moment, and everything that it left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_agent::{Background, EventSink, History, Run, RunOutcome, RunRequest, Settings};
+use allstop_core::turn::StopPolicy;
+use allstop_core::{Cause, CauseKind, Extent, StopReason};
+use allstop_log::{Log, SessionStream, SqliteLog};
+use allstop_scope::{Scope, ScopeOptions, Stop, StopOrder};
+use allstop_tools::BackgroundHost as _;
+use tokio::time::{sleep, timeout};
+
+use super::after::{ANSWERED_WITHIN, SLACK, looked_until, next, outcome, read_all};
+use super::machine::{look, open_files, running};
+use super::real_parts::{PROMPTS, RealParts, now, scopes, session_id};
+use crate::observe::{CallerGone, MachineLook, ObservedStop, RunObservation, StopAnswer};
+use crate::stop_method::StopMethod;
+
+/// Plan of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlannedRound {
+    /// Moment and method of the stop. Second stops come as many milliseconds later as the method says.
+    pub(super) stop: Option<(Duration, StopMethod)>,
+    pub(super) stop_policy: StopPolicy,
+}
+
+impl PlannedRound {
+    /// Name of the method, without its times.
+    pub(super) fn name(&self) -> String {
+        let method = self.stop.map(|(_, method)| method.to_string());
+        let method = method.unwrap_or_else(|| "no stop".to_owned());
+        method.split('+').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// Plays a run to its end.
+///
+/// # Panics
+/// If the system gives no runtime, store or folder.
+pub(super) fn play(planned: &PlannedRound) -> RunObservation {
+    let parts = RealParts::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("two threads");
+    let mut observed = runtime.block_on(run(&parts, *planned));
+    observed.tasks_left = runtime.block_on(async {
+        let metrics = runtime.metrics();
+        looked_until(|| metrics.num_alive_tasks() == 0).await;
+        metrics.num_alive_tasks()
+    });
+    runtime.shutdown_timeout(SLACK);
+    let left = &mut observed.work_left;
+    left.extend(running(&parts.mark()));
+    left.extend(open_files(parts.folder()));
+    let connections = parts
+        .server
+        .wait_until_blocking(SLACK, |seen| seen.open() == 0);
+    if let Err(seen) = connections {
+        left.push(format!("{} connections", seen.open()));
+    }
+    observed
+}
+
+/// Stops of a run and their answers.
+struct AnsweredStops<'a> {
+    parts: &'a RealParts,
+    began: Instant,
+    stops: Vec<ObservedStop>,
+    looks: Vec<MachineLook>,
+}
+
+impl AnsweredStops<'_> {
+    /// Stops the run by this method, and waits for the answers.
+    async fn stop(&mut self, run: &Run, [root, session, background]: [&Scope; 3], by: StopMethod) {
+        let order = |extent, cause| StopOrder::new(extent, Cause::new(cause)).bystander(background);
+        let turn = |cause| run.scope().stop(order(Extent::Turn, cause));
+        let later = |ms: u32| sleep(Duration::from_millis(ms.into()));
+        let asked = self.began.elapsed();
+        let stops = match by {
+            StopMethod::Stop(Extent::Process, cause) => {
+                vec![root.stop(order(Extent::Process, cause))]
+            }
+            StopMethod::Stop(Extent::Session, cause) => {
+                vec![session.stop(order(Extent::Session, cause))]
+            }
+            StopMethod::Stop(_, cause) => vec![turn(cause)],
+            StopMethod::Force(after) => {
+                let first = turn(CauseKind::User);
+                later(after).await;
+                let second = order(Extent::Turn, CauseKind::User).grace(Duration::ZERO);
+                vec![first, run.scope().stop(second)]
+            }
+            StopMethod::Wider(after) => {
+                let first = turn(CauseKind::User);
+                later(after).await;
+                vec![
+                    first,
+                    root.stop(order(Extent::Process, CauseKind::Shutdown)),
+                ]
+            }
+            _ => Vec::new(),
+        };
+        for stop in stops {
+            let answered = self.answer(&stop, asked).await;
+            self.stops.push(answered);
+        }
+    }
+
+    /// Waits for the answer, and looks at the machine then.
+    async fn answer(&mut self, stop: &Stop, asked: Duration) -> ObservedStop {
+        let receipt = timeout(ANSWERED_WITHIN, stop.receipt()).await.ok();
+        let at = self.began.elapsed();
+        let request = stop.request();
+        self.looks
+            .push(look(self.parts, request.extent, receipt.clone()).await);
+        ObservedStop {
+            extent: request.extent,
+            cause: request.cause.clone(),
+            point: 0,
+            accepted: 0,
+            at: asked,
+            answer: receipt.map(|receipt| StopAnswer {
+                receipt,
+                order: 0,
+                at,
+            }),
+        }
+    }
+}
+
+async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
+    let store = SqliteLog::open(parts.folder().join("sessions.db"));
+    let store = Arc::new(store.await.expect("a new store"));
+    let log: Arc<dyn Log> = Arc::clone(&store) as _;
+    let (root, session_scope) = scopes();
+    let background = session_scope.child("session/random/background", ScopeOptions::default());
+    let background = Background::new(background.expect("nothing is stopped yet"), 1);
+    let deadline = match planned.stop {
+        Some((moment, StopMethod::Deadline)) => Some(moment),
+        _ => None,
+    };
+    let agent = parts.agent(&background, deadline, planned.stop_policy);
+    let session = SessionStream::create(Arc::clone(&log), session_id(), now(), "/random");
+    let session = session.await.expect("a new session");
+    let request = RunRequest {
+        history: History::Logged(Box::new(session)),
+        prompts: PROMPTS.map(Into::into).into(),
+        controls: Arc::default(),
+        decision: None,
+        context: None,
+        background: Some(Arc::clone(&background)),
+    };
+    let began = Instant::now();
+    let mut run = Some(agent.start(&session_scope, request, EventSink::none()));
+    let mut answered = AnsweredStops {
+        parts,
+        began,
+        stops: Vec::new(),
+        looks: Vec::new(),
+    };
+    let mut caller_gone = None;
+    if let Some((moment, method)) = planned.stop
+        && method != StopMethod::Deadline
+    {
+        sleep(moment).await;
+        match &run {
+            _ if method == StopMethod::Drop => {
+                drop(run.take());
+                caller_gone = Some(CallerGone {
+                    point: 0,
+                    order: 0,
+                    at: began.elapsed(),
+                });
+            }
+            Some(run) => {
+                let scopes = [&root, &session_scope, &background.scope()];
+                answered.stop(run, scopes, method).await;
+            }
+            None => {}
+        }
+    }
+    let outcome = outcome(run, &log).await;
+    let over_at = began.elapsed();
+    let records = read_all(&*log).await;
+    let hung = outcome.is_err();
+    let (turns, history) = match outcome {
+        Ok(Some(RunOutcome { turns, history })) => (Some(turns), Some(history)),
+        _ => (None, None),
+    };
+    let session = match history {
+        Some(History::Logged(session)) => Some(*session),
+        _ => None,
+    };
+    let state = session.as_ref().map(|session| session.state().clone());
+    let last = turns.iter().flatten().last();
+    if let Some(receipt) = last.and_then(|turn| turn.receipt.clone()) {
+        let look = look(parts, Extent::Turn, Some(receipt)).await;
+        answered.looks.push(look);
+    }
+    let next = if hung {
+        None
+    } else {
+        // The deadline of the run is not that of the next.
+        let agent = match deadline {
+            Some(_) => parts.agent(&background, None, planned.stop_policy),
+            None => agent.clone(),
+        };
+        next(&agent, session, &log).await
+    };
+    let records_after_next = read_all(&*log).await;
+    let asked = began.elapsed();
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let last_stop = answered.answer(&root.stop(order), asked).await;
+    store.close().await;
+    RunObservation {
+        is_followed: true,
+        settings: Settings {
+            stop_policy: planned.stop_policy,
+            ..Settings::default()
+        },
+        answered_within: ANSWERED_WITHIN,
+        stops: answered.stops,
+        last_stop: Some(last_stop),
+        looks: answered.looks,
+        caller_gone,
+        deadline,
+        turns,
+        over_at,
+        hung,
+        records,
+        state,
+        next,
+        next_must: Some(StopReason::Completed),
+        records_after_next,
+        effects: parts.effects(),
+        requests: parts.requests(),
+        ..RunObservation::default()
+    }
+}

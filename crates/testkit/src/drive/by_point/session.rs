@@ -1,0 +1,149 @@
+//! One run of a session, disturbed at one point by one method, or not at all.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Context;
+use std::time::Duration;
+
+use allstop_core::StopReason;
+use allstop_log::{Log, SessionStream};
+use allstop_session::Sessions;
+use tokio::time::sleep;
+
+use super::after::{self, made_at, next_of_session, session_id};
+use super::case::Case;
+use super::watch::watch;
+use crate::observe::{ANSWERED_WITHIN, Moment, RunObservation};
+use crate::stage::clockwork::Tick;
+use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};
+
+/// Longer than anything takes that the owner does by itself after a turn.
+const SETTLES: Duration = Duration::from_millis(200);
+
+/// Number beyond the messages that any scenario sends.
+const MESSAGES_BEFORE: u64 = 1_000;
+
+/// Plays a session. `None`: there was nothing at that point that could be done by that method.
+pub(super) async fn run_session(
+    case: &Case<'_>,
+    tick: Tick,
+    stage: RunStage,
+    play: SessionPlay,
+) -> Option<RunObservation> {
+    prepare(&case.log, &play).await;
+    let live = play.begin(&stage, case.told.clone());
+    if let Some((point, method)) = case.stop {
+        plan(&live, point, method);
+    }
+    let log = stage.log(Arc::clone(&case.log));
+    stage.points().open();
+    stage.points().reach(Moment::Before, "run", "");
+    let sessions = |root| {
+        let source = Arc::clone(&play.source) as _;
+        Sessions::new(Arc::clone(&log), root, source, play.options.clone())
+    };
+    // Refused only where all was stopped before.
+    let opening = sessions(stage.root().clone());
+    let session = stage.store().beside(opening.resume(session_id()));
+    let session = session.await.ok();
+    let mut script = session.as_ref().map(|session| {
+        live.started(session);
+        (play.script)(ScriptedUser {
+            session: session.clone(),
+            live: Arc::clone(&live),
+        })
+    });
+    let is_over = |cx: &mut Context<'_>| {
+        live.look(cx);
+        if script
+            .as_mut()
+            .is_some_and(|user| user.as_mut().poll(cx).is_ready())
+        {
+            script = None;
+        }
+        live.look(cx);
+        script.is_none() && live.all_answered()
+    };
+    let is_answered = |cx: &mut Context<'_>| {
+        live.look(cx);
+        live.all_answered()
+    };
+    let hung = watch(&*live, &stage, &tick, is_over, is_answered).await;
+    drop(script);
+    let (over, over_at) = (stage.witness().now(), stage.points().elapsed());
+    stage.points().close();
+    if !live.stops().applied() {
+        live.clear();
+        return None;
+    }
+    stage.store().heal();
+    if !hung {
+        // What follows a turn by itself happens.
+        sleep(SETTLES).await;
+    }
+    live.look(&mut Context::from_waker(std::task::Waker::noop()));
+    let mut seen = live.seen();
+    let mut observed = RunObservation {
+        is_followed: true,
+        is_witnessed: true,
+        answered_within: ANSWERED_WITHIN,
+        points: stage.points().reached(),
+        stops: live.stops().observed(),
+        told: Some(live.told()),
+        over,
+        over_at,
+        hung,
+        records_before: 1 + play.left_behind.len(),
+        records: after::read_all(&*case.log).await,
+        witness: stage.witness().clone(),
+        delivered: stage.witness().delivered(),
+        own: stage.own().look(),
+        ..RunObservation::default()
+    };
+    if let Some(session) = &session {
+        seen.history = session.history().await.ok();
+    }
+    observed.session = Some(seen);
+    let (fresh, _) = scopes();
+    if !hung {
+        observed.next = next_of_session(session.as_ref(), || sessions(fresh.clone())).await;
+        if let Some(session) = &session {
+            session.close().await;
+        }
+        observed.records_after_next = after::read_all(&*case.log).await;
+    }
+    observed.requests = stage.witness().requests();
+    let works = play.source.works();
+    let root = stage.root().clone();
+    live.clear();
+    drop((session, play, live));
+    (observed.tasks_left, observed.work_left) = after::leave(root).await;
+    let (tasks, work) = after::leave(fresh).await;
+    observed.tasks_left = observed.tasks_left.max(tasks);
+    observed.work_left.extend(work);
+    stage.own().look_again(&mut observed.own);
+    observed.lived = stage.lived(&works);
+    Some(observed)
+}
+
+/// Sends the next message to the session that a store holds.
+pub(super) async fn next_of_store(
+    stage: &RunStage,
+    play: SessionPlay,
+    log: &Arc<dyn Log>,
+) -> Option<StopReason> {
+    let (root, log) = (stage.root().clone(), Arc::clone(log));
+    // Those of the process before have the first ids.
+    play.messages.store(MESSAGES_BEFORE, Ordering::Relaxed);
+    next_of_session(None, || Sessions::new(log, root, play.source, play.options)).await
+}
+
+/// Writes the records that an earlier process left.
+async fn prepare(log: &Arc<dyn Log>, play: &SessionPlay) {
+    let stream = SessionStream::create(Arc::clone(log), session_id(), made_at(), "/explored");
+    let mut stream = stream.await.expect("a new session");
+    if !play.left_behind.is_empty() {
+        let records = play.left_behind.clone();
+        stream.append(records).await.expect("records that fit");
+    }
+}

@@ -1,0 +1,191 @@
+//! One run of turns, disturbed at one point by one method, or not at all.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use allstop_agent::{EventSink, History, RunOutcome};
+use allstop_core::{CauseKind, Extent};
+use allstop_log::session::stream_of;
+use allstop_log::{Log, SessionStream};
+use allstop_scope::{Deadline, Scope, ScopeOptions};
+use allstop_tools::BackgroundHost as _;
+use tokio::time::Instant;
+
+use super::after::{self, made_at, session_id};
+use super::case::Case;
+use super::run_under_way::RunUnderWay;
+use super::watch::watch;
+use crate::observe::{ANSWERED_WITHIN, EVENT, Moment, RunObservation};
+use crate::stage::clockwork::Tick;
+use crate::stage::{RunStage, StoppableRun as _, Subject, SubjectPlay, plan};
+use crate::stop_method::StopMethod;
+
+/// Plays a run of turns. `None`: there was nothing at that point that could be stopped by that method.
+pub(super) async fn run_turns(
+    case: &Case<'_>,
+    tick: Tick,
+    stage: RunStage,
+    subject: &dyn Subject,
+    prompts: Vec<Arc<str>>,
+) -> Option<RunObservation> {
+    let log = stage.log(Arc::clone(&case.log));
+    let deadline = match case.stop {
+        Some((point, StopMethod::Deadline)) => Some(point.at),
+        _ => None,
+    };
+    let live = RunUnderWay::new(&stage, deadline.is_some());
+    if let Some((point, method)) = case.stop {
+        plan(&live, point, method);
+    }
+    let session = SessionStream::create(Arc::clone(&log), session_id(), made_at(), "/explored");
+    let session = session.await.expect("a new session");
+    stage.points().open();
+    stage.points().reach(Moment::Before, "run", "");
+    live.started(subject.start(SubjectPlay {
+        scope: below(stage.session_scope(), &stage, deadline),
+        session,
+        prompts,
+        events: observer(&stage),
+        background: Some(Arc::clone(stage.background())),
+    }));
+    stage.points().reach(Moment::After, "start", "");
+    let mut ended = None;
+    let is_over = |cx: &mut Context<'_>| {
+        let outcome = match live.poll_outcome(cx) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending if live.caller_gone().is_some() && is_free(&*log, cx) => None,
+            Poll::Pending => return false,
+        };
+        ended = Some((outcome, stage.witness().now(), stage.points().elapsed()));
+        live.is_over();
+        true
+    };
+    let hung = watch(&*live, &stage, &tick, is_over, |_| {
+        live.stops().all_answered()
+    })
+    .await;
+    let (outcome, over, over_at) =
+        ended.unwrap_or_else(|| (None, stage.witness().now(), stage.points().elapsed()));
+    // A run that knows that it cannot be done in time ends before its deadline, which then has stopped nothing.
+    let in_time = deadline.is_none_or(|deadline| over_at >= deadline);
+    stage.points().close();
+    if !live.stops().applied() || !in_time {
+        return None;
+    }
+    stage.store().heal();
+    let own = stage.own().look();
+    let (turns, history) = match outcome {
+        Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
+        None => (None, None),
+    };
+    let state = history.as_ref().and_then(|history| match history {
+        History::Logged(session) => Some(session.state().clone()),
+        History::Bare { .. } => None,
+    });
+    let settings = subject.settings().clone();
+    let budget = settings.budget.as_ref();
+    let mut observed = RunObservation {
+        is_followed: true,
+        is_witnessed: true,
+        answered_within: ANSWERED_WITHIN,
+        points: stage.points().reached(),
+        reserved_tokens: budget.map_or(0, |budget| budget.reserved_tokens()),
+        stops: live.stops().observed(),
+        caller_gone: live.caller_gone(),
+        deadline,
+        turns,
+        over,
+        over_at,
+        hung,
+        // The session's own.
+        records_before: 1,
+        records: after::read_all(&*case.log).await,
+        state,
+        witness: stage.witness().clone(),
+        events: stage.witness().events(),
+        delivered: stage.witness().delivered(),
+        own,
+        settings,
+        ..RunObservation::default()
+    };
+    let tasks_loose = after::tasks_loose(stage.root()).await;
+    if !hung {
+        // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
+        let lease_lost = matches!(
+            case.stop,
+            Some((_, StopMethod::Stop(_, CauseKind::LeaseLost)))
+        );
+        let history = history.filter(|_| !lease_lost);
+        observed.next = after::next_of_run(subject, history, &log).await;
+        observed.records_after_next = after::read_on(&*case.log, observed.records.clone()).await;
+    }
+    observed.requests = stage.witness().requests();
+    let root = stage.root().clone();
+    drop(live);
+    (observed.tasks_left, observed.work_left) = after::leave(root).await;
+    observed.tasks_left = observed.tasks_left.max(tasks_loose);
+    stage.own().look_again(&mut observed.own);
+    observed.lived = stage.lived(&stage.background().works());
+    Some(observed)
+}
+
+/// The scope of the run: with a deadline, if that is the way to stop it.
+fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope {
+    let Some(after) = deadline else {
+        return session.clone();
+    };
+    let deadline = Deadline {
+        at: Instant::now() + after,
+        stops: None,
+        detail: "explored".into(),
+        extent: Extent::Turn,
+        bystanders: vec![stage.background().scope()],
+    };
+    let options = ScopeOptions {
+        deadline: Some(deadline),
+        ..ScopeOptions::default()
+    };
+    session
+        .child("session/explored/deadline", options)
+        .unwrap_or_else(|_| session.clone())
+}
+
+/// Makes a point of everything that is shown live.
+fn observer(stage: &RunStage) -> EventSink {
+    let (points, witness) = (stage.points().clone(), stage.witness().clone());
+    EventSink::observer(move |event| {
+        witness.note_event(event.clone());
+        points.reach(Moment::After, EVENT, event_name(event));
+    })
+}
+
+/// True if nobody holds the session any more: an engine whose caller has gone unlocks it when it has ended.
+fn is_free(log: &dyn Log, cx: &mut Context<'_>) -> bool {
+    let mut owner = log.lock_owner(&stream_of(&session_id()));
+    matches!(
+        std::pin::Pin::new(&mut owner).poll(cx),
+        Poll::Ready(Ok(None))
+    )
+}
+
+fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
+    use allstop_agent::AgentEvent as E;
+    match event {
+        E::TurnStarted { .. } => "turn_started",
+        E::StepStarted { .. } => "step_started",
+        E::TextDelta { .. } => "text_delta",
+        E::ReasoningDelta { .. } => "reasoning_delta",
+        E::StepAnswered { .. } => "step_answered",
+        E::RetryScheduled { .. } => "retry_scheduled",
+        E::ToolRequested { .. } => "tool_requested",
+        E::PermissionAsked { .. } => "permission_asked",
+        E::PermissionAnswered { .. } => "permission_answered",
+        E::ToolStarted { .. } => "tool_started",
+        E::ToolOutput { .. } => "tool_output",
+        E::ToolFinished { .. } => "tool_finished",
+        E::BackgroundStarted { .. } => "background_started",
+        E::StopHeard { .. } => "stop_heard",
+        E::TurnEnded { .. } => "turn_ended",
+    }
+}

@@ -1,0 +1,7 @@
+//! Drivers: each makes runs, stops them, and hands what it observed to the checkers. None of them knows a rule.
+
+pub mod by_kill;
+pub mod by_moment;
+pub mod by_point;
+mod random;
+pub mod soak;

@@ -1,0 +1,185 @@
+//! One life: a process with all sessions in it, from its start to its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use allstop_core::{Cause, CauseKind, Extent, Timestamp};
+use allstop_log::Version;
+use allstop_scope::{RootOptions, Scope, StopOrder};
+use allstop_session::{Sent, Session, SessionEventKind, Sessions, Subscription};
+use futures::FutureExt as _;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::SoakState;
+use super::kept_session::KeptSession;
+use super::parts::sessions;
+use super::retire::{is_quiet, retire};
+
+/// Most actions of one life.
+const ACTIONS_A_LIFE: u64 = 300;
+
+/// A session that has had so many messages is checked, removed, and followed by another.
+const MESSAGES_A_SESSION: u64 = 24;
+
+/// Longer than anything takes that is being stopped.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+
+/// A session in a life.
+pub(super) struct SoakSession {
+    pub(super) session: Session,
+    /// Messages whose outcome is not known, and how often the clock had jumped when they were sent.
+    pub(super) sent: Vec<(u64, Sent)>,
+    /// Reads now and then, and must miss nothing durable.
+    reader: Subscription,
+    read: Version,
+    /// Never reads.
+    _stalled: Subscription,
+}
+
+/// Lives. Whether it ended by a crash.
+pub(super) async fn live(state: &mut SoakState) -> bool {
+    let began = Instant::now();
+    let root = Scope::root("process", with_clock(&state.clock));
+    let sessions = sessions(state, &root);
+    let mut opened = VecDeque::new();
+    for kept in 0..state.sessions.len() {
+        match open(state, &sessions, kept).await {
+            Ok(session) => opened.push_back(session),
+            Err(wrong) => {
+                state.broken(format!("a session does not open: {wrong}"));
+                return false;
+            }
+        }
+    }
+    let mut opened: Vec<SoakSession> = opened.into();
+    let actions = 1 + state.random.below(ACTIONS_A_LIFE);
+    for _ in 0..actions {
+        let number = state.random.below(opened.len() as u64) as usize;
+        let Some(session) = opened.get_mut(number) else {
+            continue;
+        };
+        state.report.actions += 1;
+        state.act(number, session).await;
+        look(state, number, session);
+        if !state.report.checks.is_clean() {
+            return false;
+        }
+    }
+    state.report.simulated += began.elapsed();
+    if state.random.below(3) == 0 {
+        return true;
+    }
+    end(state, opened, &sessions, &root).await;
+    false
+}
+
+fn with_clock(clock: &Arc<AtomicI64>) -> RootOptions {
+    let mut options = RootOptions::current();
+    let clock = Arc::clone(clock);
+    options.now = Arc::new(move || Timestamp::from_unix_ms(clock.fetch_add(1, Ordering::Relaxed)));
+    options
+}
+
+pub(super) async fn open(
+    state: &mut SoakState,
+    sessions: &Sessions,
+    number: usize,
+) -> Result<SoakSession, String> {
+    let Some(kept) = state.sessions.get_mut(number) else {
+        return Err("there is none".to_owned());
+    };
+    let id = kept.id.clone();
+    let opening = async {
+        if kept.is_made {
+            sessions.resume(id).await
+        } else {
+            sessions.create(Some(id), "/soak").await
+        }
+    };
+    let session = timeout(ENDS_WITHIN, opening)
+        .await
+        .map_err(|_| "it does not open".to_owned())?
+        .map_err(|error| error.to_string())?;
+    kept.is_made = true;
+    Ok(SoakSession {
+        reader: session.subscribe(Some(Version(1))),
+        _stalled: session.subscribe(None),
+        sent: Vec::new(),
+        read: Version(0),
+        session,
+    })
+}
+
+/// Keeps the outcomes that are there, and reads on.
+pub(super) fn look(state: &mut SoakState, number: usize, opened: &mut SoakSession) {
+    let mut wrong = Vec::new();
+    if let Some(kept) = state.sessions.get_mut(number) {
+        let jumps = state.report.jumps;
+        opened.sent.retain(|(at, sent)| match sent.try_outcome() {
+            None => true,
+            Some(outcome) => {
+                kept.came_to(&sent.id, &outcome, *at != jumps);
+                false
+            }
+        });
+    }
+    while let Some(event) = opened.reader.next().now_or_never() {
+        match event {
+            Ok(Some(event)) => {
+                if let SessionEventKind::Recorded { version, .. } = event.kind {
+                    if version != opened.read.next() {
+                        wrong.push(format!(
+                            "record {version:?} is given after {:?}",
+                            opened.read
+                        ));
+                    }
+                    opened.read = version;
+                }
+            }
+            _ => break,
+        }
+    }
+    for wrong in wrong {
+        state.broken(wrong);
+    }
+}
+
+/// Ends a life as it should: everything is closed, and everything was told.
+async fn end(state: &mut SoakState, opened: Vec<SoakSession>, sessions: &Sessions, root: &Scope) {
+    for (number, mut session) in opened.into_iter().enumerate() {
+        let closed = timeout(ENDS_WITHIN, session.session.close()).await;
+        look(state, number, &mut session);
+        let Ok(receipt) = closed else {
+            state.broken(format!("{} does not close", session.session.id()));
+            return;
+        };
+        if !is_quiet(state, number, &receipt).await {
+            state.broken(format!(
+                "{} is closed and not quiet: {receipt:?}",
+                session.session.id()
+            ));
+        }
+        if let Some((_, sent)) = session.sent.first() {
+            state.broken(format!("{} came to nothing", sent.id));
+        }
+        drop(session);
+        let long = |kept: &KeptSession| kept.messages >= MESSAGES_A_SESSION;
+        if state.sessions.get(number).is_some_and(long) {
+            retire(state, number, sessions).await;
+        }
+    }
+    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let receipt = root.stop(order).receipt().await;
+    if !receipt.quiet() || !root.running().is_empty() {
+        state.broken(format!("the process is not quiet: {receipt:?}"));
+    }
+    sleep(Duration::from_secs(1)).await;
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    if tasks > 0 {
+        state.broken(format!("{tasks} tasks are left"));
+    }
+}

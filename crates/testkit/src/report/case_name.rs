@@ -1,0 +1,101 @@
+//! One case by name, so that a failure can be seen again: `scenario/point/way`.
+
+use std::fmt;
+use std::io::Write as _;
+use std::str::FromStr;
+
+use crate::stop_method::{StopMethod, UnknownStopMethod};
+
+/// The environment variable that makes an exploration run one case only: `ALLSTOP_EXPLORE=parallel_tools/34/turn:user`.
+pub const VARIABLE: &str = "ALLSTOP_EXPLORE";
+
+/// One case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaseName {
+    /// The scenario.
+    pub scenario: String,
+    /// The number of the point.
+    pub point: u32,
+    /// Method of the stop.
+    pub method: StopMethod,
+}
+
+impl fmt::Display for CaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.scenario, self.point, self.method)
+    }
+}
+
+/// Not the name of a case.
+#[derive(Debug, thiserror::Error)]
+pub enum UnknownCase {
+    /// It has not three parts.
+    #[error("{0:?} is no case: write scenario/point/way, as a failure prints it")]
+    Form(String),
+    /// Unknown method.
+    #[error(transparent)]
+    StopMethod(#[from] UnknownStopMethod),
+}
+
+impl FromStr for CaseName {
+    type Err = UnknownCase;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCase> {
+        let form = || UnknownCase::Form(text.to_owned());
+        // The scenario's own name may have slashes.
+        let mut parts = text.rsplitn(3, '/');
+        let method = parts.next().ok_or_else(form)?;
+        let point = parts.next().ok_or_else(form)?;
+        let scenario = parts.next().ok_or_else(form)?;
+        Ok(Self {
+            scenario: scenario.to_owned(),
+            point: point.parse().map_err(|_| form())?,
+            method: method.parse()?,
+        })
+    }
+}
+
+/// The case that the environment asks for, if it does.
+///
+/// # Panics
+/// If it asks for something that is no case: running everything instead would be no answer.
+pub(crate) fn asked_for() -> Option<CaseName> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a failure is seen again from the command line of any test runner"
+    )]
+    let text = std::env::var(VARIABLE).ok()?;
+    match text.parse() {
+        Ok(case) => Some(case),
+        Err(wrong) => panic!("{VARIABLE}: {wrong}"),
+    }
+}
+
+/// True if this scenario is explored at all: the environment asks for no case, or for one of this.
+pub(crate) fn is_asked_for(scenario: &str) -> bool {
+    asked_for().is_none_or(|case| case.scenario == scenario)
+}
+
+/// Says that a scenario was left out, where test runners let it through: what is not looked at must not look clean.
+pub(crate) fn say_skipped(scenario: &str) {
+    let said = format!("{scenario}: skipped, because {VARIABLE} asks for another case\n");
+    // Nobody may be listening.
+    let _written = std::io::stderr().write_all(said.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_read_back_as_it_is_printed() {
+        let case = CaseName {
+            scenario: "agents/parallel tools".to_owned(),
+            point: 34,
+            method: StopMethod::Again(2),
+        };
+        assert_eq!(case.to_string(), "agents/parallel tools/34/again+2");
+        assert_eq!(case.to_string().parse::<CaseName>().unwrap(), case);
+        assert!("parallel/x/drop".parse::<CaseName>().is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Report of a driver: counts by point, by method and by checker, and each failure with the line that replays it.
+
+mod case_name;
+mod failure;
+
+pub use case_name::{CaseName, UnknownCase, VARIABLE};
+pub(crate) use case_name::{asked_for, is_asked_for, say_skipped};
+pub use failure::Failure;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::check::CHECKERS;
+use crate::observe::RunObservation;
+use crate::stop_method::StopMethod;
+use crate::violation::Violation;
+
+/// Number of points at which a checker found something that are named. One case of each checker is shown.
+const POINTS_NAMED_MAX: usize = 12;
+
+/// Counts and failures of one driver in one scenario.
+#[derive(Debug, Clone, Default)]
+#[must_use = "assert that it is clean"]
+pub struct CheckReport {
+    /// The scenario.
+    pub scenario: Arc<str>,
+    /// Number of its points.
+    pub points: usize,
+    /// Number of cases that were run: a point and a method to stop there.
+    pub cases: usize,
+    /// Cases at each kind of point.
+    pub cases_at: BTreeMap<&'static str, usize>,
+    /// Cases by each method.
+    pub cases_by: BTreeMap<String, usize>,
+    /// Number of observations that each checker has judged, by its name.
+    pub checks: BTreeMap<&'static str, usize>,
+    /// Further figures of the driver, a line each.
+    pub notes: Vec<String>,
+    /// The cases in which something was broken.
+    pub failures: Vec<Failure>,
+}
+
+impl CheckReport {
+    /// Report of a scenario that is broken without any stop.
+    pub(crate) fn of_undisturbed(
+        scenario: &Arc<str>,
+        undisturbed: &RunObservation,
+        violations: Vec<Violation>,
+    ) -> Self {
+        let mut report = Self::new(scenario, undisturbed.points.len());
+        report.checked(undisturbed);
+        report.add(Failure::of_undisturbed(violations));
+        report
+    }
+
+    pub(crate) fn new(scenario: &Arc<str>, points: usize) -> Self {
+        Self {
+            scenario: Arc::clone(scenario),
+            points,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn count(&mut self, at: &'static str, method: impl ToString) {
+        self.cases += 1;
+        *self.cases_at.entry(at).or_default() += 1;
+        let method = method.to_string();
+        let kind = method.split('+').next().unwrap_or_default();
+        *self.cases_by.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Counts the checkers that judge this observation.
+    pub(crate) fn checked(&mut self, observation: &RunObservation) {
+        for checker in CHECKERS
+            .iter()
+            .filter(|checker| checker.applies(observation))
+        {
+            *self.checks.entry(checker.name()).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn add(&mut self, failure: Failure) {
+        if !failure.violations.is_empty() {
+            self.failures.push(failure);
+        }
+    }
+
+    /// Takes the cases of another exploration of the same scenario.
+    pub fn merge(&mut self, other: Self) {
+        self.cases += other.cases;
+        for (at, cases) in other.cases_at {
+            *self.cases_at.entry(at).or_default() += cases;
+        }
+        for (by, cases) in other.cases_by {
+            *self.cases_by.entry(by).or_default() += cases;
+        }
+        for (checker, checks) in other.checks {
+            *self.checks.entry(checker).or_default() += checks;
+        }
+        self.failures.extend(other.failures);
+    }
+
+    /// Prints how much was explored.
+    ///
+    /// # Panics
+    /// If anything was broken: with the first cases, and how to see each again.
+    #[expect(
+        clippy::print_stdout,
+        reason = "a test says how much it has looked at, where tests say things"
+    )]
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.failures.is_empty(), "{self}");
+        print!("{self}");
+    }
+
+    /// True if nothing was broken.
+    pub fn is_clean(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The names of the checkers that found something.
+    pub fn caught_by(&self) -> Vec<&'static str> {
+        let violations = self.failures.iter().flat_map(|failure| &failure.violations);
+        let mut names: Vec<_> = violations.map(|violation| violation.checker).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            scenario,
+            points,
+            cases,
+            failures,
+            ..
+        } = self;
+        if *points == 0 {
+            return writeln!(f, "{scenario}: skipped, nothing was looked at");
+        }
+        let broken = failures.len();
+        writeln!(
+            f,
+            "{scenario}: {points} points, {cases} cases, {broken} broken"
+        )?;
+        for note in &self.notes {
+            writeln!(f, "{note}")?;
+        }
+        // The violation that is told first is the one that is best understood; most others follow from it.
+        let mut by_checker = BTreeMap::<_, Vec<_>>::new();
+        for failure in failures {
+            let first = failure.violations.first();
+            let checker = first.map_or("", |violation| violation.checker);
+            by_checker.entry(checker).or_default().push(failure);
+        }
+        let mut by_checker: Vec<_> = by_checker.into_iter().collect();
+        by_checker.sort_by_key(|(_, failures)| Reverse(failures.len()));
+        for (checker, failures) in by_checker {
+            if let Some(places) = places(&failures) {
+                writeln!(
+                    f,
+                    "\n{checker}, broken in {}, {places}",
+                    counted(failures.len())
+                )?;
+            }
+            // The plainest way to stop shows it best.
+            let plain = failures.iter().find(|failure| {
+                failure
+                    .case
+                    .as_ref()
+                    .is_some_and(|case| case.method == StopMethod::USER)
+            });
+            if let Some(shown) = plain.or(failures.first()) {
+                write!(f, "\n{shown}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// At which points, in numbers.
+fn places(failures: &[&Failure]) -> Option<String> {
+    let points = failures.iter().filter_map(|failure| failure.point.as_ref());
+    let mut numbers: Vec<_> = points.map(|point| point.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let named = numbers.iter().take(POINTS_NAMED_MAX);
+    let named: Vec<_> = named.map(|number| format!("#{number}")).collect();
+    let more = if numbers.len() > POINTS_NAMED_MAX {
+        " …"
+    } else {
+        ""
+    };
+    (!named.is_empty()).then(|| format!("at {}{more}. One of them:", named.join(" ")))
+}
+
+fn counted(cases: usize) -> String {
+    match cases {
+        1 => "1 case".to_owned(),
+        more => format!("{more} cases"),
+    }
+}

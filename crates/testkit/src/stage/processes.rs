@@ -1,0 +1,99 @@
+//! The simulated processes of a run: points at what they do, and their lives in the world.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::receipt::ItemKind;
+use allstop_process::ProcessSignal;
+use allstop_tools::BackgroundWork;
+use parking_lot::Mutex;
+
+use super::parts::PartWatch;
+use crate::observe::Moment;
+use crate::observe::{LifeGuard, WitnessedLife};
+use crate::{SimulatedSystem, SystemEventKind};
+
+/// The simulated processes of a run.
+pub(crate) struct Processes {
+    system: SimulatedSystem,
+    /// By the numbers of their trees.
+    alive: Arc<Mutex<BTreeMap<usize, LifeGuard>>>,
+}
+
+impl fmt::Debug for Processes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processes").finish_non_exhaustive()
+    }
+}
+
+impl Processes {
+    pub(crate) fn new(watch: &PartWatch) -> Self {
+        let system = SimulatedSystem::new();
+        let alive: Arc<Mutex<BTreeMap<usize, LifeGuard>>> = Arc::default();
+        let (watch, lives) = (watch.clone(), Arc::clone(&alive));
+        system.observe(move |event| {
+            match event.kind {
+                SystemEventKind::Started { .. } => {
+                    let life = watch
+                        .witness
+                        .begin(ItemKind::Process, event.tree.to_string());
+                    lives.lock().insert(event.tree, life);
+                }
+                SystemEventKind::Emptied => drop(lives.lock().remove(&event.tree)),
+                _ => {}
+            }
+            let what = what(&event.kind);
+            watch
+                .points
+                .reach(Moment::After, what, Arc::clone(&event.command));
+        });
+        Self { system, alive }
+    }
+
+    pub(crate) fn system(&self) -> &SimulatedSystem {
+        &self.system
+    }
+
+    /// Tells which lives were background work: the tree that was handed over, under the id that it got.
+    pub(crate) fn name_background(
+        &self,
+        works: &[Arc<BackgroundWork>],
+        lived: &mut [WitnessedLife],
+    ) {
+        for tree in self.system.started() {
+            let is_its = |work: &&Arc<BackgroundWork>| {
+                work.process()
+                    .is_some_and(|process| *process.handle().marker() == tree.marker)
+            };
+            let (number, Some(work)) = (tree.number.to_string(), works.iter().find(is_its)) else {
+                continue;
+            };
+            let of_tree =
+                |life: &&mut WitnessedLife| life.kind == ItemKind::Process && *life.id == *number;
+            if let Some(life) = lived.iter_mut().find(of_tree) {
+                life.kind = ItemKind::Background;
+                life.id = work.id.as_str().into();
+            }
+        }
+    }
+
+    /// Ends the lives of trees that are gone without anybody having watched: what is left is what runs.
+    pub(crate) fn bury(&self) {
+        let running = self.system.running();
+        self.alive
+            .lock()
+            .retain(|number, _| running.iter().any(|tree| tree.number == *number));
+    }
+}
+
+fn what(kind: &SystemEventKind) -> &'static str {
+    match kind {
+        SystemEventKind::Started { .. } => "process_started",
+        SystemEventKind::Printed { .. } => "tool_output",
+        SystemEventKind::Signalled(ProcessSignal::Term) => "sigterm",
+        SystemEventKind::Signalled(ProcessSignal::Kill) => "sigkill",
+        SystemEventKind::Ended { .. } => "process_ended",
+        SystemEventKind::Emptied => "processes_gone",
+    }
+}

@@ -1,0 +1,131 @@
+//! A scenario: how to build what is explored, anew for each run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_core::StopReason;
+use allstop_core::record::SessionRecord;
+use allstop_session::SessionOptions;
+
+use super::RunStage;
+use super::session_play::SessionPlay;
+use super::subject::Subject;
+
+/// Builder of what is explored, called anew for each run.
+#[derive(Clone)]
+pub struct Scenario {
+    name: Arc<str>,
+    build: Arc<dyn Fn(&RunStage) -> Setup + Send + Sync>,
+}
+
+impl Scenario {
+    /// A scenario of this name. `build` is called once for each run: it must build the same every time.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        build: impl Fn(&RunStage) -> Setup + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            build: Arc::new(build),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn build(&self, stage: &RunStage) -> Setup {
+        (self.build)(stage)
+    }
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scenario")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Kinds of subjects.
+pub(crate) enum Played {
+    /// One run of turns.
+    Run {
+        subject: Box<dyn Subject>,
+        prompts: Vec<Arc<str>>,
+    },
+    /// A session.
+    Session(SessionPlay),
+}
+
+/// Subject of an exploration, with its input.
+#[must_use = "a scenario returns it"]
+pub struct Setup {
+    pub(crate) play: Played,
+    pub(crate) next_ends: Option<StopReason>,
+}
+
+impl Setup {
+    /// This subject with one message. Use [`RunStage::agent`] for an agent.
+    pub fn new(subject: impl Subject + 'static, prompt: &str) -> Self {
+        Self {
+            play: Played::Run {
+                subject: Box::new(subject),
+                prompts: vec![prompt.into()],
+            },
+            next_ends: Some(StopReason::Completed),
+        }
+    }
+
+    pub(crate) fn of_session(play: SessionPlay) -> Self {
+        Self {
+            play: Played::Session(play),
+            next_ends: Some(StopReason::Completed),
+        }
+    }
+
+    /// The same, with other options of the session. Its clock and its ids are the explorer's.
+    ///
+    /// # Panics
+    /// If it is not a session.
+    pub fn options(mut self, change: impl FnOnce(&mut SessionOptions)) -> Self {
+        let Played::Session(play) = &mut self.play else {
+            panic!("only a session has these options");
+        };
+        change(&mut play.options);
+        self
+    }
+
+    /// The same, where the log of the session has these records when it is opened: what an earlier process left.
+    ///
+    /// # Panics
+    /// If it is not a session.
+    pub fn left_behind(mut self, records: Vec<SessionRecord>) -> Self {
+        let Played::Session(play) = &mut self.play else {
+            panic!("only a session is resumed");
+        };
+        play.left_behind = records;
+        self
+    }
+
+    /// The same, with a further message in the same run: a turn of its own.
+    pub fn and_prompt(mut self, prompt: &str) -> Self {
+        if let Played::Run { prompts, .. } = &mut self.play {
+            prompts.push(prompt.into());
+        }
+        self
+    }
+
+    /// The same, where the next message may end in any way, because a limit of the session is reached.
+    pub fn next_may_be_refused(mut self) -> Self {
+        self.next_ends = None;
+        self
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").finish_non_exhaustive()
+    }
+}

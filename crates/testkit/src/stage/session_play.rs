@@ -1,0 +1,116 @@
+//! Session that is explored: its agent, its options, and the script of its user.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use allstop_agent::{Agent, Background, TurnError};
+use allstop_core::record::SessionRecord;
+use allstop_core::{MessageId, Timestamp};
+use allstop_session::{AgentRequest, AgentSource, FollowUp, SessionAgent, SessionOptions};
+use allstop_tools::{BackgroundHost as _, BackgroundWork};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use super::RunStage;
+use super::scripted_user::ScriptedUser;
+use super::session_under_way::SessionUnderWay;
+use crate::observe::ToldNotebook;
+
+type Build = dyn Fn(&RunStage, &AgentRequest) -> Agent + Send + Sync;
+type Script = dyn Fn(ScriptedUser) -> BoxFuture<'static, ()> + Send + Sync;
+
+/// Session that is explored: its agent, its options, and the script of its user.
+pub struct SessionPlay {
+    pub(crate) source: Arc<ScenarioAgents>,
+    pub(crate) script: Box<Script>,
+    pub(crate) options: SessionOptions,
+    pub(crate) left_behind: Vec<SessionRecord>,
+    /// The number of the newest message.
+    pub(crate) messages: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for SessionPlay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionPlay")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionPlay {
+    pub(crate) fn new<F>(
+        stage: &RunStage,
+        script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static,
+        build: impl Fn(&RunStage, &AgentRequest) -> Agent + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let messages = Arc::new(AtomicU64::new(0));
+        let newest = Arc::clone(&messages);
+        // Not a point: it is asked for under the session's own lock.
+        let new_message_id =
+            move || MessageId::new(format!("m_{}", newest.fetch_add(1, Ordering::Relaxed) + 1));
+        Self {
+            source: Arc::new(ScenarioAgents {
+                stage: stage.clone(),
+                build: Box::new(build),
+                opened: Mutex::default(),
+            }),
+            script: Box::new(move |talk| script(talk).boxed()),
+            options: SessionOptions {
+                follow_up: FollowUp::Enqueue,
+                now: Arc::new(|| Timestamp::from_unix_ms(0)),
+                new_message_id: Arc::new(new_message_id),
+                ..SessionOptions::default()
+            },
+            left_behind: Vec::new(),
+            messages,
+        }
+    }
+
+    /// Begins to follow the session.
+    pub(crate) fn begin(
+        &self,
+        stage: &RunStage,
+        told: Option<Arc<ToldNotebook>>,
+    ) -> Arc<SessionUnderWay> {
+        let stops = stage.planned_stops();
+        SessionUnderWay::new(stage.watch(), stage.root(), stops, &self.messages, told)
+    }
+}
+
+/// Builds the agent each time when the session is opened.
+pub(crate) struct ScenarioAgents {
+    stage: RunStage,
+    build: Box<Build>,
+    opened: Mutex<Vec<Arc<Background>>>,
+}
+
+impl ScenarioAgents {
+    /// All background work that the session ever had.
+    pub(crate) fn works(&self) -> Vec<Arc<BackgroundWork>> {
+        let opened = self.opened.lock();
+        opened.iter().flat_map(|opened| opened.works()).collect()
+    }
+}
+
+impl fmt::Debug for ScenarioAgents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScenarioAgents").finish_non_exhaustive()
+    }
+}
+
+impl AgentSource for ScenarioAgents {
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        Box::pin(async move {
+            self.opened.lock().push(Arc::clone(&request.background));
+            Ok(SessionAgent {
+                agent: (self.build)(&self.stage, &request),
+                kept: None,
+            })
+        })
+    }
+}

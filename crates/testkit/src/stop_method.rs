@@ -1,0 +1,274 @@
+//! Methods to stop a run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use allstop_core::{CauseKind, Extent};
+use allstop_session::FollowUp;
+
+/// Method to stop a run at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopMethod {
+    /// One stop of this extent with this cause.
+    Stop(Extent, CauseKind),
+    /// The caller that waits for the run goes away.
+    Drop,
+    /// A deadline that passes at this moment of the paused clock.
+    Deadline,
+    /// A user's stop of the turn, and the same again so many points later.
+    Again(u32),
+    /// A user's stop of the turn, and so many points later one of the whole process.
+    Wider(u32),
+    /// A user's stop of the turn, and so many points later one that does not wait for the grace.
+    Force(u32),
+    /// The store fails, from the append at this point on.
+    Store(StoreFault),
+    /// A further message under this policy. Of sessions only, as the next two.
+    Send(FollowUp),
+    /// The session is closed.
+    Close,
+    /// The last turn is to be taken back.
+    Undo,
+    /// `kill -9` of the process that runs the scenario on a store on disk.
+    Kill,
+}
+
+/// Every cause that somebody can bring, in the order of the design.
+pub const CAUSES: [CauseKind; 11] = [
+    CauseKind::User,
+    CauseKind::Superseded,
+    CauseKind::Deadline,
+    CauseKind::Inactivity,
+    CauseKind::Budget,
+    CauseKind::Guardrail,
+    CauseKind::Parent,
+    CauseKind::Shutdown,
+    CauseKind::LeaseLost,
+    CauseKind::Disconnect,
+    CauseKind::Failure,
+];
+
+/// Every extent. Those of background work only a session has.
+const EXTENTS: [Extent; 6] = [
+    Extent::Call,
+    Extent::Turn,
+    Extent::TurnAndBackground,
+    Extent::Session,
+    Extent::Subtree,
+    Extent::Process,
+];
+
+impl StopMethod {
+    /// The stop that everybody knows: the user's, of the turn.
+    pub const USER: Self = Self::Stop(Extent::Turn, CauseKind::User);
+
+    /// Describes it, for somebody who meets its name for the first time.
+    pub(crate) fn in_words(self) -> String {
+        match self {
+            Self::Stop(Extent::Turn, CauseKind::User) => "a user stops the turn".to_owned(),
+            Self::Stop(extent, cause) => format!("a stop of the {extent}, with cause {cause}"),
+            Self::Drop => "whoever waits for the run goes away".to_owned(),
+            Self::Deadline => "a deadline passes".to_owned(),
+            Self::Again(after) => format!("a user stops the turn, and again {after} points later"),
+            Self::Wider(after) => {
+                format!("a user stops the turn, and the process shuts down {after} points later")
+            }
+            Self::Force(after) => {
+                format!(
+                    "a user stops the turn, and does not wait for the grace {after} points later"
+                )
+            }
+            Self::Store(fault) => fault.in_words().to_owned(),
+            Self::Send(policy) => format!("a message is sent that is to {policy}"),
+            Self::Close => "the session is closed".to_owned(),
+            Self::Undo => "the last turn is to be taken back".to_owned(),
+            Self::Kill => "kill -9 of the process".to_owned(),
+        }
+    }
+
+    /// Distance of its second stop in points, where it has one.
+    pub(crate) fn second_after(self) -> Option<u32> {
+        match self {
+            Self::Again(after) | Self::Wider(after) | Self::Force(after) => Some(after),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for StopMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stop(extent, cause) => write!(f, "{extent}:{cause}"),
+            Self::Drop => f.write_str("drop"),
+            Self::Deadline => f.write_str("deadline"),
+            Self::Again(after) => write!(f, "again+{after}"),
+            Self::Wider(after) => write!(f, "wider+{after}"),
+            Self::Force(after) => write!(f, "force+{after}"),
+            Self::Store(fault) => write!(f, "store:{fault}"),
+            Self::Send(policy) => write!(f, "send:{policy}"),
+            Self::Close => f.write_str("close"),
+            Self::Undo => f.write_str("undo"),
+            Self::Kill => f.write_str("kill"),
+        }
+    }
+}
+
+/// Fault of the store, from a chosen append on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreFault {
+    /// It refuses this append, and works again.
+    RefusesOnce,
+    /// It refuses this append and all that follow, as a full disk does.
+    Refuses,
+    /// The same, and a user stops the turn at that moment.
+    RefusesAtStop,
+    /// It does not answer, and a user stops the turn. When the stop's time is over, it writes and answers.
+    AnswersLate,
+    /// The same, but it is the ending of the stopped turn that is late, and not this append.
+    EndsLate,
+    /// As `AnswersLate`, but then it has written nothing, and whoever still waits is told that it does not know.
+    Forgets,
+}
+
+impl StoreFault {
+    /// Every fault.
+    pub const ALL: [Self; 6] = [
+        Self::RefusesOnce,
+        Self::Refuses,
+        Self::RefusesAtStop,
+        Self::AnswersLate,
+        Self::EndsLate,
+        Self::Forgets,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::RefusesOnce => "refuses_once",
+            Self::Refuses => "refuses",
+            Self::RefusesAtStop => "refuses_at_stop",
+            Self::AnswersLate => "answers_late",
+            Self::EndsLate => "ends_late",
+            Self::Forgets => "forgets",
+        }
+    }
+
+    /// True if the store gives no answer for a while.
+    pub(crate) fn stalls(self) -> bool {
+        matches!(self, Self::AnswersLate | Self::EndsLate | Self::Forgets)
+    }
+
+    /// True if a user stops the turn when the store fails.
+    pub(crate) fn has_stop(self) -> bool {
+        self == Self::RefusesAtStop || self.stalls()
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::RefusesOnce => "the store refuses this append",
+            Self::Refuses => "the store refuses this append and all that follow",
+            Self::RefusesAtStop => "the store refuses every append, and a user stops the turn",
+            Self::AnswersLate => {
+                "the store does not answer before the time of a user's stop is over"
+            }
+            Self::EndsLate => {
+                "a user stops the turn, and the store does not answer the turn's ending"
+            }
+            Self::Forgets => {
+                "the store does not answer, a user stops the turn, and nothing is written"
+            }
+        }
+    }
+}
+
+impl fmt::Display for StoreFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for StoreFault {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|fault| fault.as_str() == text).ok_or(())
+    }
+}
+
+/// Not the name of a way to stop.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0:?} is no way to stop: write turn:user, call:user, process:shutdown, drop, deadline, again+1, wider+1, force+1, store:refuses, send:interrupt, close, undo or kill"
+)]
+pub struct UnknownStopMethod(String);
+
+impl FromStr for StopMethod {
+    type Err = UnknownStopMethod;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStopMethod> {
+        let unknown = || UnknownStopMethod(text.to_owned());
+        let second = |name: &str, make: fn(u32) -> Self| {
+            let after = text.strip_prefix(name)?.strip_prefix('+')?;
+            after.parse().ok().map(make)
+        };
+        let stop = || {
+            let (extent, cause) = text.split_once(':')?;
+            let extent = EXTENTS.into_iter().find(|known| known.as_str() == extent)?;
+            let cause = CAUSES.into_iter().find(|known| known.as_str() == cause)?;
+            Some(Self::Stop(extent, cause))
+        };
+        let store = || {
+            let fault = text.strip_prefix("store:")?;
+            fault.parse().ok().map(Self::Store)
+        };
+        let send = || {
+            let policy = text.strip_prefix("send:")?;
+            policy.parse().ok().map(Self::Send)
+        };
+        match text {
+            "drop" => Ok(Self::Drop),
+            "deadline" => Ok(Self::Deadline),
+            "close" => Ok(Self::Close),
+            "undo" => Ok(Self::Undo),
+            "kill" => Ok(Self::Kill),
+            _ => second("again", Self::Again)
+                .or_else(|| second("wider", Self::Wider))
+                .or_else(|| second("force", Self::Force))
+                .or_else(store)
+                .or_else(send)
+                .or_else(stop)
+                .ok_or_else(unknown),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_read_back_as_it_is_written() {
+        let stops = EXTENTS
+            .into_iter()
+            .flat_map(|extent| CAUSES.map(|cause| StopMethod::Stop(extent, cause)));
+        let others = [
+            StopMethod::Drop,
+            StopMethod::Deadline,
+            StopMethod::Close,
+            StopMethod::Undo,
+            StopMethod::Kill,
+        ];
+        let sends = FollowUp::ALL.map(StopMethod::Send);
+        let faults = StoreFault::ALL.map(StopMethod::Store);
+        let second = [
+            StopMethod::Again(1),
+            StopMethod::Wider(7),
+            StopMethod::Force(30),
+        ];
+        for way in stops.chain(others).chain(sends).chain(faults).chain(second) {
+            assert_eq!(way.to_string().parse::<StopMethod>().unwrap(), way);
+        }
+        assert!("turn:nobody".parse::<StopMethod>().is_err());
+        assert!("again".parse::<StopMethod>().is_err());
+    }
+}
