@@ -15,7 +15,7 @@ pub enum StopMethod {
     Drop,
     /// A deadline that passes at this moment of the paused clock.
     Deadline,
-    /// A user's stop of the turn, and the same again so many points later.
+    /// A user's stop of the turn, and the same again so many points later. The driver by moment counts milliseconds.
     Again(u32),
     /// A user's stop of the turn, and so many points later one of the whole process.
     Wider(u32),
@@ -265,8 +265,8 @@ mod tests {
             StopMethod::Wider(7),
             StopMethod::Force(30),
         ];
-        for way in stops.chain(others).chain(sends).chain(faults).chain(second) {
-            assert_eq!(way.to_string().parse::<StopMethod>().unwrap(), way);
+        for method in stops.chain(others).chain(sends).chain(faults).chain(second) {
+            assert_eq!(method.to_string().parse::<StopMethod>().unwrap(), method);
         }
         assert!("turn:nobody".parse::<StopMethod>().is_err());
         assert!("again".parse::<StopMethod>().is_err());

@@ -1,4 +1,5 @@
-//! The log holds each append that it has confirmed, to the record, and nothing else (invariant 2, also after `kill -9`).
+//! The log holds each append that it has confirmed, to the record, and nothing else (invariant 2, also after `kill
+//! -9`).
 
 use super::{CheckerRule, FailureClass, Invariant, without_chance};
 use crate::observe::{APPEND, EvidenceKind, Moment, RunObservation};

@@ -55,8 +55,8 @@ fn no_commit_after_a_stop(observation: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// A stop that found something to stop ends the run: its last turn is not a completed one that began after it, and a run
-/// that would have gone on does not.
+/// A stop that found something to stop ends the run: its last turn is not a completed one that began after it, and a
+/// run that would have gone on does not.
 fn no_stop_is_lost(observation: &RunObservation) -> Result<(), String> {
     let Some(stop) = observation.disturbance() else {
         return Ok(());

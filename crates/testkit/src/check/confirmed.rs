@@ -65,8 +65,8 @@ fn check(observation: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The ending of the turn that a claim is about. Where nothing of a turn was written, the next one has its number: it is
-/// told by its message.
+/// The ending of the turn that a claim is about. Where nothing of a turn was written, the next one has its number: it
+/// is told by its message.
 fn ending_of<'a>(records: &'a [R], claim: &TurnClaim<'_>) -> Option<&'a R> {
     let start = start_of(records, claim)?;
     let ends = |record: &&R| matches!(record, R::TurnCommitted { turn, .. } | R::TurnStopped { turn, .. } if *turn == claim.turn);

@@ -139,9 +139,10 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
 /// Each answer in the conversation came to its end: half an answer is dropped, and so are its calls.
 fn said_whole(messages: &[Arc<Message>], observation: &RunObservation) -> Result<(), String> {
     // A killed run is the undisturbed one up to its end.
-    let seen = match observation.is_witnessed {
-        true => observation,
-        false => observation.undisturbed(),
+    let seen = if observation.is_witnessed {
+        observation
+    } else {
+        observation.undisturbed()
     };
     if !seen.is_witnessed {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Observations with one lie in them: what real runs left, with one thing made wrong by hand. Each checker has to see its
-//! own.
+//! Observations with one lie in them: what real runs left, with one thing made wrong by hand. Each checker has to see
+//! its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ const ROWS: [Row; 27] = [
         },
     ),
     ("next_message", LyingRun::Killed("session/queue"), |left| {
-        left.next = None
+        left.next = None;
     }),
     ("told", LyingRun::Killed("session/queue"), |left| {
         left.told.get_or_insert_default().newest_record = 1_000;

@@ -1,4 +1,5 @@
-//! Word that the user of a session was given of records and messages: whoever was told something must find it in the log.
+//! Word that the user of a session was given of records and messages: whoever was told something must find it in the
+//! log.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -32,8 +33,8 @@ pub struct ToldOutcome {
     pub reason: String,
     /// The answer, where it was kept.
     pub output: String,
-    /// True if recovery may have written the ending in place of the turn: hours passed at once meanwhile, longer than an
-    /// ending waits for its store.
+    /// True if recovery may have written the ending in place of the turn: hours passed at once meanwhile, longer than
+    /// an ending waits for its store.
     pub may_be_recovered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One case by name, so that a failure can be seen again: `scenario/point/way`.
+//! One case by name, so that a failure can be seen again: `scenario/point/method`.
 
 use std::fmt;
 use std::io::Write as _;

@@ -63,7 +63,7 @@ impl CheckReport {
         }
     }
 
-    pub(crate) fn count(&mut self, at: &'static str, method: impl ToString) {
+    pub(crate) fn count(&mut self, at: &'static str, method: &impl ToString) {
         self.cases += 1;
         *self.cases_at.entry(at).or_default() += 1;
         let method = method.to_string();
@@ -85,21 +85,6 @@ impl CheckReport {
         if !failure.violations.is_empty() {
             self.failures.push(failure);
         }
-    }
-
-    /// Takes the cases of another exploration of the same scenario.
-    pub fn merge(&mut self, other: Self) {
-        self.cases += other.cases;
-        for (at, cases) in other.cases_at {
-            *self.cases_at.entry(at).or_default() += cases;
-        }
-        for (by, cases) in other.cases_by {
-            *self.cases_by.entry(by).or_default() += cases;
-        }
-        for (checker, checks) in other.checks {
-            *self.checks.entry(checker).or_default() += checks;
-        }
-        self.failures.extend(other.failures);
     }
 
     /// Prints how much was explored.

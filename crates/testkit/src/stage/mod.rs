@@ -114,8 +114,8 @@ impl RunStage {
         registry
     }
 
-    /// The shell tool, whose commands are programs of [`RunStage::system`]. What outlives its call is background work of
-    /// the session.
+    /// The shell tool, whose commands are programs of [`RunStage::system`]. What outlives its call is background work
+    /// of the session.
     pub fn shell(&self) -> Arc<dyn Tool> {
         self.shell_of(&self.background)
     }

@@ -1,4 +1,5 @@
-//! Allstop's own agent and its sessions, stopped at every point in every way: a test for each scenario, so that they run side by side.
+//! Allstop's own agent and its sessions, stopped at every point in every way: a test for each scenario, so that they
+//! run side by side.
 
 use allstop_testkit::explore::explore;
 use allstop_testkit::scenarios;

@@ -7,8 +7,8 @@ use allstop_testkit::explore::explore_kills;
 use allstop_testkit::scenarios;
 use libtest_mimic::{Arguments, Trial};
 
-/// Number of processes of each scenario that are killed: a process takes about 50 ms, and there are some forty scenarios.
-/// `cargo xtask explore --kill` kills one at every point.
+/// Number of processes of each scenario that are killed: a process takes about 50 ms, and there are some forty
+/// scenarios. `cargo xtask explore --kill` kills one at every point.
 const KILLS_MAX: usize = 8;
 
 fn main() {

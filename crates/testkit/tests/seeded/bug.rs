@@ -88,168 +88,98 @@ pub(crate) struct Expected {
     pub(crate) checker: &'static str,
     /// The smallest setting in which it can be seen.
     pub(crate) setting: Setting,
-    /// The one way to stop that it is looked for with. Others show most bugs too, and take their time.
-    pub(crate) way: StopMethod,
+    /// The one method that it is looked for with. Others show most bugs too, and take their time.
+    pub(crate) method: StopMethod,
 }
 
 impl Bug {
     /// Class of failure for users, the checker that has to see it, and the setting.
     pub(crate) fn expected(self) -> Expected {
         use FailureClass as F;
-        let (class, checker, setting, way) = match self {
-            Self::MissingResult => (
-                F::CorruptHistory,
-                "history",
-                Setting::Kept,
-                StopMethod::USER,
-            ),
-            Self::HalfCallAnswered => (
-                F::CorruptHistory,
-                "conversation",
-                Setting::Kept,
-                StopMethod::USER,
-            ),
-            Self::BillAtTheEnd => (
-                F::CorruptHistory,
-                "recovery",
-                Setting::Tools,
-                StopMethod::USER,
-            ),
-            Self::LeakedChild => (F::OrphanWork, "leftovers", Setting::Tools, StopMethod::USER),
-            Self::ForgottenProcess => (
-                F::OrphanWork,
-                "child_processes",
-                Setting::Answer,
-                StopMethod::USER,
-            ),
+        use StopMethod as By;
+        let (class, checker, setting, method) = match self {
+            Self::MissingResult => (F::CorruptHistory, "history", Setting::Kept, By::USER),
+            Self::HalfCallAnswered => (F::CorruptHistory, "conversation", Setting::Kept, By::USER),
+            Self::BillAtTheEnd => (F::CorruptHistory, "recovery", Setting::Tools, By::USER),
+            Self::LeakedChild => (F::OrphanWork, "leftovers", Setting::Tools, By::USER),
+            Self::ForgottenProcess => (F::OrphanWork, "child_processes", Setting::Answer, By::USER),
             Self::SignalMissesLeaf => (
                 F::SignalMissesLeaf,
                 "receipt_true",
                 Setting::Tools,
-                StopMethod::USER,
+                By::USER,
             ),
-            Self::StopBeforeStart => (
-                F::LostStop,
-                "commit_after_stop",
-                Setting::Answer,
-                StopMethod::USER,
-            ),
-            Self::NoEnding => (F::LostStop, "lost_stop", Setting::Answer, StopMethod::Drop),
+            Self::StopBeforeStart => (F::LostStop, "commit_after_stop", Setting::Answer, By::USER),
+            Self::NoEnding => (F::LostStop, "lost_stop", Setting::Answer, By::Drop),
             Self::CommitBesideStop => (
                 F::WorkAfterStop,
                 "commit_after_stop",
                 Setting::Answer,
-                StopMethod::USER,
+                By::USER,
             ),
-            Self::AppendAfterEnding => (
-                F::WorkAfterStop,
-                "endings",
-                Setting::Tools,
-                StopMethod::USER,
-            ),
-            Self::StartBehindBarrier => (
-                F::WorkAfterStop,
-                "barrier",
-                Setting::Tools,
-                StopMethod::USER,
-            ),
-            Self::HalfTurnLeft => (
-                F::WorkAfterStop,
-                "conversation",
-                Setting::Answer,
-                StopMethod::USER,
-            ),
-            Self::PrematureQuiet | Self::DroppedIsStopped => (
-                F::FalseReceipt,
-                "receipt_true",
-                Setting::Tools,
-                StopMethod::USER,
-            ),
+            Self::AppendAfterEnding => (F::WorkAfterStop, "endings", Setting::Tools, By::USER),
+            Self::StartBehindBarrier => (F::WorkAfterStop, "barrier", Setting::Tools, By::USER),
+            Self::HalfTurnLeft => (F::WorkAfterStop, "conversation", Setting::Answer, By::USER),
+            Self::PrematureQuiet | Self::DroppedIsStopped => {
+                (F::FalseReceipt, "receipt_true", Setting::Tools, By::USER)
+            }
             Self::NeverAcknowledges => (
                 F::SignalMissesLeaf,
                 "acknowledged",
                 Setting::Answer,
-                StopMethod::USER,
+                By::USER,
             ),
-            Self::GivesUpAtOnce => (F::WrongExtent, "patient", Setting::Tools, StopMethod::USER),
-            Self::UsageReset => (F::LostBill, "usage", Setting::Answer, StopMethod::USER),
-            Self::AnswerDrained => (F::LostBill, "received", Setting::Answer, StopMethod::USER),
-            Self::BackgroundKilled => (
-                F::WrongExtent,
-                "extent",
-                Setting::Background,
-                StopMethod::USER,
-            ),
+            Self::GivesUpAtOnce => (F::WrongExtent, "patient", Setting::Tools, By::USER),
+            Self::UsageReset => (F::LostBill, "usage", Setting::Answer, By::USER),
+            Self::AnswerDrained => (F::LostBill, "received", Setting::Answer, By::USER),
+            Self::BackgroundKilled => (F::WrongExtent, "extent", Setting::Background, By::USER),
             Self::Repeat => (
                 F::RepeatedEffect,
                 "repeats",
                 Setting::Tools,
-                StopMethod::Stop(Extent::Call, CauseKind::User),
+                By::Stop(Extent::Call, CauseKind::User),
             ),
-            Self::StartNotDurable => (
-                F::RepeatedEffect,
-                "durable_start",
-                Setting::Tools,
-                StopMethod::USER,
-            ),
-            Self::TwoReceipts => (
-                F::StaleReply,
-                "one_receipt",
-                Setting::Answer,
-                StopMethod::Again(1),
-            ),
-            Self::AnswerShownAfterStop => {
-                (F::StaleReply, "delivery", Setting::Answer, StopMethod::USER)
-            }
-            Self::LateResultTaken => (
-                F::StaleReply,
-                "late_result",
-                Setting::Tools,
-                StopMethod::USER,
-            ),
-            Self::LostWakeUp => (F::Hang, "waiters", Setting::Answer, StopMethod::USER),
-            Self::WaitsForTheDropped => (F::Hang, "waiters", Setting::Tools, StopMethod::USER),
-            Self::BusyForEver => (F::Hang, "next_message", Setting::Answer, StopMethod::USER),
-            Self::KeptReservation => (F::Overspent, "budget", Setting::Answer, StopMethod::USER),
-            Self::CallsBesideBudget => {
-                (F::Overspent, "overspent", Setting::Budget, StopMethod::USER)
-            }
-            Self::TokensBesideBudget => {
-                (F::Overspent, "overspent", Setting::Tokens, StopMethod::USER)
-            }
+            Self::StartNotDurable => (F::RepeatedEffect, "durable_start", Setting::Tools, By::USER),
+            Self::TwoReceipts => (F::StaleReply, "one_receipt", Setting::Answer, By::Again(1)),
+            Self::AnswerShownAfterStop => (F::StaleReply, "delivery", Setting::Answer, By::USER),
+            Self::LateResultTaken => (F::StaleReply, "late_result", Setting::Tools, By::USER),
+            Self::LostWakeUp => (F::Hang, "waiters", Setting::Answer, By::USER),
+            Self::WaitsForTheDropped => (F::Hang, "waiters", Setting::Tools, By::USER),
+            Self::BusyForEver => (F::Hang, "next_message", Setting::Answer, By::USER),
+            Self::KeptReservation => (F::Overspent, "budget", Setting::Answer, By::USER),
+            Self::CallsBesideBudget => (F::Overspent, "overspent", Setting::Budget, By::USER),
+            Self::TokensBesideBudget => (F::Overspent, "overspent", Setting::Tokens, By::USER),
             Self::ObservedByFlag => (
                 F::FalseReceipt,
                 "cancel_observed",
                 Setting::Answer,
-                StopMethod::USER,
+                By::USER,
             ),
             Self::StoppedIsTimedOut => (
                 F::LostCause,
                 "outcome_word",
                 Setting::Tools,
-                StopMethod::Stop(Extent::Call, CauseKind::User),
+                By::Stop(Extent::Call, CauseKind::User),
             ),
             Self::PublishedUnwritten => (
                 F::FalseReceipt,
                 "confirmed",
                 Setting::Answer,
-                StopMethod::Store(StoreFault::RefusesOnce),
+                By::Store(StoreFault::RefusesOnce),
             ),
             Self::UnknownIsUnchanged => (
                 F::FalseReceipt,
                 "confirmed",
                 Setting::Kept,
-                StopMethod::Store(StoreFault::EndsLate),
+                By::Store(StoreFault::EndsLate),
             ),
-            Self::CauseOverwritten => {
-                (F::LostCause, "cause", Setting::Answer, StopMethod::Wider(1))
-            }
+            Self::CauseOverwritten => (F::LostCause, "cause", Setting::Answer, By::Wider(1)),
         };
         Expected {
             class,
             checker,
             setting,
-            way,
+            method,
         }
     }
 }

@@ -36,14 +36,14 @@ fn is_caught(bug: Bug) -> Result<(), Failed> {
         class,
         checker,
         setting,
-        way,
+        method,
     } = bug.expected();
     if bug == Bug::ForgottenProcess && !cfg!(target_os = "linux") {
         println!("{bug:?}: only Linux says which thread started a process");
         return Ok(());
     }
     let scenario = setting.scenario(Some(bug));
-    let report = Exploration::of(&scenario).only(way).run();
+    let report = Exploration::of(&scenario).only(method).run();
     println!("{}", row(bug, class, &report));
     if report.caught_by().contains(&checker) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `kill -9`: a process of its own plays the scenario on a store on disk and kills itself at the point; whoever started
-//! it looks at what the store says.
+//! Driver by kill (`kill -9`): a process of its own plays the scenario on a store on disk and kills itself at the
+//! point; whoever started it looks at what the store says.
 //!
 //! A killed run is the undisturbed one up to its point, so it is known to the record what must be in the store then.
 
@@ -14,7 +14,8 @@ use allstop_core::Timestamp;
 use allstop_log::{Log, SessionStream};
 use futures::executor::block_on;
 
-use super::by_point::{Case, play, play_next, read_all, session_id, undisturbed};
+use super::by_point::{Case, play, play_next, session_id, undisturbed};
+use super::records::read_all;
 use crate::check;
 use crate::observe::{Moment, ObservedKill, Point, RunObservation, ToldNotebook};
 use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
@@ -70,7 +71,7 @@ pub fn explore_kills(
             method: StopMethod::Kill,
         };
         let observation = kill_at(scenario, &undisturbed, &case, again());
-        report.count(point.what, StopMethod::Kill);
+        report.count(point.what, &StopMethod::Kill);
         report.checked(&observation);
         let violations = check::check(&observation);
         report.add(Failure::of_case(
@@ -141,7 +142,7 @@ fn look(
 ) -> Result<RunObservation, String> {
     let store = store::open(folder).map_err(|error| error.to_string())?;
     let log: Arc<dyn Log> = Arc::clone(&store) as _;
-    let records = block_on(read_all(&*log));
+    let records = block_on(read_all(&*log, &session_id()));
     let now = Timestamp::from_unix_ms(1);
     let resumed = block_on(SessionStream::resume(Arc::clone(&log), session_id(), now))
         .map_err(|error| format!("the session cannot be resumed: {error}"))?;
@@ -160,7 +161,7 @@ fn look(
         state: Some(state),
         next,
         next_must: undisturbed.next_must,
-        records_after_next: block_on(read_all(&*log)),
+        records_after_next: block_on(read_all(&*log, &session_id())),
         told: Some(ToldNotebook::read(folder)?),
         kill: Some(ObservedKill {
             recovered,

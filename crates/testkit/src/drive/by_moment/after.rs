@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use allstop_agent::{Agent, EventSink, History, Run, RunOutcome, RunRequest};
 use allstop_core::StopReason;
-use allstop_core::record::SessionRecord;
-use allstop_log::session::{decode, stream_of};
-use allstop_log::{LockAttempt, Log, SessionStream, Version};
+use allstop_log::session::stream_of;
+use allstop_log::{LockAttempt, Log, SessionStream};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{sleep, timeout};
 
@@ -71,18 +70,4 @@ pub(super) async fn looked_until(is_so: impl Fn() -> bool) {
     while !is_so() && began.elapsed() < SLACK {
         sleep(LOOK_EVERY).await;
     }
-}
-
-/// Every record of the session.
-pub(super) async fn read_all(log: &dyn Log) -> Vec<SessionRecord> {
-    let read = log.read(&stream_of(&session_id()), Version(1), usize::MAX);
-    let read = read.await.expect("the log can be read");
-    let records = read.iter().map(|(_, bytes)| decode(bytes));
-    records
-        .map(|record| {
-            record
-                .expect("a record can be read")
-                .expect("of a known type")
-        })
-        .collect()
 }

@@ -1,8 +1,8 @@
 //! Driver by moment: stops of real parts at random moments: processes of a shell, sockets of a server, a store on disk,
 //! threads and the clock of the wall. It looks for what paused time cannot show, with a seed that repeats the moments.
 //!
-//! Each run has two turns with commands side by side, one that ignores SIGTERM, and one in the background. An undisturbed
-//! run is measured first, so that the moments lie over all of it.
+//! Each run has two turns with commands side by side, one that ignores SIGTERM, and one in the background. An
+//! undisturbed run is measured first, so that the moments lie over all of it.
 
 mod after;
 mod machine;
@@ -73,7 +73,7 @@ impl RandomStops {
                 let failure = self.failure(number, &planned, &observation);
                 let (report, sums) = &mut *sums.lock();
                 sums.add(&observation);
-                report.count("random moment", format!("random {}", planned.name()));
+                report.count("random moment", &format!("random {}", planned.name()));
                 report.checked(&observation);
                 report.add(failure);
             }

@@ -11,9 +11,10 @@ use allstop_scope::{Scope, ScopeOptions, Stop, StopOrder};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::{sleep, timeout};
 
-use super::after::{ANSWERED_WITHIN, SLACK, looked_until, next, outcome, read_all};
+use super::after::{ANSWERED_WITHIN, SLACK, looked_until, next, outcome};
 use super::machine::{look, open_files, running};
 use super::real_parts::{PROMPTS, RealParts, now, scopes, session_id};
+use crate::drive::records::read_all;
 use crate::observe::{CallerGone, MachineLook, ObservedStop, RunObservation, StopAnswer};
 use crate::stop_method::StopMethod;
 
@@ -73,6 +74,30 @@ struct AnsweredStops<'a> {
 }
 
 impl AnsweredStops<'_> {
+    /// Stops the run at its moment, or drops it: then whoever waited for it is gone.
+    async fn disturb(
+        &mut self,
+        run: &mut Option<Run>,
+        scopes: [&Scope; 3],
+        planned: &PlannedRound,
+    ) -> Option<CallerGone> {
+        let (moment, method) = planned.stop?;
+        if method == StopMethod::Deadline {
+            return None;
+        }
+        sleep(moment).await;
+        if method == StopMethod::Drop {
+            drop(run.take());
+            return Some(CallerGone {
+                point: 0,
+                order: 0,
+                at: self.began.elapsed(),
+            });
+        }
+        self.stop(run.as_ref()?, scopes, method).await;
+        None
+    }
+
     /// Stops the run by this method, and waits for the answers.
     async fn stop(&mut self, run: &Run, [root, session, background]: [&Scope; 3], by: StopMethod) {
         let order = |extent, cause| StopOrder::new(extent, Cause::new(cause)).bystander(background);
@@ -161,30 +186,11 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         stops: Vec::new(),
         looks: Vec::new(),
     };
-    let mut caller_gone = None;
-    if let Some((moment, method)) = planned.stop
-        && method != StopMethod::Deadline
-    {
-        sleep(moment).await;
-        match &run {
-            _ if method == StopMethod::Drop => {
-                drop(run.take());
-                caller_gone = Some(CallerGone {
-                    point: 0,
-                    order: 0,
-                    at: began.elapsed(),
-                });
-            }
-            Some(run) => {
-                let scopes = [&root, &session_scope, &background.scope()];
-                answered.stop(run, scopes, method).await;
-            }
-            None => {}
-        }
-    }
+    let scopes = [&root, &session_scope, &background.scope()];
+    let caller_gone = answered.disturb(&mut run, scopes, &planned).await;
     let outcome = outcome(run, &log).await;
     let over_at = began.elapsed();
-    let records = read_all(&*log).await;
+    let records = read_all(&*log, &session_id()).await;
     let hung = outcome.is_err();
     let (turns, history) = match outcome {
         Ok(Some(RunOutcome { turns, history })) => (Some(turns), Some(history)),
@@ -210,7 +216,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         };
         next(&agent, session, &log).await
     };
-    let records_after_next = read_all(&*log).await;
+    let records_after_next = read_all(&*log, &session_id()).await;
     let asked = began.elapsed();
     let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let last_stop = answered.answer(&root.stop(order), asked).await;

@@ -5,10 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use allstop_agent::{EventSink, History};
-use allstop_core::record::SessionRecord;
 use allstop_core::{Cause, CauseKind, Extent, SessionId, StopReason, Timestamp};
-use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, SessionStream, Version};
+use allstop_log::{Log, SessionStream};
 use allstop_scope::{Scope, StopOrder};
 use allstop_session::{FollowUp, NewMessage, Session, Sessions};
 use tokio::time::{sleep, timeout};
@@ -109,28 +107,4 @@ async fn tasks_now() -> usize {
     sleep(SETTLES).await;
     let metrics = tokio::runtime::Handle::current().metrics();
     metrics.num_alive_tasks() - OWN_TASKS
-}
-
-/// Every record of the session.
-pub(crate) async fn read_all(log: &dyn Log) -> Vec<SessionRecord> {
-    read_on(log, Vec::new()).await
-}
-
-/// The same, where the first ones have been read before.
-pub(super) async fn read_on(log: &dyn Log, mut records: Vec<SessionRecord>) -> Vec<SessionRecord> {
-    loop {
-        let from = Version(records.len() as u64 + 1);
-        let read = log
-            .read(&stream_of(&session_id()), from, usize::MAX)
-            .await
-            .expect("the log can be read");
-        if read.is_empty() {
-            return records;
-        }
-        records.extend(read.iter().map(|(_, bytes)| {
-            decode(bytes)
-                .expect("a record can be read")
-                .expect("and is of a known type")
-        }));
-    }
 }

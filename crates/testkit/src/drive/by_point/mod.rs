@@ -7,7 +7,7 @@ mod session;
 mod turns;
 mod watch;
 
-pub(crate) use after::{read_all, session_id};
+pub(crate) use after::session_id;
 pub(crate) use case::{Case, play, play_next};
 
 use std::collections::BTreeSet;
@@ -43,7 +43,8 @@ const SESSION_WAYS_BETWEEN: (usize, usize) = (1, 1);
 const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored: threads (tokio::fs and spawn_blocking \
      have some), real time, random numbers, the order of a HashMap";
 
-/// Explores a scenario: runs it once undisturbed for its points, and then once for each point and each way to stop.
+/// Explores a scenario: runs it once undisturbed for its points, and then once for each point and each method to stop
+/// there.
 ///
 /// ```
 /// use allstop_agent::Agent;
@@ -82,7 +83,7 @@ impl<'a> Exploration<'a> {
         }
     }
 
-    /// The long form: every way at the polls too, and a second stop at each point after the first.
+    /// The long form: every method at the polls too, and a second stop at each point after the first.
     pub fn dense(mut self) -> Self {
         self.dense = true;
         self
@@ -157,7 +158,7 @@ impl<'a> Exploration<'a> {
             point: point.number,
             method,
         };
-        report.count(point.what, method);
+        report.count(point.what, &method);
         report.checked(&observation);
         let violations = check::check(&observation);
         report.add(Failure::of_case(
@@ -237,14 +238,14 @@ impl<'a> Exploration<'a> {
             _ => return methods,
         };
         methods.extend(rare.skip(point.number as usize % every).step_by(every));
-        // The same way twice would only be counted twice.
+        // The same method twice would only be counted twice.
         let mut seen = BTreeSet::new();
         methods.retain(|method| seen.insert(method.to_string()));
         methods
     }
 }
 
-/// The ways that are tried at a point of a session: all of them in the dense form, else a share of them, so that
+/// Methods that are tried at a point of a session: all of them in the dense form, else a share of them, so that
 /// neighbours make up for what one leaves out.
 fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
     let user = |extent| StopMethod::Stop(extent, CauseKind::User);

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::after::{self, made_at, next_of_session, session_id};
 use super::case::Case;
 use super::watch::watch;
+use crate::drive::records::read_all;
 use crate::observe::{ANSWERED_WITHIN, Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};
@@ -94,7 +95,7 @@ pub(super) async fn run_session(
         over_at,
         hung,
         records_before: 1 + play.left_behind.len(),
-        records: after::read_all(&*case.log).await,
+        records: read_all(&*case.log, &session_id()).await,
         witness: stage.witness().clone(),
         delivered: stage.witness().delivered(),
         own: stage.own().look(),
@@ -110,7 +111,7 @@ pub(super) async fn run_session(
         if let Some(session) = &session {
             session.close().await;
         }
-        observed.records_after_next = after::read_all(&*case.log).await;
+        observed.records_after_next = read_all(&*case.log, &session_id()).await;
     }
     observed.requests = stage.witness().requests();
     let works = play.source.works();

@@ -16,6 +16,7 @@ use super::after::{self, made_at, session_id};
 use super::case::Case;
 use super::run_under_way::RunUnderWay;
 use super::watch::watch;
+use crate::drive::records::{read_all, read_on};
 use crate::observe::{ANSWERED_WITHIN, EVENT, Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, StoppableRun as _, Subject, SubjectPlay, plan};
@@ -79,7 +80,7 @@ pub(super) async fn run_turns(
         Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
         None => (None, None),
     };
-    let state = history.as_ref().and_then(|history| match history {
+    let held = history.as_ref().and_then(|history| match history {
         History::Logged(session) => Some(session.state().clone()),
         History::Bare { .. } => None,
     });
@@ -100,8 +101,8 @@ pub(super) async fn run_turns(
         hung,
         // The session's own.
         records_before: 1,
-        records: after::read_all(&*case.log).await,
-        state,
+        records: read_all(&*case.log, &session_id()).await,
+        state: held,
         witness: stage.witness().clone(),
         events: stage.witness().events(),
         delivered: stage.witness().delivered(),
@@ -118,7 +119,8 @@ pub(super) async fn run_turns(
         );
         let history = history.filter(|_| !lease_lost);
         observed.next = after::next_of_run(subject, history, &log).await;
-        observed.records_after_next = after::read_on(&*case.log, observed.records.clone()).await;
+        observed.records_after_next =
+            read_on(&*case.log, &session_id(), observed.records.clone()).await;
     }
     observed.requests = stage.witness().requests();
     let root = stage.root().clone();

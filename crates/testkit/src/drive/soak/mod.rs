@@ -1,9 +1,9 @@
 //! Days of sessions in minutes: many of them over one store, random messages under random policies, stops of random
 //! targets, background work, sleeps, crashes and jumps of the clock, on paused time and with a printed seed.
 //!
-//! The run is a row of lives. Each is a runtime of its own with a process's scopes in it; it ends by closing everything,
-//! or by a crash: the runtime is dropped as it stands. The next life goes on with the same store. Sessions that have
-//! become long are checked, removed and followed by new ones, so that what stays in memory must not grow.
+//! The run is a row of lives. Each is a runtime of its own with a process's scopes in it; it ends by closing
+//! everything, or by a crash: the runtime is dropped as it stands. The next life goes on with the same store. Sessions
+//! that have become long are checked, removed and followed by new ones, so that what stays in memory must not grow.
 
 mod act;
 mod kept_session;
@@ -186,7 +186,7 @@ impl SoakState {
 
     /// Applies the checkers to a session that is closed.
     fn observed(&mut self, id: &SessionId, observation: &RunObservation) {
-        self.report.checks.count("session", "soak");
+        self.report.checks.count("session", &"soak");
         self.report.checks.checked(observation);
         self.fail(id.to_string(), check::check(observation));
     }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use allstop_core::Receipt;
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::record::SessionRecord;
-use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, MemoryLog, Version, remove_session};
+use allstop_log::remove_session;
 use allstop_session::Sessions;
 
 use super::SoakState;
-use super::kept_session::KeptSession;
 use crate::check::background;
+use crate::drive::records::read_all;
 
 /// Checks a session that is closed, removes it, and puts a new one in its place.
 pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sessions) {
@@ -21,7 +20,7 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
     };
     let old = std::mem::replace(place, new);
     let log = Arc::clone(&state.log);
-    let mut records = records_of(&log, &old).await;
+    let mut records = read_all(&*log, &old.id).await;
     if background(&records).is_ok_and(|open| !open.is_empty()) {
         // Of a life that crashed. A session accounts for such work when it is first used, and nobody has used it since.
         match sessions.resume(old.id.clone()).await {
@@ -31,7 +30,7 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
             }
             Err(error) => state.broken(format!("{} is not resumed: {error}", old.id)),
         }
-        records = records_of(&log, &old).await;
+        records = read_all(&*log, &old.id).await;
     }
     state.report.sessions += 1;
     state.report.records += records.len() as u64;
@@ -43,8 +42,8 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
     }
 }
 
-/// True if all has ended that the receipt covers, but for commands that were detached while they were being stopped: those
-/// run on, and it says so.
+/// True if all has ended that the receipt covers, but for commands that were detached while they were being stopped:
+/// those run on, and it says so.
 pub(super) async fn is_quiet(state: &SoakState, number: usize, receipt: &Receipt) -> bool {
     if receipt.quiet() || receipt.outcome().is_some() {
         return true;
@@ -52,7 +51,7 @@ pub(super) async fn is_quiet(state: &SoakState, number: usize, receipt: &Receipt
     let Some(kept) = state.sessions.get(number) else {
         return false;
     };
-    let records = records_of(&state.log, kept).await;
+    let records = read_all(&*state.log, &kept.id).await;
     let is_let_go = |item: &ReceiptItem| {
         let is_it = |record: &SessionRecord| matches!(record, SessionRecord::BackgroundDetached { id } if id.as_str() == &*item.id);
         records.iter().any(is_it)
@@ -62,15 +61,4 @@ pub(super) async fn is_quiet(state: &SoakState, number: usize, receipt: &Receipt
         .iter()
         .filter(|item| item.state.breaks_quiet());
     running.all(is_let_go)
-}
-
-async fn records_of(log: &MemoryLog, session: &KeptSession) -> Vec<SessionRecord> {
-    let read = log
-        .read(&stream_of(&session.id), Version(1), usize::MAX)
-        .await;
-    let read = read.expect("memory can be read");
-    let records = read.iter();
-    records
-        .filter_map(|(_, bytes)| decode(bytes).expect("a record can be read"))
-        .collect()
 }

@@ -1,4 +1,4 @@
-//! A session under way: what its user sent and waits for, what its subscriber saw, and what can be stopped of it.
+//! A session under way: messages and waiters of its user, events of its subscriber, and everything that can be stopped.
 
 mod look;
 mod messages;
@@ -27,7 +27,7 @@ type Undoing = BoxFuture<'static, Result<TurnNumber, String>>;
 struct SessionRunState {
     session: Option<Session>,
     /// The first stop that can be forced.
-    first_stop: Option<Option<Stopping>>,
+    first_stop: Option<Stopping>,
     sent: Vec<(SentMessage, Option<Sent>)>,
     waiters: Vec<IdleWaiter>,
     undone: Vec<(UndoneTurn, Option<Undoing>)>,

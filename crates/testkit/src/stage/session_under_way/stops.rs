@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::StopOrder;
-use allstop_session::{FollowUp, StopTarget};
+use allstop_session::{FollowUp, StopTarget, Stopping};
 use futures::FutureExt as _;
 
 use super::{SessionUnderWay, noop};
@@ -18,7 +18,6 @@ impl SessionUnderWay {
         let target = match extent {
             Extent::Process => {
                 let stop = self.root.stop(StopOrder::new(extent, cause));
-                self.state.lock().first_stop.get_or_insert(None);
                 return Some(async move { stop.receipt().await }.boxed());
             }
             Extent::Call => StopTarget::Call(self.watch.witness.running_call_id()?),
@@ -32,7 +31,7 @@ impl SessionUnderWay {
             Extent::Session => StopTarget::Session,
         };
         let stopping = session.stop(&target, cause);
-        let first = Some(stopping.clone());
+        let first = stopping.clone();
         self.state.lock().first_stop.get_or_insert(first);
         Some(async move { stopping.receipt().await }.boxed())
     }
@@ -53,8 +52,8 @@ impl StoppableRun for SessionUnderWay {
     }
 
     fn force(&self) -> bool {
-        let first = self.state.lock().first_stop.clone().flatten();
-        first.inspect(|stopping| stopping.force()).is_some()
+        let first = self.state.lock().first_stop.clone();
+        first.as_ref().map(Stopping::force).is_some()
     }
 
     fn caller_goes_away(&self) -> bool {
@@ -70,7 +69,6 @@ impl StoppableRun for SessionUnderWay {
             return false;
         };
         let close = || {
-            self.state.lock().first_stop.get_or_insert(None);
             // The first poll accepts it.
             let mut closing = async move { session.close().await }.boxed();
             Some(match closing.poll_unpin(&mut noop()) {

@@ -1,4 +1,5 @@
-//! Journal of the engine: it writes to the session, which refuses what cannot follow, and past it, for it does not care.
+//! Journal of the engine: it writes to the session, which refuses what cannot follow, and past it, for it does not
+//! care.
 
 use allstop_agent::History;
 use allstop_core::TurnNumber;
