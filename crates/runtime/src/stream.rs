@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
-use allstop_tools::mcp::{McpChange, McpState};
+use allstop_tools::mcp::{McpState, McpStatusEvent};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -81,8 +81,8 @@ pub struct McpServerEvent {
     pub tools: Vec<Arc<str>>,
 }
 
-impl From<&McpChange> for McpServerEvent {
-    fn from(change: &McpChange) -> Self {
+impl From<&McpStatusEvent> for McpServerEvent {
+    fn from(change: &McpStatusEvent) -> Self {
         let (why, next_try) = match &change.state {
             McpState::Degraded { why, next_try } => (Some(Arc::clone(why)), *next_try),
             _ => (None, None),

@@ -28,7 +28,7 @@ use allstop_runtime::config::OnStop;
 use allstop_runtime::{Asks, Config, Envelope, OpenSession, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_tools::Answer;
-use allstop_tools::mcp::McpNews;
+use allstop_tools::mcp::McpStatusEvents;
 use allstop_tools::permission::FixedAnswer;
 
 use crate::Exit;
@@ -81,7 +81,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
     greet(&screen, &open, args.session.is_some()).await;
     let chat = Chat {
         host,
-        news: system.mcp().news(),
+        news: system.mcp().status_events(),
         system,
         events: open.session.subscribe(None),
         session: open.session,
@@ -116,7 +116,7 @@ struct Chat<'a> {
     session: allstop_session::Session,
     events: allstop_session::Subscription,
     /// Of MCP servers.
-    news: McpNews,
+    news: McpStatusEvents,
     screen: Screen,
     keeps_background: bool,
     /// For the command that resumes it.

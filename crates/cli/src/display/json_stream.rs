@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use allstop_agent::AgentEvent;
 use allstop_core::Timestamp;
 use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent};
-use allstop_tools::mcp::McpChange;
+use allstop_tools::mcp::McpStatusEvent;
 use serde_json::Value;
 
 use super::watch::Watcher;
@@ -46,7 +46,7 @@ impl JsonStream {
     }
 
     /// A server of tools is not available, or is there again. Whether that is said.
-    pub(crate) fn server(&self, change: &McpChange) -> bool {
+    pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
         self.line(StreamEvent::McpServer(change.into()), Keep::Must)
     }
 

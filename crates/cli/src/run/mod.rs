@@ -86,7 +86,7 @@ async fn drive(
         session,
         background: &background,
         events: session.watch(),
-        news: system.mcp().news(),
+        news: system.mcp().status_events(),
         show,
         supervisor,
         stop: None,

@@ -4,7 +4,7 @@ use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
 use allstop_runtime::Envelope;
 use allstop_session::Session;
-use allstop_tools::mcp::McpChange;
+use allstop_tools::mcp::McpStatusEvent;
 
 use crate::args::RunArgs;
 use crate::display::{
@@ -63,7 +63,7 @@ impl<'a> Show<'a> {
 
     /// Shows a change of an MCP server during the run: one line of JSON to a program that reads such, else one for
     /// people.
-    pub(super) fn server(&self, change: &McpChange) {
+    pub(super) fn server(&self, change: &McpStatusEvent) {
         let stderr = self.host.output.stderr();
         let streamed = self
             .stream

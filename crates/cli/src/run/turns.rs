@@ -9,7 +9,7 @@ use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
     SessionEventKind, StopTarget, Stopping,
 };
-use allstop_tools::mcp::McpNews;
+use allstop_tools::mcp::McpStatusEvents;
 
 use super::show::Show;
 use crate::args::BackgroundArgs;
@@ -25,7 +25,7 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) show: &'a mut Show<'b>,
     pub(super) supervisor: &'a mut Supervisor,
     pub(super) events: LiveEvents,
-    pub(super) news: McpNews,
+    pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
     /// The stop that a signal or a deadline has begun.
     pub(super) stop: Option<Stopping>,

@@ -46,7 +46,7 @@ fn one_that_is_not_available_is_named_once() {
         "{line}"
     );
     assert!(
-        line.contains("(exit code 3: no database); it is tried again in 1 s"),
+        line.contains("(exit code 3: no database); next attempt in 1 s"),
         "{line}"
     );
 }

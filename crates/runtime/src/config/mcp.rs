@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use allstop_core::WrittenDuration;
+use allstop_tools::mcp::OnIgnoredCancel;
 
 /// MCP servers: servers of tools that speak the Model Context Protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,16 +45,4 @@ pub struct McpServerSection {
     pub deny: Vec<String>,
     /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
-}
-
-/// Action on a server that continues a cancelled call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnIgnoredCancel {
-    /// The server keeps running, and the receipt reports the call as unreachable.
-    #[default]
-    KeepServer,
-    /// A server that Allstop started is ended, unless another call needs it, and restarted; the receipt says how it
-    /// ended.
-    EndServer,
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use allstop_scope::{Scope, ScopeOptions};
 use allstop_tools::mcp::{
-    CALL_TIMEOUT_DEFAULT, McpOptions, McpServerConfig, McpServers, McpTransport, OnIgnoredCancel,
-    ToolFilter,
+    CALL_TIMEOUT_DEFAULT, McpOptions, McpServerConfig, McpServers, McpTransport, ToolFilter,
 };
 
 use super::hidden::still_hidden;
 use super::options::SystemOptions;
-use crate::config::{self, McpServerSection};
+use crate::config::{Config, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
 
 /// Scope of the servers, below that of the process, so that no turn and no session ends servers that others use.
@@ -47,7 +46,7 @@ pub(super) async fn start(servers: &McpServers, process: &Scope) -> Result<(), S
 }
 
 /// True if a permission rule may name a tool of a configured server. The tools are known only after its start.
-pub(super) fn may_have_tool(config: &config::Config, rule: &str) -> bool {
+pub(super) fn may_have_tool(config: &Config, rule: &str) -> bool {
     rule.split_once("__")
         .is_some_and(|(server, tool)| config.mcp.servers.contains_key(server) && !tool.is_empty())
 }
@@ -77,10 +76,7 @@ fn server(
         (None, Some(_every_tool_s)) => None,
         (None, None) => Some(CALL_TIMEOUT_DEFAULT),
     };
-    server.on_ignored_cancel = match section.on_ignored_cancel {
-        config::OnIgnoredCancel::KeepServer => OnIgnoredCancel::KeepServer,
-        config::OnIgnoredCancel::EndServer => OnIgnoredCancel::EndServer,
-    };
+    server.on_ignored_cancel = section.on_ignored_cancel;
     Ok(server)
 }
 

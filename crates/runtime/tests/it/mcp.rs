@@ -113,7 +113,7 @@ async fn invalid_server_is_reported_before_anything_starts() {
             "url = \"http://127.0.0.1:1\"\nbearer_token_env = \"NO\"",
             "NO is not set",
         ),
-        ("command = \"x\"\nallow = [\"[\"]", "not a pattern"),
+        ("command = \"x\"\nallow = [\"[\"]", "invalid pattern"),
     ] {
         let config = format!("[mcp.servers.bad]\n{section}\n");
         let model = allstop_model::ScriptedModel::new(Vec::new());

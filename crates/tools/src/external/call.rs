@@ -7,7 +7,7 @@ use allstop_core::{Cause, CauseKind, Effect};
 use allstop_scope::{Ending, Scope, WorkSpec};
 use futures::future::BoxFuture;
 
-use super::desk::{Desk, End};
+use super::pending::{PendingRequests, RequestEnd};
 use super::requests::{ExternalOptions, ExternalRequest, ExternalRequests, RequestId};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
@@ -16,34 +16,34 @@ pub fn external_tools(
     specs: Vec<ToolSpec>,
     options: ExternalOptions,
 ) -> (Vec<Arc<dyn Tool>>, ExternalRequests) {
-    let desk = Arc::new(Desk::new(options));
+    let requests = Arc::new(PendingRequests::new(options));
     let tools = specs
         .into_iter()
         .map(|spec| {
-            let desk = Arc::clone(&desk);
-            Arc::new(ExternalTool { spec, desk }) as Arc<dyn Tool>
+            let requests = Arc::clone(&requests);
+            Arc::new(ExternalTool { spec, requests }) as Arc<dyn Tool>
         })
         .collect();
-    (tools, ExternalRequests::new(desk))
+    (tools, ExternalRequests::new(requests))
 }
 
 #[derive(Debug)]
 struct ExternalTool {
     spec: ToolSpec,
-    desk: Arc<Desk>,
+    requests: Arc<PendingRequests>,
 }
 
 /// A call that waits for its answer. Dropping it removes the request.
-struct Waiting {
-    desk: Arc<Desk>,
+struct RequestGuard {
+    requests: Arc<PendingRequests>,
     id: RequestId,
     scope: Scope,
 }
 
-impl Drop for Waiting {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         // Has no effect after an answer.
-        self.desk.give_up(self.id, cause_of(&self.scope));
+        self.requests.abandon(self.id, cause_of(&self.scope));
     }
 }
 
@@ -55,22 +55,22 @@ fn cause_of(scope: &Scope) -> Cause {
 impl ExternalTool {
     async fn run(&self, invocation: ToolInvocation) -> Result<ToolOutput, ToolError> {
         let scope = invocation.scope;
-        let told = |message: String| ToolError::new(message);
         // The request goes out only after the call is registered, so its id is set later.
-        let asked: Arc<OnceLock<RequestId>> = Arc::default();
-        let ask = {
-            let (desk, asked, scope) = (Arc::clone(&self.desk), Arc::clone(&asked), scope.clone());
+        let sent: Arc<OnceLock<RequestId>> = Arc::default();
+        let cancel = {
+            let (requests, sent, scope) =
+                (Arc::clone(&self.requests), Arc::clone(&sent), scope.clone());
             move || {
-                if let Some(id) = asked.get() {
-                    desk.cancel(*id, cause_of(&scope));
+                if let Some(id) = sent.get() {
+                    requests.cancel(*id, cause_of(&scope));
                 }
             }
         };
         let work =
             WorkSpec::new(ItemKind::Remote, Arc::clone(&self.spec.name)).effect(self.spec.effect);
         let registration = scope
-            .register_remote(work, ask)
-            .map_err(|refused| told(refused.to_string()))?;
+            .register_remote(work, cancel)
+            .map_err(|refused| ToolError::new(refused.to_string()))?;
         let request = ExternalRequest {
             request_id: RequestId(0),
             session_id: invocation.session_id,
@@ -80,60 +80,64 @@ impl ExternalTool {
             trace: invocation.trace,
             time_left: scope.time_left(),
         };
-        let (id, answer) = match self.desk.ask(request, invocation.link) {
-            Ok(asked) => asked,
+        let (id, answer) = match self.requests.send(request, invocation.link) {
+            Ok(request) => request,
             Err(refused) => {
                 registration.finish(Ending::Returned);
-                return Err(told(refused.to_string()));
+                return Err(ToolError::new(refused.to_string()));
             }
         };
-        let _waiting = Waiting {
-            desk: Arc::clone(&self.desk),
+        let _guard = RequestGuard {
+            requests: Arc::clone(&self.requests),
             id,
             scope: scope.clone(),
         };
-        asked.get_or_init(|| id);
+        sent.get_or_init(|| id);
         if scope.is_stopped() {
             // The stop may have come before the id was set.
-            self.desk.cancel(id, cause_of(&scope));
+            self.requests.cancel(id, cause_of(&scope));
         }
         // The queue drops no reply without sending an end.
-        let end = answer.await.unwrap_or(End::HandlerGone { taken: true });
+        let end = answer
+            .await
+            .unwrap_or(RequestEnd::HandlerGone { taken: true });
         let (ending, answer) = match end {
-            End::Answered(answer) => (Ending::Returned, answer),
-            End::ConfirmedCancelled => (
+            RequestEnd::Answered(answer) => (Ending::Returned, answer),
+            RequestEnd::ConfirmedCancelled => (
                 Ending::Stopped {
                     how: How::RemoteConfirmed,
                     evidence: Evidence::verified(Verified::RemoteConfirmed),
                 },
-                Err(told("the handler ended it without an answer".to_owned())),
-            ),
-            End::NeverTaken => (
-                Ending::NotBegun,
-                Err(told(
-                    "the handler had not taken it: nothing was done".to_owned(),
+                Err(ToolError::new(
+                    "the handler ended the call without an answer",
                 )),
             ),
-            End::HandlerGone { taken } => {
+            RequestEnd::NeverTaken => (
+                Ending::NotBegun,
+                Err(ToolError::new(
+                    "the handler had not taken the call: nothing was done",
+                )),
+            ),
+            RequestEnd::HandlerGone { taken } => {
                 let ending = if taken && scope.is_stopped() {
                     Ending::NotConfirmed
                 } else {
                     Ending::Returned
                 };
-                (ending, Err(told(self.gone(taken))))
+                (ending, Err(ToolError::new(self.handler_gone(taken))))
             }
         };
         registration.finish(ending);
         answer
     }
 
-    fn gone(&self, taken: bool) -> String {
+    fn handler_gone(&self, taken: bool) -> String {
         let done = match (taken, self.spec.effect) {
             (false, _) => "; it had not taken the call: nothing was done",
             (true, Effect::ReadOnly) => "",
-            (true, _) => "; what it has done of the call is not known",
+            (true, _) => "; the outcome of the call is unknown",
         };
-        format!("the handler of this tool is gone{done}")
+        format!("the handler of this tool has disconnected{done}")
     }
 }
 

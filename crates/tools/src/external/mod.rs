@@ -11,7 +11,7 @@
 //! 4. The handler receives a cancellation once, and only of a call that it has taken.
 
 mod call;
-mod desk;
+mod pending;
 mod requests;
 mod serve;
 

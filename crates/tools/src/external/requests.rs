@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::{CallId, Cause, SessionId};
 use serde_json::Value;
 
-use super::desk::{Desk, End};
+use super::pending::{PendingRequests, RequestEnd};
 use crate::tool::{ToolError, ToolOutput};
 
 /// Default maximum of calls that wait for the handler: more than one step of a model starts, and few enough that a
@@ -107,9 +107,9 @@ pub struct ExternalRequests {
 }
 
 impl ExternalRequests {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
+    pub(super) fn new(requests: Arc<PendingRequests>) -> Self {
         Self {
-            handler: ExternalHandler { desk },
+            handler: ExternalHandler { requests },
         }
     }
 
@@ -123,7 +123,7 @@ impl ExternalRequests {
     /// # Cancel safety
     /// Cancel safe: an event is taken by the poll that returns it.
     pub async fn next(&mut self) -> Option<ExternalEvent> {
-        self.handler.desk.next().await
+        self.handler.requests.next().await
     }
 }
 
@@ -136,32 +136,32 @@ impl Drop for ExternalRequests {
 /// Handle for the handler's replies. Clones share one handler.
 #[derive(Debug, Clone)]
 pub struct ExternalHandler {
-    desk: Arc<Desk>,
+    requests: Arc<PendingRequests>,
 }
 
 impl ExternalHandler {
     /// Answers a request.
     pub fn answer(&self, request: RequestId, answer: Result<ToolOutput, ToolError>) -> Delivery {
-        self.desk.end(request, End::Answered(answer))
+        self.requests.end(request, RequestEnd::Answered(answer))
     }
 
     /// Confirms the end of a cancelled request: nothing of it runs any more.
     pub fn confirm_cancelled(&self, request: RequestId) -> Delivery {
-        self.desk.end(request, End::ConfirmedCancelled)
+        self.requests.end(request, RequestEnd::ConfirmedCancelled)
     }
 
     /// Shows a piece of output of a running call, and counts as a heartbeat.
     pub fn progress(&self, request: RequestId, text: &str) -> Delivery {
-        self.desk.progress(request, text)
+        self.requests.progress(request, text)
     }
 
     /// Number of late answers.
     pub fn late_answers(&self) -> u64 {
-        self.desk.late_answers()
+        self.requests.late_answers()
     }
 
     /// Disconnects the handler for good: running and later calls end with an error result.
     pub fn disconnect(&self) {
-        self.desk.disconnect();
+        self.requests.disconnect();
     }
 }

@@ -18,55 +18,55 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::sync::oneshot;
 
-use super::cancel::{Cancel, Leaving, Unsent};
-use super::ended::Ended;
+use super::cancellation::{CallCancellation, SendRefusal, UnsentCancellations};
+use super::connection_end::ConnectionEnd;
 use super::limits::{CALLS_MAX, PROGRESS_CHARS_MAX};
 use crate::call_link::CallLink;
 
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    table: Mutex<Table>,
-    pub(super) leaving: Arc<Leaving>,
+pub(super) struct OpenCalls {
+    table: Mutex<CallTable>,
+    pub(super) unsent: Arc<UnsentCancellations>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    open: HashMap<RequestId, Open>,
+struct CallTable {
+    open: HashMap<RequestId, OpenCall>,
     /// Reason why no call begins any more.
     ending: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenCall {
     token: ProgressToken,
     link: CallLink,
-    cancel: Arc<Cancel>,
+    cancel: Arc<CallCancellation>,
     registration: Registration,
-    answer: oneshot::Sender<Answered>,
+    answer: oneshot::Sender<AnsweredCall>,
 }
 
 /// Result of a call, with its registration.
 #[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) answer: Answer,
+pub(super) struct AnsweredCall {
+    pub(super) answer: CallAnswer,
     pub(super) registration: Registration,
 }
 
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum CallAnswer {
     Result(Box<ServerResult>),
     Error(ErrorData),
     /// The connection ended before an answer.
-    Ended(Arc<Ended>),
+    Ended(Arc<ConnectionEnd>),
 }
 
-impl Answered {
+impl AnsweredCall {
     /// Reports the end of a call that nobody awaits any more.
     pub(super) fn conclude(self) {
         match self.answer {
-            Answer::Result(_) => self.registration.finish(Ending::Returned),
-            Answer::Error(_) => confirmed(self.registration),
-            Answer::Ended(ended) => ended.conclude(self.registration),
+            CallAnswer::Result(_) => self.registration.finish(Ending::Returned),
+            CallAnswer::Error(_) => confirmed(self.registration),
+            CallAnswer::Ended(ended) => ended.conclude(self.registration),
         }
     }
 }
@@ -80,33 +80,33 @@ pub(super) fn confirmed(registration: Registration) {
 }
 
 #[derive(Debug)]
-pub(super) enum NotBegun {
+pub(super) enum CallRefused {
     Cancelled,
     Ending(Arc<str>),
     TooMany,
     Refused,
 }
 
-impl Calls {
+impl OpenCalls {
     /// Sends a request and records its call in one step, so that no answer can come earlier.
     pub(super) fn begin(
         &self,
         request: ClientRequest,
         options: PeerRequestOptions,
-        cancel: &Arc<Cancel>,
+        cancel: &Arc<CallCancellation>,
         link: CallLink,
         registration: Registration,
-    ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<Answered>), NotBegun> {
+    ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<AnsweredCall>), CallRefused> {
         let mut table = self.table.lock();
         let refused = if let Some(why) = &table.ending {
-            NotBegun::Ending(Arc::clone(why))
+            CallRefused::Ending(Arc::clone(why))
         } else if table.open.len() >= CALLS_MAX {
-            NotBegun::TooMany
+            CallRefused::TooMany
         } else {
             match cancel.send(request, options) {
                 Ok(handle) => {
                     let (answer, answered) = oneshot::channel();
-                    let open = Open {
+                    let open = OpenCall {
                         token: handle.progress_token.clone(),
                         link,
                         cancel: Arc::clone(cancel),
@@ -116,8 +116,8 @@ impl Calls {
                     table.open.insert(handle.id.clone(), open);
                     return Ok((handle, answered));
                 }
-                Err(Unsent::Cancelled) => NotBegun::Cancelled,
-                Err(Unsent::Refused) => NotBegun::Refused,
+                Err(SendRefusal::Cancelled) => CallRefused::Cancelled,
+                Err(SendRefusal::Refused) => CallRefused::Refused,
             }
         };
         drop(table);
@@ -126,7 +126,7 @@ impl Calls {
     }
 
     /// Delivers an answer. `Err`: no open call has this id.
-    pub(super) fn answer(&self, id: &RequestId, answer: Answer) -> Result<(), Answer> {
+    pub(super) fn answer(&self, id: &RequestId, answer: CallAnswer) -> Result<(), CallAnswer> {
         let open = self.table.lock().open.remove(&exact(id));
         let Some(open) = open else {
             return Err(answer);
@@ -186,27 +186,27 @@ impl Calls {
     /// # Cancel safety
     /// Dropping the future leaves unwritten cancellations to the connection.
     pub(super) async fn cancel_all(&self, reason: &str) {
-        let cancels = |open: &Open| Arc::clone(&open.cancel);
+        let cancels = |open: &OpenCall| Arc::clone(&open.cancel);
         let open: Vec<_> = self.table.lock().open.values().map(cancels).collect();
         for cancel in open {
             cancel.request(reason);
         }
-        self.leaving.gone().await;
+        self.unsent.written().await;
     }
 
     /// Answers every open call with the end of the connection.
-    pub(super) fn close(&self, ended: &Arc<Ended>) {
+    pub(super) fn close(&self, ended: &Arc<ConnectionEnd>) {
         self.refuse(&ended.why);
         let open = std::mem::take(&mut self.table.lock().open);
         for open in open.into_values() {
-            open.answer(Answer::Ended(Arc::clone(ended)));
+            open.answer(CallAnswer::Ended(Arc::clone(ended)));
         }
     }
 }
 
-impl Open {
-    fn answer(self, answer: Answer) {
-        let answered = Answered {
+impl OpenCall {
+    fn answer(self, answer: CallAnswer) {
+        let answered = AnsweredCall {
             answer,
             registration: self.registration,
         };

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use allstop_process::ContainmentChoice;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::limits::HANDSHAKE_TIMEOUT_DEFAULT;
-
-/// Maximum length of a server's name, in bytes: with two underscores it leaves forty bytes for the tool's name.
-const NAME_LEN_MAX: usize = 22;
+use super::limits::{HANDSHAKE_TIMEOUT_DEFAULT, SERVER_NAME_LEN_MAX};
 
 /// Configuration of an MCP server.
 #[derive(Debug, Clone)]
@@ -40,10 +39,10 @@ impl McpServerConfig {
     /// If the name is not valid as a part of a tool's name.
     pub fn new(name: &str, transport: McpTransport) -> Result<Self, McpConfigError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let is_name = (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
+        let is_name = (1..=SERVER_NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
         // The part of a tool's name before the first two underscores must identify one server.
-        let is_told_apart = !name.contains("__") && !name.ends_with('_');
-        if !is_name || !is_told_apart {
+        let is_unambiguous = !name.contains("__") && !name.ends_with('_');
+        if !is_name || !is_unambiguous {
             return Err(McpConfigError::Name { name: name.into() });
         }
         Ok(Self {
@@ -89,13 +88,14 @@ impl fmt::Debug for McpTransport {
 }
 
 /// Action on a server that continues a cancelled call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnIgnoredCancel {
     /// The server keeps running, and the receipt reports the call as unreachable.
     #[default]
     KeepServer,
-    /// A server that Allstop started is ended, unless another call needs it: its input is closed, then it gets signals.
-    /// The receipt says how it ended, and the server is restarted.
+    /// A server that Allstop started is ended, unless another call needs it, and restarted; the receipt says how it
+    /// ended.
     EndServer,
 }
 
@@ -142,7 +142,7 @@ fn patterns<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, McpConfigError> {
 pub enum McpConfigError {
     /// The server's name is not valid as a part of a tool's name.
     #[error(
-        "the server name {name:?} is not 1 to {NAME_LEN_MAX} letters, digits, `-` or single `_` between them"
+        "invalid server name {name:?}: use 1 to {SERVER_NAME_LEN_MAX} letters, digits, `-` or single `_`, without `_` at the end"
     )]
     Name {
         /// Name of the server.
@@ -155,7 +155,7 @@ pub enum McpConfigError {
         name: Arc<str>,
     },
     /// A pattern for names of tools is invalid.
-    #[error("not a pattern for names of tools: {detail}")]
+    #[error("invalid pattern for tool names: {detail}")]
     Pattern {
         /// Error in the pattern.
         detail: String,

@@ -12,8 +12,8 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use tokio::sync::{SetOnce, oneshot};
 use tokio::time::timeout;
 
-use super::calls::{Answer, Answered, Calls, NotBegun, confirmed};
-use super::cancel::Cancel;
+use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed};
+use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE};
 use crate::tool::{ToolError, ToolInvocation};
@@ -22,57 +22,57 @@ use crate::tool::{ToolError, ToolInvocation};
 pub(super) struct Connection {
     pub(super) server: Arc<str>,
     pub(super) peer: Peer<RoleClient>,
-    pub(super) calls: Arc<Calls>,
-    pub(super) lost: Lost,
+    pub(super) calls: Arc<OpenCalls>,
+    pub(super) loss: ConnectionLoss,
     pub(super) on_ignored_cancel: OnIgnoredCancel,
 }
 
 /// Reason for the end of a connection; the first one stands.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lost(Arc<SetOnce<Reason>>);
+pub(super) struct ConnectionLoss(Arc<SetOnce<LossReason>>);
 
 #[derive(Debug, Clone)]
-pub(super) struct Reason {
+pub(super) struct LossReason {
     pub(super) why: Arc<str>,
     /// True if the other side ended the connection, false if this side gave it up.
-    pub(super) by_itself: bool,
+    pub(super) by_server: bool,
 }
 
-impl Lost {
+impl ConnectionLoss {
     /// Records that the other side ended the connection.
-    pub(super) fn by_itself(&self, why: &str) {
+    pub(super) fn by_server(&self, why: &str) {
         self.set(why, true);
     }
 
     /// Records that this side gives up the connection.
-    pub(super) fn given_up(&self, why: &str) {
+    pub(super) fn by_us(&self, why: &str) {
         self.set(why, false);
     }
 
-    fn set(&self, why: &str, by_itself: bool) {
+    fn set(&self, why: &str, by_server: bool) {
         let why = why.into();
         // Fails if a reason was recorded before, which stands.
-        drop(self.0.set(Reason { why, by_itself }));
+        drop(self.0.set(LossReason { why, by_server }));
     }
 
-    pub(super) fn reason(&self) -> Option<&Reason> {
+    pub(super) fn reason(&self) -> Option<&LossReason> {
         self.0.get()
     }
 
-    pub(super) async fn wait(&self) -> Reason {
+    pub(super) async fn wait(&self) -> LossReason {
         self.0.wait().await.clone()
     }
 }
 
 /// A sent request. Dropping it before its end cancels it.
-struct Call<'a> {
+struct SentCall<'a> {
     connection: &'a Connection,
-    cancel: Arc<Cancel>,
+    cancel: Arc<CallCancellation>,
     handle: RequestHandle<RoleClient>,
     /// True once the protocol library has resolved the handle.
     handle_spent: bool,
-    answered: oneshot::Receiver<Answered>,
-    over: bool,
+    answered: oneshot::Receiver<AnsweredCall>,
+    ended: bool,
 }
 
 impl Connection {
@@ -87,9 +87,9 @@ impl Connection {
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
         let scope = &invocation.scope;
-        let cancel = Arc::new(Cancel::new(
+        let cancel = Arc::new(CallCancellation::new(
             self.peer.clone(),
-            Arc::clone(&self.calls.leaving),
+            Arc::clone(&self.calls.unsent),
         ));
         let registration = register(scope, tool, &cancel)?;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(
@@ -105,53 +105,57 @@ impl Connection {
         let begun = self
             .calls
             .begin(request, options, &cancel, link, registration);
-        let (handle, answered) = begun.map_err(|refused| self.not_begun(refused))?;
-        let mut call = Call {
+        let (handle, answered) = begun.map_err(|refused| self.refused_error(refused))?;
+        let mut call = SentCall {
             connection: self,
             cancel,
             handle,
             handle_spent: false,
             answered,
-            over: false,
+            ended: false,
         };
         let answered = tokio::select! {
             biased;
             answered = call.answered() => answered?,
             () = scope.stopped() => call.after_stop(scope).await?,
         };
-        call.over = true;
+        call.ended = true;
         conclude(answered, scope, self)
     }
 
-    fn not_begun(&self, refused: NotBegun) -> ToolError {
+    fn refused_error(&self, refused: CallRefused) -> ToolError {
         let server = &self.server;
         ToolError::new(match refused {
-            NotBegun::Cancelled => "stopped before it was sent".to_owned(),
-            NotBegun::Ending(why) => {
-                format!("the server `{server}` is ending, since {why}; the call was not sent")
+            CallRefused::Cancelled => "stopped before the call was sent".to_owned(),
+            CallRefused::Ending(why) => {
+                format!("the server `{server}` is ending because {why}; the call was not sent")
             }
-            NotBegun::TooMany => format!(
-                "{CALLS_MAX} calls of the server `{server}` are open; the call was not sent"
+            CallRefused::TooMany => format!(
+                "the server `{server}` already has {CALLS_MAX} open calls; the call was not sent"
             ),
-            NotBegun::Refused => {
-                format!("the server `{server}` takes no more calls; the call was not sent")
+            CallRefused::Refused => {
+                format!("the server `{server}` accepts no more calls; the call was not sent")
             }
         })
     }
 
     /// Gives up the connection if no other call uses it. Returns true if it is ending.
     fn end_unless_used(&self) -> bool {
-        const WHY: &str = "it went on with a call that was cancelled";
+        const WHY: &str = "it continued a cancelled call";
         let ends =
             self.on_ignored_cancel == OnIgnoredCancel::EndServer && self.calls.end_if_unused(WHY);
         if ends {
-            self.lost.given_up(WHY);
+            self.loss.by_us(WHY);
         }
         ends
     }
 }
 
-fn register(scope: &Scope, tool: &str, cancel: &Arc<Cancel>) -> Result<Registration, ToolError> {
+fn register(
+    scope: &Scope,
+    tool: &str,
+    cancel: &Arc<CallCancellation>,
+) -> Result<Registration, ToolError> {
     let (asked, of) = (Arc::clone(cancel), scope.clone());
     let ask = move || asked.request(&reason(&of));
     let work = WorkSpec::new(ItemKind::Remote, tool);
@@ -166,12 +170,12 @@ fn reason(scope: &Scope) -> String {
         .map_or_else(|| "stopped".to_owned(), |cause| cause.to_string())
 }
 
-impl Call<'_> {
-    async fn answered(&mut self) -> Result<Answered, ToolError> {
+impl SentCall<'_> {
+    async fn answered(&mut self) -> Result<AnsweredCall, ToolError> {
         loop {
             tokio::select! {
                 biased;
-                answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection is gone")),
+                answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection was lost")),
                 seen = &mut self.handle.rx, if !self.handle_spent => {
                     self.handle_spent = true;
                     // An answer is already in the table, and the end of the connection will be soon.
@@ -179,7 +183,7 @@ impl Call<'_> {
                         let why = format!("it cannot be reached: {}", error.error);
                         // The server may still have received the call, and may be reached again.
                         self.cancel.request(&why);
-                        self.connection.lost.by_itself(&why);
+                        self.connection.loss.by_server(&why);
                         return Err(self.failed(&why));
                     }
                 }
@@ -188,7 +192,7 @@ impl Call<'_> {
     }
 
     /// Waits a short time for the server's reply: the stop has already cancelled the call.
-    async fn after_stop(&mut self, scope: &Scope) -> Result<Answered, ToolError> {
+    async fn after_stop(&mut self, scope: &Scope) -> Result<AnsweredCall, ToolError> {
         // Has no effect if the stop has cancelled the call.
         self.cancel.request(&reason(scope));
         if let Ok(answered) = timeout(CANCEL_SETTLE, self.answered()).await {
@@ -197,12 +201,12 @@ impl Call<'_> {
         if self.connection.end_unless_used() {
             return self.answered().await;
         }
-        self.over = true;
+        self.ended = true;
         // The call's future acknowledges the stop; the server has not confirmed it.
         scope.stopped_at("mcp call").await;
         self.abandon();
         Err(ToolError::new(format!(
-            "stopped: {}; {}, and may work on",
+            "stopped: {}; {}; the call may still be running",
             reason(scope),
             self.unconfirmed()
         )))
@@ -210,12 +214,12 @@ impl Call<'_> {
 
     fn unconfirmed(&self) -> String {
         let server = &self.connection.server;
-        match self.connection.lost.reason() {
-            Some(lost) => format!(
-                "the server `{server}` was lost, since {}, before it had answered",
-                lost.why
+        match self.connection.loss.reason() {
+            Some(loss) => format!(
+                "the server `{server}` was lost before it answered: {}",
+                loss.why
             ),
-            None => format!("the server `{server}` has not answered to notifications/cancelled"),
+            None => format!("the server `{server}` has not answered notifications/cancelled"),
         }
     }
 
@@ -228,24 +232,24 @@ impl Call<'_> {
     }
 
     fn failed(&mut self, why: &str) -> ToolError {
-        self.over = true;
+        self.ended = true;
         self.abandon();
         ToolError::outcome_unknown(format!(
-            "the call of the server `{}` failed: {why}; whether it was carried out is not known",
+            "the call to the server `{}` failed: {why}; its outcome is unknown",
             self.connection.server
         ))
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for SentCall<'_> {
     fn drop(&mut self) {
-        if self.over {
+        if self.ended {
             return;
         }
         if let Ok(answered) = self.answered.try_recv() {
             return answered.conclude();
         }
-        self.cancel.request("the call was given up");
+        self.cancel.request("the call was abandoned");
         // If the server is ended for this call, that is the call's end: its registration stays in the table until then.
         if !self.connection.end_unless_used() {
             self.abandon();
@@ -255,21 +259,21 @@ impl Drop for Call<'_> {
 
 /// Reports the end of the call, and returns the server's result.
 fn conclude(
-    answered: Answered,
+    answered: AnsweredCall,
     scope: &Scope,
     connection: &Connection,
 ) -> Result<ServerResult, ToolError> {
-    let Answered {
+    let AnsweredCall {
         answer,
         registration,
     } = answered;
     let server = &connection.server;
     match answer {
-        Answer::Result(result) => {
+        CallAnswer::Result(result) => {
             registration.finish(Ending::Returned);
             Ok(*result)
         }
-        Answer::Error(error) => {
+        CallAnswer::Error(error) => {
             confirmed(registration);
             if scope.is_stopped() {
                 acknowledge(scope);
@@ -279,11 +283,11 @@ fn conclude(
                 error.message
             )))
         }
-        Answer::Ended(ended) => {
+        CallAnswer::Ended(ended) => {
             ended.conclude(registration);
             acknowledge(scope);
             Err(ToolError::outcome_unknown(format!(
-                "the server `{server}` ended during the call, since {}; whether it was carried out is not known",
+                "the server `{server}` ended during the call because {}; the outcome of the call is unknown",
                 ended.why
             )))
         }

@@ -9,13 +9,11 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::limits::{DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX};
-
-/// Maximum length of a tool's name, in bytes: the limit of the tool registry.
-const NAME_LEN_MAX: usize = 64;
+use crate::registry::TOOL_NAME_LEN_MAX;
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Definition {
+pub(super) struct McpToolDefinition {
     /// Name at the server.
     pub(super) tool: Arc<str>,
     /// Name for the model.
@@ -25,14 +23,14 @@ pub(super) struct Definition {
     pub(super) effect: Effect,
 }
 
-impl Definition {
+impl McpToolDefinition {
     /// Converts a tool. The error says for people why the tool cannot be used.
     pub(super) fn of(server: &str, tool: Tool) -> Result<Self, String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = tool.name.chars().map(|c| if fits(c) { c } else { '_' });
         let name = format!("{server}__{}", plain.collect::<String>());
-        if name.len() > NAME_LEN_MAX {
-            return Err(format!("its name is longer than {NAME_LEN_MAX} bytes"));
+        if name.len() > TOOL_NAME_LEN_MAX {
+            return Err(format!("its name is longer than {TOOL_NAME_LEN_MAX} bytes"));
         }
         let input_schema = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
         if input_schema.to_string().len() > SCHEMA_BYTES_MAX {
@@ -41,7 +39,7 @@ impl Definition {
             ));
         }
         if let Err(error) = jsonschema::validator_for(&input_schema) {
-            return Err(format!("its schema is none: {error}"));
+            return Err(format!("its schema is invalid: {error}"));
         }
         let description = tool.description.as_deref().unwrap_or_default();
         Ok(Self {
@@ -57,10 +55,10 @@ impl Definition {
 /// Effect of a repeated call, from the server's hints. A tool that only adds data is not reversible, since no hint says
 /// how to undo it: without a hint on repetition it counts as a tool without hints.
 pub(super) fn effect(hints: Option<&ToolAnnotations>) -> Effect {
-    let said = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint) == Some(true);
-    if said(|hints| hints.read_only_hint) {
+    let hinted = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint) == Some(true);
+    if hinted(|hints| hints.read_only_hint) {
         Effect::ReadOnly
-    } else if said(|hints| hints.idempotent_hint) {
+    } else if hinted(|hints| hints.idempotent_hint) {
         Effect::Idempotent
     } else {
         Effect::Irreversible

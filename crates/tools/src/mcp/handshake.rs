@@ -10,25 +10,25 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientCacheConfig, serve_client};
 
+use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
-use super::pipes::{Input, Output};
-use super::tap::{Heard, Tap};
+use super::pipes::{ServerInput, ServerOutput};
 
 /// The protocol library's loop of a connection. Dropping it ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
 
 pub(super) async fn over_pipes(
-    (output, input): (Output, Input),
-    heard: Heard,
+    (output, input): (ServerOutput, ServerInput),
+    sinks: ConnectionSinks,
 ) -> Result<Service, String> {
     let lines = AsyncRwTransport::new_client(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
-    serve(Tap::in_order(lines, heard)).await
+    serve(MessageInterceptor::in_order(lines, sinks)).await
 }
 
 pub(super) async fn over_http(
     url: &str,
     headers: &[(String, String)],
-    heard: Heard,
+    sinks: ConnectionSinks,
 ) -> Result<Service, String> {
     let mut named = HashMap::new();
     for (name, value) in headers {
@@ -47,11 +47,11 @@ pub(super) async fn over_http(
         .reinit_on_expired_session(false)
         .custom_headers(named);
     let transport = StreamableHttpClientTransport::with_client(client(url)?, config);
-    serve(Tap::new(transport, heard)).await
+    serve(MessageInterceptor::new(transport, sinks)).await
 }
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
-    let url = reqwest::Url::parse(url).map_err(|error| format!("its URL is none: {error}"))?;
+    let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
     // Unless the program has chosen another TLS provider before.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
@@ -65,7 +65,12 @@ fn client(url: &str) -> Result<reqwest::Client, String> {
         builder = builder.no_proxy();
     }
     let built = builder.build();
-    built.map_err(|error| format!("no HTTP client could be made: {}", error.without_url()))
+    built.map_err(|error| {
+        format!(
+            "the HTTP client could not be created: {}",
+            error.without_url()
+        )
+    })
 }
 
 async fn serve<T, E, A>(transport: T) -> Result<Service, String>
@@ -73,8 +78,8 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let us = Implementation::new("allstop", env!("CARGO_PKG_VERSION"));
-    let config = ClientConfig::new(ClientCapabilities::default(), us);
+    let client = Implementation::new("allstop", env!("CARGO_PKG_VERSION"));
+    let config = ClientConfig::new(ClientCapabilities::default(), client);
     let service = serve_client(config, transport)
         .await
         .map_err(|error| match error {
@@ -90,7 +95,7 @@ where
                     crate::command::chain(&*error.error)
                 )
             }
-            other => format!("its handshake is wrong: {other}"),
+            other => format!("invalid handshake: {other}"),
         })?;
     // The list is requested only after a change, so a cached one would be wrong, also in place of an error.
     let peer = service.peer();

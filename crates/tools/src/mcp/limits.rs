@@ -6,6 +6,9 @@ use std::time::Duration;
 /// limit also ends output that is no message.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Maximum length of a server's name, in bytes: with two underscores it leaves forty bytes for the tool's name.
+pub(super) const SERVER_NAME_LEN_MAX: usize = 22;
+
 /// Maximum number of tools of one server. Each model call lists all of them: a hundred are about ten thousand tokens.
 pub const TOOLS_MAX: usize = 128;
 

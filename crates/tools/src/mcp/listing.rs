@@ -8,7 +8,7 @@ use rmcp::service::{Peer, RoleClient, ServiceError};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::convert::Definition;
+use super::convert::McpToolDefinition;
 use super::limits::{LIST_PAUSE_FIRST, LIST_PAUSE_MAX, LIST_REST, PAGES_MAX, TOOLS_MAX};
 use super::server::McpServer;
 
@@ -21,7 +21,7 @@ use super::server::McpServer;
     clippy::infinite_loop,
     reason = "whoever polls it drops it with the connection"
 )]
-pub(super) async fn follow(
+pub(super) async fn follow_changes(
     server: &McpServer,
     peer: &Peer<RoleClient>,
     changed: &Notify,
@@ -40,7 +40,7 @@ pub(super) async fn follow(
         let listed = timeout(limit, list(server, peer)).await;
         let late = |_elapsed| Err(format!("it did not list its tools in {limit:?}"));
         if let Err(why) = listed.unwrap_or_else(late) {
-            tracing::warn!(server = %server.name(), why, "its tools are not listed anew");
+            tracing::warn!(server = %server.name(), why, "the changed list of tools could not be read");
             changed.notify_one();
         }
     }
@@ -51,15 +51,15 @@ pub(super) async fn follow(
 /// # Cancel safety
 /// Cancel safe: a list is applied as a whole.
 pub(super) async fn list(server: &McpServer, peer: &Peer<RoleClient>) -> Result<(), String> {
-    let mut used: Vec<Definition> = Vec::new();
+    let mut used: Vec<McpToolDefinition> = Vec::new();
     for tool in pages(peer).await? {
         if !server.config.filter.admits(&tool.name) {
             continue;
         }
         let name = tool.name.to_string();
-        let why = match Definition::of(server.name(), tool) {
+        let why = match McpToolDefinition::of(server.name(), tool) {
             Ok(tool) if used.iter().any(|other| other.name == tool.name) => {
-                "another one has its name".to_owned()
+                "another tool has its name".to_owned()
             }
             Ok(tool) => {
                 used.push(tool);
@@ -69,7 +69,7 @@ pub(super) async fn list(server: &McpServer, peer: &Peer<RoleClient>) -> Result<
         };
         tracing::warn!(server = %server.name(), tool = name, why, "a tool is left out");
     }
-    server.take_over(used);
+    server.replace_tools(used);
     Ok(())
 }
 

@@ -24,22 +24,22 @@
 //! rules take precedence.
 
 mod calls;
-mod cancel;
+mod cancellation;
 mod config;
 mod connection;
+mod connection_end;
 mod convert;
-mod ended;
 mod handshake;
+mod interceptor;
 mod limits;
 mod listing;
-mod news;
 mod pipes;
 mod process;
 mod server;
 mod servers;
 mod state;
+mod status_events;
 mod supervise;
-mod tap;
 mod tool;
 
 pub use config::{
@@ -49,7 +49,7 @@ pub use limits::{
     CALL_TIMEOUT_DEFAULT, CALLS_MAX, CANCEL_SETTLE, DESCRIPTION_CHARS_MAX,
     HANDSHAKE_TIMEOUT_DEFAULT, MESSAGE_BYTES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX,
 };
-pub use news::{McpChange, McpNews};
 pub use server::McpServer;
 pub use servers::{McpServers, McpTools};
 pub use state::McpState;
+pub use status_events::{McpStatusEvent, McpStatusEvents};

@@ -19,41 +19,41 @@ use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
-use super::connection::Lost;
+use super::connection::ConnectionLoss;
 use super::limits::MESSAGE_BYTES_MAX;
 
 /// Opens both pipes, reports that with an empty line, and replaces itself with the server.
 const SCRIPT: &str = r#"exec <"$1" >"$2" && echo && shift 2 && exec "$@""#;
 
 /// The pipes during the start of a server.
-pub(super) struct Pipes {
-    folder: Folder,
-    input: Input,
+pub(super) struct ServerPipes {
+    folder: PipeFolder,
+    input: ServerInput,
     output: pipe::Receiver,
     /// The server's ends, so that neither pipe reaches its end before the server has opened both.
-    theirs: (OwnedFd, OwnedFd),
+    server_ends: (OwnedFd, OwnedFd),
 }
 
 /// A folder that is removed on drop, with its content: open pipes need no names.
-struct Folder(PathBuf);
+struct PipeFolder(PathBuf);
 
-impl Drop for Folder {
+impl Drop for PipeFolder {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-impl Pipes {
+impl ServerPipes {
     /// Creates the pipes in a new private folder.
     pub(super) fn make(below: &Path) -> io::Result<Self> {
         let folder = below.join(format!("mcp-{}", ulid::Ulid::generate()));
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(below)?;
         builder.recursive(false).create(&folder)?;
-        let folder = Folder(folder);
+        let folder = PipeFolder(folder);
         let (input, output) = (folder.0.join("in"), folder.0.join("out"));
-        make_pipe(&input)?;
-        make_pipe(&output)?;
+        create_fifo(&input)?;
+        create_fifo(&output)?;
         // A FIFO can be opened for writing only if it has a reader, and a reader without a writer sees its end.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reads_input = rustix::fs::open(&input, OFlags::RDONLY | flags, Mode::empty())?;
@@ -63,9 +63,9 @@ impl Pipes {
         let writes_output = rustix::fs::open(&output, OFlags::WRONLY | flags, Mode::empty())?;
         Ok(Self {
             folder,
-            input: Input(Arc::new(Mutex::new(Some(sender)))),
+            input: ServerInput(Arc::new(Mutex::new(Some(sender)))),
             output: receiver,
-            theirs: (reads_input, writes_output),
+            server_ends: (reads_input, writes_output),
         })
     }
 
@@ -80,33 +80,36 @@ impl Pipes {
             .collect()
     }
 
-    pub(super) fn input(&self) -> Input {
+    pub(super) fn input(&self) -> ServerInput {
         self.input.clone()
     }
 
     /// Waits until the server has opened its ends. From then on its exit ends the output.
-    pub(super) async fn opened(self, lost: Lost) -> io::Result<(Output, Input)> {
+    pub(super) async fn opened(
+        self,
+        loss: ConnectionLoss,
+    ) -> io::Result<(ServerOutput, ServerInput)> {
         let Self {
             folder,
             input,
             mut output,
-            theirs,
+            server_ends,
         } = self;
         let mut line = [0; 1];
         output.read_exact(&mut line).await?;
-        drop(theirs);
+        drop(server_ends);
         drop(folder);
-        let output = Output {
+        let output = ServerOutput {
             pipe: output,
             unread: 0,
-            lost,
+            loss,
         };
         Ok((output, input))
     }
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn make_pipe(path: &Path) -> io::Result<()> {
+fn create_fifo(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::mkfifoat(
         rustix::fs::CWD,
         path,
@@ -115,7 +118,7 @@ fn make_pipe(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(target_vendor = "apple")]
-fn make_pipe(path: &Path) -> io::Result<()> {
+fn create_fifo(path: &Path) -> io::Result<()> {
     let made = std::process::Command::new("mkfifo")
         .args(["-m", "600"])
         .arg(path)
@@ -127,9 +130,9 @@ fn make_pipe(path: &Path) -> io::Result<()> {
 
 /// The server's standard input. Closing one clone closes all: it asks the server to end.
 #[derive(Debug, Clone)]
-pub(super) struct Input(Arc<Mutex<Option<pipe::Sender>>>);
+pub(super) struct ServerInput(Arc<Mutex<Option<pipe::Sender>>>);
 
-impl Input {
+impl ServerInput {
     pub(super) fn close(&self) {
         drop(self.0.lock().take());
     }
@@ -145,7 +148,7 @@ impl Input {
     }
 }
 
-impl AsyncWrite for Input {
+impl AsyncWrite for ServerInput {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -165,14 +168,14 @@ impl AsyncWrite for Input {
 }
 
 /// The server's standard output, bounded: it ends at a message that is too long.
-pub(super) struct Output {
+pub(super) struct ServerOutput {
     pipe: pipe::Receiver,
     /// Bytes since the last line feed.
     unread: usize,
-    lost: Lost,
+    loss: ConnectionLoss,
 }
 
-impl AsyncRead for Output {
+impl AsyncRead for ServerOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -187,7 +190,7 @@ impl AsyncRead for Output {
         };
         if self.unread > MESSAGE_BYTES_MAX {
             let why = format!("it sent more than {MESSAGE_BYTES_MAX} bytes in one message");
-            self.lost.given_up(&why);
+            self.loss.by_us(&why);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
         Poll::Ready(Ok(()))

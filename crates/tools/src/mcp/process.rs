@@ -13,9 +13,9 @@ use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
 use super::config::McpOptions;
-use super::ended::ProcessEnd;
+use super::connection_end::ProcessEnd;
 use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
-use super::pipes::{Input, Pipes};
+use super::pipes::{ServerInput, ServerPipes};
 use crate::command::{RunningCommand, chain, exit_text, read_to_end};
 
 /// Time limit of the wait for the exit of a server whose output has ended: its last output explains the end.
@@ -27,9 +27,9 @@ const READ_WAIT: Duration = Duration::from_millis(500);
 pub(super) struct ServerProcess {
     process: Process,
     scope: Scope,
-    input: Input,
-    printed: Arc<Mutex<Vec<u8>>>,
-    all_read: Arc<SetOnce<()>>,
+    input: ServerInput,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr_read: Arc<SetOnce<()>>,
 }
 
 impl ServerProcess {
@@ -40,10 +40,10 @@ impl ServerProcess {
         (command, args, env): (&OsString, &[OsString], &[(OsString, OsString)]),
         env_hidden: &[OsString],
         options: &McpOptions,
-    ) -> Result<(Self, Pipes), String> {
-        let pipes = Pipes::make(&options.pipe_folder).map_err(|error| {
+    ) -> Result<(Self, ServerPipes), String> {
+        let pipes = ServerPipes::make(&options.pipe_folder).map_err(|error| {
             let folder = options.pipe_folder.display();
-            format!("its pipes cannot be made in {folder}: {error}")
+            format!("its pipes cannot be created in {folder}: {error}")
         })?;
         let spec = ProcessSpec {
             program: "/bin/sh".into(),
@@ -57,10 +57,10 @@ impl ServerProcess {
         let RunningCommand { process, reader } =
             RunningCommand::start(scope, format!("mcp {name}"), spec)
                 .map_err(|error| chain(&error))?;
-        let printed = Arc::default();
-        let all_read = Arc::<SetOnce<()>>::default();
+        let stderr = Arc::default();
+        let stderr_read = Arc::<SetOnce<()>>::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
-        let (into, whole) = (Arc::clone(&printed), Arc::clone(&all_read));
+        let (into, whole) = (Arc::clone(&stderr), Arc::clone(&stderr_read));
         // Fails if a stop came first: then the process is being ended, and its output does not matter.
         drop(scope.spawn_control(reading, async move |_| {
             read(reader, into).await;
@@ -72,8 +72,8 @@ impl ServerProcess {
             process,
             scope: scope.clone(),
             input,
-            printed,
-            all_read,
+            stderr,
+            stderr_read,
         };
         Ok((server, pipes))
     }
@@ -83,7 +83,7 @@ impl ServerProcess {
     }
 
     /// Ends the process: closes its input, then sends signals if needed. `None` if a part of it is left.
-    pub(super) async fn end(&self, why: &str, by_itself: bool) -> Option<ProcessEnd> {
+    pub(super) async fn end(&self, why: &str, by_server: bool) -> Option<ProcessEnd> {
         let handle = self.process.handle();
         self.input.close();
         if timeout(INPUT_CLOSED_WAIT, handle.wait_empty())
@@ -94,7 +94,7 @@ impl ServerProcess {
             let order = StopOrder::new(Extent::Subtree, cause).grace(TERM_WAIT);
             let _receipt = self.scope.stop(order).receipt().await;
         }
-        let unsignalled = if by_itself {
+        let unsignalled = if by_server {
             How::Failed
         } else {
             How::ConnectionClosed
@@ -114,9 +114,9 @@ impl ServerProcess {
             Err(error) => return Some(chain(&error)),
         };
         // The pipe may still hold the last line.
-        let _as_far_as_it_is_read = timeout(READ_WAIT, self.all_read.wait()).await;
-        let printed = String::from_utf8_lossy(&self.printed.lock()).into_owned();
-        let last = printed.lines().rev().find(|line| !line.trim().is_empty());
+        let _partly_read = timeout(READ_WAIT, self.stderr_read.wait()).await;
+        let stderr = String::from_utf8_lossy(&self.stderr.lock()).into_owned();
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
         Some(match last {
             Some(line) => format!("{exit}: {}", line.trim()),
             None => exit,
@@ -127,10 +127,10 @@ impl ServerProcess {
 /// Keeps the end of the output, and reads all of it: a full pipe would block the server.
 async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
     let keep = |piece: &[u8]| {
-        let mut printed = into.lock();
-        printed.extend_from_slice(piece);
-        let old = printed.len().saturating_sub(STDERR_BYTES_MAX);
-        printed.drain(..old);
+        let mut stderr = into.lock();
+        stderr.extend_from_slice(piece);
+        let old = stderr.len().saturating_sub(STDERR_BYTES_MAX);
+        stderr.drain(..old);
     };
     // A read error only shortens the kept output.
     drop(read_to_end(reader, keep).await);

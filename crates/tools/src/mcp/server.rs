@@ -9,12 +9,12 @@ use tokio::sync::{Notify, watch};
 
 use super::config::{McpOptions, McpServerConfig};
 use super::connection::Connection;
-use super::convert::Definition;
-use super::state::{Known, McpState};
+use super::convert::McpToolDefinition;
+use super::state::{McpState, ServerState};
 
 #[derive(Debug, Default)]
-struct Listed {
-    tools: Arc<[Definition]>,
+struct ToolList {
+    tools: Arc<[McpToolDefinition]>,
     version: u64,
 }
 
@@ -23,8 +23,8 @@ struct Listed {
 pub struct McpServer {
     pub(super) config: McpServerConfig,
     pub(super) options: Arc<McpOptions>,
-    pub(super) known: watch::Sender<Known>,
-    tools: Mutex<Listed>,
+    pub(super) state: watch::Sender<ServerState>,
+    tools: Mutex<ToolList>,
     /// Notified to start a new attempt now.
     pub(super) wake: Notify,
     /// True once the server is to end.
@@ -36,7 +36,7 @@ impl McpServer {
         Self {
             config,
             options,
-            known: watch::Sender::new(Known::Stopped),
+            state: watch::Sender::new(ServerState::Stopped),
             tools: Mutex::default(),
             wake: Notify::new(),
             closing: watch::Sender::new(false),
@@ -50,11 +50,11 @@ impl McpServer {
 
     /// Current state of the server.
     pub fn state(&self) -> McpState {
-        self.known.borrow().state()
+        self.state.borrow().public()
     }
 
     /// Tools of the last list.
-    pub(super) fn definitions(&self) -> Arc<[Definition]> {
+    pub(super) fn definitions(&self) -> Arc<[McpToolDefinition]> {
         Arc::clone(&self.tools.lock().tools)
     }
 
@@ -62,7 +62,7 @@ impl McpServer {
         self.tools.lock().version
     }
 
-    pub(super) fn take_over(&self, tools: Vec<Definition>) {
+    pub(super) fn replace_tools(&self, tools: Vec<McpToolDefinition>) {
         let mut listed = self.tools.lock();
         if *listed.tools != *tools {
             listed.tools = tools.into();
@@ -74,10 +74,12 @@ impl McpServer {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn settled(&self) -> Known {
-        let mut known = self.known.subscribe();
-        let settled = known.wait_for(|known| !matches!(known, Known::Starting));
-        settled.await.map_or(Known::Stopped, |known| known.clone())
+    pub(super) async fn settled(&self) -> ServerState {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|state| !matches!(state, ServerState::Starting));
+        settled
+            .await
+            .map_or(ServerState::Stopped, |state| state.clone())
     }
 
     /// Returns the connection for one call. Waits for a connection that is being established, up to its own time limit.
@@ -86,24 +88,31 @@ impl McpServer {
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn connection(&self, scope: &Scope) -> Result<Arc<Connection>, String> {
-        let sleeping = matches!(*self.known.borrow(), Known::Degraded { next_try: None, .. });
+        let sleeping = matches!(
+            *self.state.borrow(),
+            ServerState::Degraded { next_try: None, .. }
+        );
         if sleeping {
-            let mut known = self.known.subscribe();
-            known.mark_unchanged();
+            let mut state = self.state.subscribe();
+            state.mark_unchanged();
             self.wake.notify_one();
             tokio::select! {
                 // The server starts, or has stopped.
-                _ = known.changed() => {}
+                _ = state.changed() => {}
                 () = scope.stopped() => {}
             }
         }
-        let known = tokio::select! {
-            known = self.settled() => known,
+        let state = tokio::select! {
+            state = self.settled() => state,
             cause = scope.stopped_at("mcp connection") => return Err(format!("stopped: {cause}")),
         };
-        match known {
-            Known::Ready(connection) => Ok(connection),
-            other => Err(format!("the server `{}` is {}", self.name(), other.state())),
+        match state {
+            ServerState::Ready(connection) => Ok(connection),
+            other => Err(format!(
+                "the server `{}` is {}",
+                self.name(),
+                other.public()
+            )),
         }
     }
 

@@ -8,9 +8,9 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 
 use super::config::{McpConfigError, McpOptions, McpServerConfig};
-use super::news::McpNews;
 use super::server::McpServer;
-use super::state::Known;
+use super::state::ServerState;
+use super::status_events::McpStatusEvents;
 use super::supervise::supervise;
 use super::tool::McpTool;
 use crate::output::OutputFolder;
@@ -109,7 +109,7 @@ impl McpServers {
                 ..ScopeOptions::default()
             };
             let scope = scope.child(label, options)?;
-            server.known.send_replace(Known::Starting);
+            server.state.send_replace(ServerState::Starting);
             let server = Arc::clone(server);
             started.push(scope.spawn_control(work, |cx| supervise(server, cx))?);
         }
@@ -126,8 +126,8 @@ impl McpServers {
     }
 
     /// Status events for people.
-    pub fn news(&self) -> McpNews {
-        McpNews::of(&self.servers)
+    pub fn status_events(&self) -> McpStatusEvents {
+        McpStatusEvents::of(&self.servers)
     }
 
     /// Ends all servers: closes their input, and sends signals to those that do not exit. Takes about a second at most.

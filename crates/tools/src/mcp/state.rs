@@ -32,7 +32,7 @@ impl fmt::Display for McpState {
             Self::Ready => f.write_str("ready"),
             Self::Stopped => f.write_str("stopped"),
             Self::Degraded { why, next_try } => {
-                write!(f, "not available: {why}; it is tried again ")?;
+                write!(f, "not available: {why}; next attempt ")?;
                 match next_try {
                     Some(at) => {
                         let left = at.saturating_duration_since(Instant::now());
@@ -47,7 +47,7 @@ impl fmt::Display for McpState {
 
 /// State of a server, with the connection if there is one.
 #[derive(Debug, Clone)]
-pub(super) enum Known {
+pub(super) enum ServerState {
     Starting,
     Ready(Arc<Connection>),
     Degraded {
@@ -57,8 +57,8 @@ pub(super) enum Known {
     Stopped,
 }
 
-impl Known {
-    pub(super) fn state(&self) -> McpState {
+impl ServerState {
+    pub(super) fn public(&self) -> McpState {
         match self {
             Self::Starting => McpState::Starting,
             Self::Ready(_) => McpState::Ready,

@@ -6,22 +6,22 @@ use std::time::Duration;
 use allstop_scope::{Scope, ScopeOptions, WorkCx};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::calls::Calls;
+use super::calls::OpenCalls;
 use super::config::McpTransport;
-use super::connection::{Connection, Reason};
-use super::ended::Ended;
+use super::connection::{Connection, LossReason};
+use super::connection_end::ConnectionEnd;
 use super::handshake::{Service, over_http, over_pipes};
+use super::interceptor::ConnectionSinks;
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
 };
-use super::listing::{follow, list};
-use super::pipes::Pipes;
+use super::listing::{follow_changes, list};
+use super::pipes::ServerPipes;
 use super::process::ServerProcess;
 use super::server::McpServer;
-use super::state::Known;
-use super::tap::Heard;
+use super::state::ServerState;
 
-enum Attempt {
+enum ConnectionAttempt {
     /// The server is stopped or closed.
     Over,
     /// The connection was lost or never established.
@@ -32,15 +32,17 @@ enum Attempt {
 pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
     let mut failed = 0;
     loop {
-        server.known.send_replace(Known::Starting);
+        server.state.send_replace(ServerState::Starting);
         match attempt(&server, cx.scope()).await {
-            Attempt::Over => break,
-            Attempt::Lost { why, was_good } => {
+            ConnectionAttempt::Over => break,
+            ConnectionAttempt::Lost { why, was_good } => {
                 failed = if was_good { 1 } else { failed + 1 };
                 tracing::warn!(server = %server.name(), %why, failed, "an MCP server is not available");
                 let next_try =
                     (failed < RECONNECT_TRIES_MAX).then(|| Instant::now() + pause(failed));
-                server.known.send_replace(Known::Degraded { why, next_try });
+                server
+                    .state
+                    .send_replace(ServerState::Degraded { why, next_try });
                 let pause = async {
                     match next_try {
                         Some(at) => sleep_until(at).await,
@@ -49,7 +51,7 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
                 };
                 tokio::select! {
                     () = pause => {}
-                    () = over(&server, cx.scope()) => break,
+                    () = end_requested(&server, cx.scope()) => break,
                 }
             }
         }
@@ -57,7 +59,7 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
     if cx.scope().is_stopped() {
         cx.acknowledge("mcp server");
     }
-    server.known.send_replace(Known::Stopped);
+    server.state.send_replace(ServerState::Stopped);
 }
 
 /// Pause after `failed` attempts in a row.
@@ -67,7 +69,7 @@ fn pause(failed: u32) -> Duration {
 }
 
 /// Resolves when the server has to end.
-async fn over(server: &McpServer, scope: &Scope) {
+async fn end_requested(server: &McpServer, scope: &Scope) {
     let mut closing = server.closing.subscribe();
     tokio::select! {
         biased;
@@ -78,14 +80,14 @@ async fn over(server: &McpServer, scope: &Scope) {
 }
 
 /// Runs one connection, from its start to its end.
-async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
-    let heard = Heard::default();
-    let never = |why: String| Attempt::Lost {
+async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
+    let sinks = ConnectionSinks::default();
+    let not_established = |why: String| ConnectionAttempt::Lost {
         why: why.into(),
         was_good: false,
     };
     let Ok(scope) = scope.child("connection", ScopeOptions::default()) else {
-        return Attempt::Over;
+        return ConnectionAttempt::Over;
     };
     let mut process = None;
     let mut pipes = None;
@@ -99,80 +101,82 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> Attempt {
             &server.options,
         ) {
             Ok((started, its)) => (process, pipes) = (Some(started), Some(its)),
-            Err(why) => return never(why),
+            Err(why) => return not_established(why),
         }
     }
     let limit = server.config.handshake_timeout;
     let began = Instant::now();
     let established = tokio::select! {
         biased;
-        () = over(server, &scope) => {
-            end(None, process.as_ref(), &heard.calls, stopping()).await;
-            return Attempt::Over;
+        () = end_requested(server, &scope) => {
+            end(None, process.as_ref(), &sinks.calls, stopping()).await;
+            return ConnectionAttempt::Over;
         }
-        established = timeout(limit, establish(server, process.as_ref(), pipes, &heard)) => established,
+        established = timeout(limit, establish(server, process.as_ref(), pipes, &sinks)) => established,
     };
     let established = established
         .unwrap_or_else(|_elapsed| Err(format!("it did not finish its handshake in {limit:?}")));
     let service = match established {
         Ok(service) => service,
         Err(why) => {
-            let why = Reason {
+            let why = LossReason {
                 why: why.into(),
-                by_itself: false,
+                by_server: false,
             };
-            let ended = end(None, process.as_ref(), &heard.calls, why).await;
-            return never(ended.why.to_string());
+            let ended = end(None, process.as_ref(), &sinks.calls, why).await;
+            return not_established(ended.why.to_string());
         }
     };
-    server.known.send_replace(Known::Ready(Arc::new(Connection {
-        server: Arc::clone(server.name()),
-        peer: service.peer().clone(),
-        calls: Arc::clone(&heard.calls),
-        lost: heard.lost.clone(),
-        on_ignored_cancel: server.config.on_ignored_cancel,
-    })));
+    server
+        .state
+        .send_replace(ServerState::Ready(Arc::new(Connection {
+            server: Arc::clone(server.name()),
+            peer: service.peer().clone(),
+            calls: Arc::clone(&sinks.calls),
+            loss: sinks.loss.clone(),
+            on_ignored_cancel: server.config.on_ignored_cancel,
+        })));
     let reason = tokio::select! {
         biased;
-        () = over(server, &scope) => None,
-        reason = heard.lost.wait() => Some(reason),
-        never = follow(server, service.peer(), &heard.list_changed) => match never {},
+        () = end_requested(server, &scope) => None,
+        reason = sinks.loss.wait() => Some(reason),
+        never = follow_changes(server, service.peer(), &sinks.list_changed) => match never {},
     };
     let Some(reason) = reason else {
-        end(Some(service), process.as_ref(), &heard.calls, stopping()).await;
-        return Attempt::Over;
+        end(Some(service), process.as_ref(), &sinks.calls, stopping()).await;
+        return ConnectionAttempt::Over;
     };
     // New calls wait for the next connection from now on.
-    server.known.send_replace(Known::Starting);
-    let ended = end(Some(service), process.as_ref(), &heard.calls, reason).await;
-    Attempt::Lost {
+    server.state.send_replace(ServerState::Starting);
+    let ended = end(Some(service), process.as_ref(), &sinks.calls, reason).await;
+    ConnectionAttempt::Lost {
         why: Arc::clone(&ended.why),
         was_good: began.elapsed() >= CONNECTION_GOOD_AFTER,
     }
 }
 
-fn stopping() -> Reason {
-    Reason {
+fn stopping() -> LossReason {
+    LossReason {
         why: "it is being stopped".into(),
-        by_itself: false,
+        by_server: false,
     }
 }
 
 async fn establish(
     server: &McpServer,
     process: Option<&ServerProcess>,
-    pipes: Option<Pipes>,
-    heard: &Heard,
+    pipes: Option<ServerPipes>,
+    sinks: &ConnectionSinks,
 ) -> Result<Service, String> {
-    let heard = heard.clone();
+    let sinks = sinks.clone();
     let service = match (&server.config.transport, process, pipes) {
-        (McpTransport::Http { url, headers }, ..) => over_http(url, headers, heard).await?,
+        (McpTransport::Http { url, headers }, ..) => over_http(url, headers, sinks).await?,
         (_, Some(process), Some(pipes)) => {
             let ends = tokio::select! {
-                ends = pipes.opened(heard.lost.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
-                () = process.exited() => return Err("it exited at its start".to_owned()),
+                ends = pipes.opened(sinks.loss.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
+                () = process.exited() => return Err("it exited during its start".to_owned()),
             };
-            over_pipes(ends, heard).await?
+            over_pipes(ends, sinks).await?
         }
         _ => return Err("it has no process".to_owned()),
     };
@@ -184,17 +188,17 @@ async fn establish(
 async fn end(
     service: Option<Service>,
     process: Option<&ServerProcess>,
-    calls: &Calls,
-    reason: Reason,
-) -> Arc<Ended> {
+    calls: &OpenCalls,
+    reason: LossReason,
+) -> Arc<ConnectionEnd> {
     calls.refuse(&reason.why);
-    let mut ended = Ended {
+    let mut ended = ConnectionEnd {
         why: reason.why,
         process: None,
     };
     if let Some(process) = process {
-        ended.process = process.end(&ended.why, reason.by_itself).await;
-        if (reason.by_itself || service.is_none())
+        ended.process = process.end(&ended.why, reason.by_server).await;
+        if (reason.by_server || service.is_none())
             && let Some(words) = process.last_words().await
         {
             ended.why = format!("{} ({words})", ended.why).into();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::convert::{Definition, text_of};
+use super::convert::{McpToolDefinition, text_of};
 use super::server::McpServer;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
@@ -22,7 +22,7 @@ pub(super) struct McpTool {
 impl McpTool {
     pub(super) fn new(
         server: &Arc<McpServer>,
-        definition: &Definition,
+        definition: &McpToolDefinition,
         output_folder: &Arc<OutputFolder>,
     ) -> Self {
         let spec = ToolSpec {
@@ -46,7 +46,7 @@ impl McpTool {
             Value::Object(arguments) => arguments.clone(),
             _ => {
                 return Err(ToolError::new(format!(
-                    "the arguments of `{}` are no object",
+                    "the arguments of `{}` must be an object",
                     self.spec.name
                 )));
             }
@@ -56,7 +56,7 @@ impl McpTool {
         let result = connection.call(&self.tool, arguments, &invocation).await?;
         let Some((text, is_error)) = text_of(result) else {
             return Err(ToolError::new(format!(
-                "the server `{}` asks for what it is not given here; the call has no result",
+                "the server `{}` did not return a tool result",
                 self.server.name()
             )));
         };

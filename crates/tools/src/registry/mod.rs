@@ -36,7 +36,7 @@ pub enum RegistryError {
 }
 
 /// Maximum length of a tool's name, in bytes: the limit of the strictest common provider.
-const NAME_LEN_MAX: usize = 64;
+pub(crate) const TOOL_NAME_LEN_MAX: usize = 64;
 
 /// Tools in the order of their registration. Built once, then shared and only read. A clone shares the tools.
 #[derive(Debug, Clone, Default)]
@@ -156,7 +156,7 @@ impl fmt::Debug for RegisteredTool {
 }
 
 fn is_valid_name(name: &str) -> bool {
-    (1..=NAME_LEN_MAX).contains(&name.len())
+    (1..=TOOL_NAME_LEN_MAX).contains(&name.len())
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')

@@ -289,16 +289,16 @@ async fn disconnected_handler_fails_running_and_later_calls_at_once() {
         };
         let error = said(running).await.unwrap_err();
         assert!(
-            error.contains("is gone; what it has done of the call is not known"),
+            error.contains("has disconnected; the outcome of the call is unknown"),
             "{error}"
         );
         let error = said(waiting).await.unwrap_err();
         assert!(
-            error.contains("is gone; it had not taken the call"),
+            error.contains("has disconnected; it had not taken the call"),
             "{error}"
         );
         let error = said(stage.call("three")).await.unwrap_err();
-        assert!(error.contains("is gone"), "{error}");
+        assert!(error.contains("has disconnected"), "{error}");
         assert_eq!(before.elapsed(), Duration::ZERO);
         assert_eq!(
             handler.answer(request.request_id, output("x")),
@@ -330,7 +330,7 @@ async fn full_queue_is_an_error_result_without_a_wait() {
     let error = said(stage.call("three")).await.unwrap_err();
     assert_eq!(
         error,
-        "the handler of this tool does not keep up: 2 calls wait for it"
+        "the handler of this tool is too slow: 2 calls are waiting for it"
     );
     // Each taken request makes room for one more.
     let first = taken(&mut requests).await;

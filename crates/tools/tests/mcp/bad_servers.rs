@@ -29,7 +29,7 @@ async fn server_that_hangs_in_its_handshake_is_given_up() {
         state.starts_with("not available: it did not finish its handshake in 300ms"),
         "{state}"
     );
-    assert!(state.contains("it is tried again in 1 s"), "{state}");
+    assert!(state.contains("next attempt in 1 s"), "{state}");
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
@@ -91,10 +91,7 @@ async fn server_that_dies_in_a_call_fails_it_and_restarts() {
     let other = place.start_and_reach("t__wait", json!({})).await;
     let error = place.call("t__exit", json!({})).await.unwrap_err();
     assert!(error.contains("exit code 3: the disk is full"), "{error}");
-    assert!(
-        error.contains("whether it was carried out is not known"),
-        "{error}"
-    );
+    assert!(error.contains("its outcome is unknown"), "{error}");
     let error = other.answer().await.unwrap_err();
     assert!(error.contains("ended during the call"), "{error}");
     // The server's tools stay listed, and their error names the next attempt.
@@ -104,7 +101,7 @@ async fn server_that_dies_in_a_call_fails_it_and_restarts() {
             .call("t__echo", json!({"text": "x"}))
             .await
             .unwrap_err();
-        assert!(error.contains("it is tried again in"), "{error}");
+        assert!(error.contains("next attempt in"), "{error}");
     }
     wait_until("it is there again", || place.state().to_string() == "ready").await;
     assert_eq!(

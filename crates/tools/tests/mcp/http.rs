@@ -199,7 +199,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
         .call("t__echo", json!({"text": "x"}))
         .await
         .unwrap_err();
-    assert!(error.contains("it is tried again"), "{error}");
+    assert!(error.contains("next attempt"), "{error}");
     assert_eq!(place.tools().len(), 4);
 }
 

@@ -11,6 +11,6 @@ mod calls;
 mod everything;
 mod http;
 mod lists;
-mod news;
+mod status_events;
 mod stops;
 mod support;

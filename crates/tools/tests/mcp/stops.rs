@@ -29,7 +29,7 @@ async fn call_with_an_ignored_cancellation_is_unreachable() {
     assert!(!receipt.quiet() && !receipt.cancel_observed());
     assert!(took < Duration::from_millis(900), "{took:?}");
     let error = call.answer().await.unwrap_err();
-    assert!(error.contains("may work on"), "{error}");
+    assert!(error.contains("may still be running"), "{error}");
     let [(id, reason)] = place.cancellations().try_into().unwrap();
     assert!(place.log().contains(&format!("\"id\":{id}")));
     assert_eq!(reason, "user (test)");
@@ -158,7 +158,7 @@ async fn dropped_call_is_cancelled() {
     })
     .await;
     let [(_, reason)] = place.cancellations().try_into().unwrap();
-    assert_eq!(reason, "the call was given up");
+    assert_eq!(reason, "the call was abandoned");
     assert!(scope.is_quiet());
 }
 

@@ -17,23 +17,23 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::task::coop::unconstrained;
 
 #[derive(Debug)]
-pub(super) struct Cancel {
+pub(super) struct CallCancellation {
     peer: Peer<RoleClient>,
-    leaving: Arc<Leaving>,
-    state: Mutex<State>,
+    unsent: Arc<UnsentCancellations>,
+    state: Mutex<CancelState>,
 }
 
 /// Cancellations of a connection that are not written yet.
 #[derive(Default)]
-pub(super) struct Leaving(Mutex<Vec<BoxFuture<'static, ()>>>);
+pub(super) struct UnsentCancellations(Mutex<Vec<BoxFuture<'static, ()>>>);
 
-impl Leaving {
+impl UnsentCancellations {
     fn add(&self, mut sending: BoxFuture<'static, ()>) {
-        let mut leaving = self.0.lock();
-        leaving.retain_mut(|other| unconstrained(other).now_or_never().is_none());
+        let mut unsent = self.0.lock();
+        unsent.retain_mut(|other| unconstrained(other).now_or_never().is_none());
         // One poll puts the notification into the queue behind its request.
         if unconstrained(&mut sending).now_or_never().is_none() {
-            leaving.push(sending);
+            unsent.push(sending);
         }
     }
 
@@ -41,22 +41,22 @@ impl Leaving {
     ///
     /// # Cancel safety
     /// Dropping the future leaves the cancellations to the connection.
-    pub(super) async fn gone(&self) {
-        let leaving = std::mem::take(&mut *self.0.lock());
-        drop(join_all(leaving).await);
+    pub(super) async fn written(&self) {
+        let unsent = std::mem::take(&mut *self.0.lock());
+        drop(join_all(unsent).await);
     }
 }
 
-impl fmt::Debug for Leaving {
+impl fmt::Debug for UnsentCancellations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Leaving")
+        f.debug_tuple("UnsentCancellations")
             .field(&self.0.lock().len())
             .finish()
     }
 }
 
 #[derive(Debug)]
-enum State {
+enum CancelState {
     Unsent,
     Sent(RequestId),
     Cancelled,
@@ -65,19 +65,19 @@ enum State {
 
 /// Reason why a request was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum SendRefusal {
     /// The request was cancelled first.
     Cancelled,
     /// The connection accepts no requests.
     Refused,
 }
 
-impl Cancel {
-    pub(super) fn new(peer: Peer<RoleClient>, leaving: Arc<Leaving>) -> Self {
+impl CallCancellation {
+    pub(super) fn new(peer: Peer<RoleClient>, unsent: Arc<UnsentCancellations>) -> Self {
         Self {
             peer,
-            leaving,
-            state: Mutex::new(State::Unsent),
+            unsent,
+            state: Mutex::new(CancelState::Unsent),
         }
     }
 
@@ -86,16 +86,16 @@ impl Cancel {
         &self,
         request: rmcp::model::ClientRequest,
         options: PeerRequestOptions,
-    ) -> Result<RequestHandle<RoleClient>, Unsent> {
+    ) -> Result<RequestHandle<RoleClient>, SendRefusal> {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Unsent) {
-            return Err(Unsent::Cancelled);
+        if !matches!(*state, CancelState::Unsent) {
+            return Err(SendRefusal::Cancelled);
         }
         // One poll only puts the request into a queue; a full queue takes nothing.
         let sending = self.peer.send_request_with_option(request, options);
         let handle = unconstrained(sending).now_or_never();
-        let handle = handle.and_then(Result::ok).ok_or(Unsent::Refused)?;
-        *state = State::Sent(handle.id.clone());
+        let handle = handle.and_then(Result::ok).ok_or(SendRefusal::Refused)?;
+        *state = CancelState::Sent(handle.id.clone());
         Ok(handle)
     }
 
@@ -103,11 +103,11 @@ impl Cancel {
     pub(super) fn request(&self, reason: &str) {
         let mut state = self.state.lock();
         let id = match &*state {
-            State::Unsent => None,
-            State::Sent(id) => Some(id.clone()),
-            State::Cancelled | State::Answered => return,
+            CancelState::Unsent => None,
+            CancelState::Sent(id) => Some(id.clone()),
+            CancelState::Cancelled | CancelState::Answered => return,
         };
-        *state = State::Cancelled;
+        *state = CancelState::Cancelled;
         drop(state);
         let Some(id) = id else { return };
         let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
@@ -117,18 +117,18 @@ impl Cancel {
             // Fails only if the connection is gone.
             drop(peer.send_notification(notification.into()).await);
         };
-        self.leaving.add(sending.boxed());
+        self.unsent.add(sending.boxed());
     }
 
     /// Records the server's answer: there is nothing left to cancel.
     pub(super) fn answered(&self) {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Cancelled) {
-            *state = State::Answered;
+        if !matches!(*state, CancelState::Cancelled) {
+            *state = CancelState::Answered;
         }
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        matches!(*self.state.lock(), State::Cancelled)
+        matches!(*self.state.lock(), CancelState::Cancelled)
     }
 }

@@ -14,10 +14,10 @@ use crate::tool::{ToolError, ToolOutput};
 
 /// Maximum number of calls that ended without an answer and are remembered to recognise a late answer. An answer later
 /// than a thousand other such calls counts as unknown.
-const GIVEN_UP_MAX: usize = 1024;
+const ABANDONED_MAX: usize = 1024;
 
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum RequestEnd {
     Answered(Result<ToolOutput, ToolError>),
     ConfirmedCancelled,
     /// The request was cancelled before the handler took it.
@@ -29,42 +29,42 @@ pub(super) enum End {
 }
 
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-pub(super) enum NotAsked {
-    #[error("the handler of this tool is gone")]
+pub(super) enum RequestRefused {
+    #[error("the handler of this tool has disconnected")]
     HandlerGone,
-    #[error("the handler of this tool does not keep up: {waiting} calls wait for it")]
+    #[error("the handler of this tool is too slow: {waiting} calls are waiting for it")]
     Full { waiting: usize },
 }
 
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct PendingRequests {
     options: ExternalOptions,
-    state: Mutex<State>,
+    state: Mutex<PendingState>,
     /// Notified when an event was queued or the handler disconnected.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PendingState {
     last: u64,
     queue: VecDeque<ExternalEvent>,
     calls_queued: usize,
-    pending: HashMap<RequestId, Pending>,
-    given_up: VecDeque<(RequestId, LateAnswer)>,
+    pending: HashMap<RequestId, PendingRequest>,
+    abandoned: VecDeque<(RequestId, LateAnswer)>,
     late_answers: u64,
-    gone: bool,
+    disconnected: bool,
 }
 
 #[derive(Debug)]
-struct Pending {
-    reply: oneshot::Sender<End>,
+struct PendingRequest {
+    reply: oneshot::Sender<RequestEnd>,
     link: CallLink,
     call: LateAnswer,
     taken: bool,
     cancelled: bool,
 }
 
-impl Desk {
+impl PendingRequests {
     pub(super) fn new(options: ExternalOptions) -> Self {
         Self {
             options,
@@ -73,17 +73,17 @@ impl Desk {
         }
     }
 
-    pub(super) fn ask(
+    pub(super) fn send(
         &self,
         mut request: ExternalRequest,
         link: CallLink,
-    ) -> Result<(RequestId, oneshot::Receiver<End>), NotAsked> {
+    ) -> Result<(RequestId, oneshot::Receiver<RequestEnd>), RequestRefused> {
         let mut state = self.state.lock();
-        if state.gone {
-            return Err(NotAsked::HandlerGone);
+        if state.disconnected {
+            return Err(RequestRefused::HandlerGone);
         }
         if state.calls_queued >= self.options.queue_len_max {
-            return Err(NotAsked::Full {
+            return Err(RequestRefused::Full {
                 waiting: state.calls_queued,
             });
         }
@@ -91,7 +91,7 @@ impl Desk {
         let id = RequestId(state.last);
         request.request_id = id;
         let (reply, answer) = oneshot::channel();
-        let pending = Pending {
+        let pending = PendingRequest {
             reply,
             link,
             call: LateAnswer {
@@ -124,7 +124,7 @@ impl Desk {
             let pending = state.pending.remove(&id);
             drop(state);
             if let Some(pending) = pending {
-                pending.end(End::NeverTaken);
+                pending.end(RequestEnd::NeverTaken);
             }
             return;
         }
@@ -139,29 +139,29 @@ impl Desk {
     }
 
     /// Ends the wait for an answer: from now on an answer is late.
-    pub(super) fn give_up(&self, id: RequestId, cause: Cause) {
+    pub(super) fn abandon(&self, id: RequestId, cause: Cause) {
         self.cancel(id, cause);
         let mut state = self.state.lock();
         if let Some(pending) = state.pending.remove(&id) {
-            if state.given_up.len() == GIVEN_UP_MAX {
-                state.given_up.pop_front();
+            if state.abandoned.len() == ABANDONED_MAX {
+                state.abandoned.pop_front();
             }
-            state.given_up.push_back((id, pending.call));
+            state.abandoned.push_back((id, pending.call));
         }
     }
 
-    pub(super) fn end(&self, id: RequestId, end: End) -> Delivery {
-        let is_answer = matches!(end, End::Answered(_));
+    pub(super) fn end(&self, id: RequestId, end: RequestEnd) -> Delivery {
+        let is_answer = matches!(end, RequestEnd::Answered(_));
         let mut state = self.state.lock();
         if let Some(pending) = state.pending.remove(&id) {
             drop(state);
             return pending.end(end);
         }
-        let Some(at) = state.given_up.iter().position(|(given, _)| *given == id) else {
+        let Some(at) = state.abandoned.iter().position(|(given, _)| *given == id) else {
             return Delivery::Unknown;
         };
         // Only the first late answer counts; the next one is unknown.
-        if let Some((_, call)) = state.given_up.remove(at)
+        if let Some((_, call)) = state.abandoned.remove(at)
             && is_answer
         {
             state.late_answers += 1;
@@ -174,7 +174,7 @@ impl Desk {
     pub(super) fn progress(&self, id: RequestId, text: &str) -> Delivery {
         let state = self.state.lock();
         let Some(link) = state.pending.get(&id).map(|pending| pending.link.clone()) else {
-            let late = state.given_up.iter().any(|(given, _)| *given == id);
+            let late = state.abandoned.iter().any(|(given, _)| *given == id);
             return if late {
                 Delivery::Late
             } else {
@@ -192,14 +192,14 @@ impl Desk {
 
     pub(super) fn disconnect(&self) {
         let mut state = self.state.lock();
-        state.gone = true;
+        state.disconnected = true;
         state.queue.clear();
         state.calls_queued = 0;
         let pending = std::mem::take(&mut state.pending);
         drop(state);
         for pending in pending.into_values() {
             let taken = pending.taken;
-            pending.end(End::HandlerGone { taken });
+            pending.end(RequestEnd::HandlerGone { taken });
         }
         self.changed.notify_one();
     }
@@ -217,7 +217,7 @@ impl Desk {
                         return Some(ExternalEvent::Call(call));
                     }
                     Some(event) => return Some(event),
-                    None if state.gone => return None,
+                    None if state.disconnected => return None,
                     None => {}
                 }
             }
@@ -226,8 +226,8 @@ impl Desk {
     }
 }
 
-impl Pending {
-    fn end(self, end: End) -> Delivery {
+impl PendingRequest {
+    fn end(self, end: RequestEnd) -> Delivery {
         // Fails if the receiver was dropped at this moment.
         self.reply
             .send(end)

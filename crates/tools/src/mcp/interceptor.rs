@@ -14,67 +14,67 @@ use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, oneshot};
 
-use super::calls::{Answer, Calls};
-use super::connection::Lost;
+use super::calls::{CallAnswer, OpenCalls};
+use super::connection::ConnectionLoss;
 use super::limits::REQUESTS_OPEN_MAX;
 
 /// Transport that intercepts the messages of a connection.
-pub(super) struct Tap<T> {
+pub(super) struct MessageInterceptor<T> {
     inner: T,
-    heard: Heard,
+    sinks: ConnectionSinks,
     /// Requests of the server that are not answered yet.
     requests_open: Arc<AtomicUsize>,
-    order: Option<Order>,
+    order: Option<SendOrder>,
 }
 
 /// Receivers of the server's messages.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard {
-    pub(super) calls: Arc<Calls>,
-    pub(super) lost: Lost,
+pub(super) struct ConnectionSinks {
+    pub(super) calls: Arc<OpenCalls>,
+    pub(super) loss: ConnectionLoss,
     /// Notified when the list of the server's tools has changed.
     pub(super) list_changed: Arc<Notify>,
 }
 
 /// Keeps sent messages in order: a cancellation never overtakes its request.
 #[derive(Default)]
-struct Order {
+struct SendOrder {
     before: Option<oneshot::Receiver<()>>,
 }
 
-impl<T> Tap<T> {
+impl<T> MessageInterceptor<T> {
     /// Wraps a transport that does not keep messages in order by itself.
-    pub(super) fn in_order(inner: T, heard: Heard) -> Self {
+    pub(super) fn in_order(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
-            order: Some(Order::default()),
-            ..Self::new(inner, heard)
+            order: Some(SendOrder::default()),
+            ..Self::new(inner, sinks)
         }
     }
 
     /// Wraps a transport that sends messages concurrently, and keeps cancellations behind their requests.
-    pub(super) fn new(inner: T, heard: Heard) -> Self {
+    pub(super) fn new(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
             inner,
-            heard,
+            sinks,
             requests_open: Arc::default(),
             order: None,
         }
     }
 
     /// Handles a message, and returns the message for the protocol library, if any.
-    fn look(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
+    fn intercept(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
         match message {
             JsonRpcMessage::Response(mut response) => {
-                if self.heard.calls.is_open(&response.id) {
+                if self.sinks.calls.is_open(&response.id) {
                     let empty = ServerResult::empty(());
                     let result = std::mem::replace(&mut response.result, empty);
-                    self.answered(&response.id, Answer::Result(Box::new(result)));
+                    self.answered(&response.id, CallAnswer::Result(Box::new(result)));
                 }
                 Some(JsonRpcMessage::Response(response))
             }
             JsonRpcMessage::Error(failed) => match failed.id {
-                Some(id) if self.heard.calls.is_open(&id) => {
-                    self.answered(&id, Answer::Error(failed.error));
+                Some(id) if self.sinks.calls.is_open(&id) => {
+                    self.answered(&id, CallAnswer::Error(failed.error));
                     let empty = ServerResult::empty(());
                     Some(ServerJsonRpcMessage::response(empty, id))
                 }
@@ -83,10 +83,10 @@ impl<T> Tap<T> {
             JsonRpcMessage::Notification(notification) => {
                 match &notification.notification {
                     ServerNotification::ProgressNotification(progress) => {
-                        self.heard.calls.progress(&progress.params);
+                        self.sinks.calls.progress(&progress.params);
                     }
                     ServerNotification::ToolListChangedNotification(_) => {
-                        self.heard.list_changed.notify_one();
+                        self.sinks.list_changed.notify_one();
                     }
                     _ => {}
                 }
@@ -94,20 +94,20 @@ impl<T> Tap<T> {
             }
             JsonRpcMessage::Request(request) => {
                 if self.requests_open.fetch_add(1, Ordering::AcqRel) >= REQUESTS_OPEN_MAX {
-                    self.heard.lost.given_up("it asks more than is answered");
+                    self.sinks.loss.by_us("it sent too many requests at once");
                 }
                 Some(JsonRpcMessage::Request(request))
             }
         }
     }
 
-    fn answered(&self, id: &RequestId, answer: Answer) {
+    fn answered(&self, id: &RequestId, answer: CallAnswer) {
         // Fails if the call was removed meanwhile: then the answer is dropped.
-        drop(self.heard.calls.answer(id, answer));
+        drop(self.sinks.calls.answer(id, answer));
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for MessageInterceptor<T> {
     type Error = T::Error;
 
     fn send(
@@ -139,10 +139,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let Some(message) = self.inner.receive().await else {
-                self.heard.lost.by_itself("it closed the connection");
+                self.sinks.loss.by_server("it closed the connection");
                 return None;
             };
-            if let Some(message) = self.look(message) {
+            if let Some(message) = self.intercept(message) {
                 return Some(message);
             }
         }

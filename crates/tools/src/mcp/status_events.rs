@@ -7,36 +7,36 @@ use futures::future::select_all;
 use tokio::sync::watch;
 
 use super::server::McpServer;
-use super::state::{Known, McpState};
+use super::state::{McpState, ServerState};
 
 /// Maximum number of tools that a message names; it counts the others.
 const NAMES_MAX: usize = 8;
 
 /// Stream of status events of a system's servers.
 #[derive(Debug)]
-pub struct McpNews(Vec<Followed>);
+pub struct McpStatusEvents(Vec<FollowedServer>);
 
 #[derive(Debug)]
-struct Followed {
+struct FollowedServer {
     server: Arc<McpServer>,
-    known: watch::Receiver<Known>,
-    told: Told,
+    state: watch::Receiver<ServerState>,
+    reported: ReportedStatus,
 }
 
 /// Last reported status of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum ReportedStatus {
     /// The server works.
-    Well,
+    Available,
     /// The server is unavailable, and is retried automatically.
-    Retried,
+    Retrying,
     /// The server is retried only at the next call.
-    Rests,
+    UntilCalled,
 }
 
 /// A status event: a server became unavailable, or is available again.
 #[derive(Debug, Clone)]
-pub struct McpChange {
+pub struct McpStatusEvent {
     /// Name of the server.
     pub server: Arc<str>,
     /// New state: degraded or ready.
@@ -45,12 +45,12 @@ pub struct McpChange {
     pub tools: Vec<Arc<str>>,
 }
 
-impl McpNews {
+impl McpStatusEvents {
     pub(super) fn of(servers: &[Arc<McpServer>]) -> Self {
-        let follow = |server: &Arc<McpServer>| Followed {
-            known: server.known.subscribe(),
+        let follow = |server: &Arc<McpServer>| FollowedServer {
+            state: server.state.subscribe(),
             server: Arc::clone(server),
-            told: Told::Well,
+            reported: ReportedStatus::Available,
         };
         Self(servers.iter().map(follow).collect())
     }
@@ -60,43 +60,45 @@ impl McpNews {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn next(&mut self) -> McpChange {
+    pub async fn next(&mut self) -> McpStatusEvent {
         loop {
-            if let Some(change) = self.0.iter_mut().find_map(Followed::look) {
-                return change;
+            if let Some(event) = self.0.iter_mut().find_map(FollowedServer::next_event) {
+                return event;
             }
             if self.0.is_empty() {
                 return std::future::pending().await;
             }
-            let changed = self.0.iter_mut().map(|one| Box::pin(one.known.changed()));
+            let changed = self.0.iter_mut().map(|one| Box::pin(one.state.changed()));
             // Never fails: the servers that it follows still exist.
             drop(select_all(changed).await);
         }
     }
 }
 
-impl Followed {
-    fn look(&mut self) -> Option<McpChange> {
-        let known = self.known.borrow_and_update().clone();
-        let now = match &known {
-            Known::Ready(_) => Told::Well,
-            Known::Degraded { next_try, .. } if next_try.is_some() => Told::Retried,
-            Known::Degraded { .. } => Told::Rests,
-            Known::Starting | Known::Stopped => return None,
+impl FollowedServer {
+    fn next_event(&mut self) -> Option<McpStatusEvent> {
+        let state = self.state.borrow_and_update().clone();
+        let now = match &state {
+            ServerState::Ready(_) => ReportedStatus::Available,
+            ServerState::Degraded { next_try, .. } if next_try.is_some() => {
+                ReportedStatus::Retrying
+            }
+            ServerState::Degraded { .. } => ReportedStatus::UntilCalled,
+            ServerState::Starting | ServerState::Stopped => return None,
         };
-        if std::mem::replace(&mut self.told, now) == now {
+        if std::mem::replace(&mut self.reported, now) == now {
             return None;
         }
         let tools = self.server.definitions();
-        Some(McpChange {
+        Some(McpStatusEvent {
             server: Arc::clone(self.server.name()),
-            state: known.state(),
+            state: state.public(),
             tools: tools.iter().map(|tool| Arc::clone(&tool.name)).collect(),
         })
     }
 }
 
-impl fmt::Display for McpChange {
+impl fmt::Display for McpStatusEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             server,

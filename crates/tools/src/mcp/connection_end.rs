@@ -6,7 +6,7 @@ use allstop_core::receipt::{Containment, Evidence, How, Verified};
 use allstop_scope::{Ending, Registration};
 
 #[derive(Debug, Clone)]
-pub(super) struct Ended {
+pub(super) struct ConnectionEnd {
     /// Reason, for the model and for people.
     pub(super) why: Arc<str>,
     /// Verified end of the server's process; `None` without a process or if a part of it is left.
@@ -21,7 +21,7 @@ pub(super) struct ProcessEnd {
     pub(super) containment: Containment,
 }
 
-impl Ended {
+impl ConnectionEnd {
     /// Reports the end of a call that was open. Without a verified end of the process it claims nothing.
     pub(super) fn conclude(&self, mut registration: Registration) {
         let details = registration.details_mut();

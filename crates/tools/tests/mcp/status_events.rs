@@ -9,8 +9,8 @@ use crate::support::{Place, wait_until, within};
 #[tokio::test]
 async fn existing_outage_is_reported_once() {
     let place = Place::new("die").await;
-    let mut news = place.servers.news();
-    let told = within(news.next()).await;
+    let mut events = place.servers.status_events();
+    let told = within(events.next()).await;
     assert_eq!(&*told.server, "t");
     let line = told.to_string();
     assert!(
@@ -18,7 +18,7 @@ async fn existing_outage_is_reported_once() {
         "{line}"
     );
     assert!(
-        line.contains("(exit code 3: no such database); it is tried again in 1 s"),
+        line.contains("(exit code 3: no such database); next attempt in 1 s"),
         "{line}"
     );
     assert!(line.ends_with("; until then it has no tools"), "{line}");
@@ -26,17 +26,17 @@ async fn existing_outage_is_reported_once() {
         place.log().matches("started").count() == 3
     })
     .await;
-    let again = news.next().now_or_never();
+    let again = events.next().now_or_never();
     assert!(again.is_none(), "{again:?}");
 }
 
 #[tokio::test]
 async fn outage_and_recovery_are_reported_with_the_tools() {
     let place = Place::new("").await;
-    let mut news = place.servers.news();
-    assert!(news.next().now_or_never().is_none(), "all servers work");
+    let mut events = place.servers.status_events();
+    assert!(events.next().now_or_never().is_none(), "all servers work");
     place.call("t__exit", json!({})).await.unwrap_err();
-    let told = within(news.next()).await;
+    let told = within(events.next()).await;
     assert!(matches!(told.state, McpState::Degraded { .. }), "{told:?}");
     let line = told.to_string();
     assert!(line.contains("exit code 3: the disk is full"), "{line}");
@@ -47,17 +47,17 @@ async fn outage_and_recovery_are_reported_with_the_tools() {
         ),
         "{line}"
     );
-    let told = within(news.next()).await;
+    let told = within(events.next()).await;
     assert_eq!(told.to_string(), "the MCP server `t` is ready again");
     within(place.servers.close()).await;
     assert!(
-        news.next().now_or_never().is_none(),
+        events.next().now_or_never().is_none(),
         "the end of a server is no event"
     );
 }
 
 #[tokio::test]
 async fn no_event_without_servers() {
-    let mut news = allstop_tools::mcp::McpServers::default().news();
-    assert!(news.next().now_or_never().is_none());
+    let mut events = allstop_tools::mcp::McpServers::default().status_events();
+    assert!(events.next().now_or_never().is_none());
 }
