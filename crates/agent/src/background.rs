@@ -55,7 +55,7 @@ impl Background {
             }
             let end = work.end();
             // The end of detached work is unknown here: the next start of the session determines it.
-            let goes_on = end.is_none() && !work.is_let_go();
+            let goes_on = end.is_none() && !work.is_detached();
             records.extend(end.map(|end| SessionRecord::BackgroundEnded {
                 id: work.id.clone(),
                 state: end.state,
@@ -95,11 +95,11 @@ impl BackgroundHost for Background {
         self.registry.new_id()
     }
 
-    fn started(&self, work: Arc<BackgroundWork>) {
+    fn adopt(&self, work: Arc<BackgroundWork>) {
         self.unrecorded
             .lock()
             .push((Arc::clone(&work), Known::Nothing));
-        self.registry.started(work);
+        self.registry.adopt(work);
     }
 
     fn works(&self) -> Vec<Arc<BackgroundWork>> {

@@ -1,5 +1,6 @@
 //! Failures that end a turn.
 
+use allstop_core::error_chain;
 use allstop_core::turn::IllegalEvent;
 use allstop_log::SessionError;
 use allstop_model::{ModelError, ModelErrorKind};
@@ -97,21 +98,9 @@ impl From<SessionError> for TurnError {
             SessionError::Log(error) => error.hint().map(str::to_owned),
             _ => None,
         };
-        let mut last = error.to_string();
-        let mut message = last.clone();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            let said = cause.to_string();
-            // Some errors repeat the text of their cause.
-            if !said.ends_with(&last) {
-                message = format!("{message}: {said}");
-            }
-            last = said;
-            source = cause.source();
-        }
         Self {
             kind: TurnErrorKind::Store,
-            message,
+            message: error_chain(&error),
             hint,
         }
     }

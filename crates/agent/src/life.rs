@@ -42,7 +42,7 @@ impl CallObserver for Life {
         });
     }
 
-    fn alive(&self) {
+    fn heartbeat(&self) {
         self.heard();
     }
 }

@@ -36,7 +36,7 @@ fn note(work: &BackgroundWork, background: &Background) -> Note {
     let mut text = format!("Background work {} (`{}`) {how}.", work.id, work.name);
     let live = background.works();
     if let Some(live) = live.iter().find(|live| live.id == work.id) {
-        let said = live.end().and_then(|end| end.said);
+        let said = live.end().and_then(|end| end.answer);
         let answers = said.is_some();
         let output = said.map_or_else(|| live.output(), |said| said.to_string());
         let skipped = output.chars().count().saturating_sub(NOTE_OUTPUT_CHARS);

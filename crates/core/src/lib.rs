@@ -5,6 +5,7 @@
 
 pub mod cause;
 pub mod decision;
+mod error_chain;
 pub mod extent;
 pub mod finish_reason;
 pub mod ids;
@@ -22,6 +23,7 @@ pub mod usage;
 pub mod written_duration;
 
 pub use cause::{Cause, CauseKind};
+pub use error_chain::error_chain;
 pub use extent::Extent;
 pub use finish_reason::FinishReason;
 pub use ids::{CallId, MessageId, SessionId, StopId, TurnNumber};

@@ -1,6 +1,7 @@
 //! Errors of the start of a system or a session.
 
 use allstop_agent::{TurnError, TurnErrorKind};
+use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
 use allstop_model::{ModelError, ModelErrorKind};
 
@@ -134,7 +135,7 @@ impl From<LogError> for StartError {
     fn from(error: LogError) -> Self {
         Self {
             kind: StartErrorKind::Store,
-            message: chain(&error),
+            message: error_chain(&error),
             hint: error.hint().map(str::to_owned),
         }
     }
@@ -142,7 +143,7 @@ impl From<LogError> for StartError {
 
 impl From<SessionError> for StartError {
     fn from(error: SessionError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         let (kind, hint) = match error {
             SessionError::NotFound(_) => (
                 StartErrorKind::UnknownSession,
@@ -165,20 +166,4 @@ impl From<SessionError> for StartError {
         };
         Self::new(kind, message).hint(hint)
     }
-}
-
-/// Formats an error with its causes, in one line. Omits a cause that its parent's message already ends with.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut last = error.to_string();
-    let mut text = last.clone();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !said.ends_with(&last) {
-            text = format!("{text}: {said}");
-        }
-        last = said;
-        source = cause.source();
-    }
-    text
 }

@@ -123,7 +123,7 @@ impl Session {
     /// Background work that this process has detached and that still runs, even before the detach call has returned.
     pub fn let_go(&self) -> Vec<FoundWork> {
         let works = self.background().into_iter();
-        let let_go = works.filter(|work| work.is_let_go());
+        let let_go = works.filter(|work| work.is_detached());
         let_go.map(|work| FoundWork::running(&work, true)).collect()
     }
 

@@ -114,7 +114,7 @@ impl Shared {
                 Stopping::one(stop, running.map(|slot| Arc::clone(&slot.state)))
             }
             StopTarget::Background(id) => match work(&awake, id) {
-                Some(work) if !work.is_let_go() => Stopping::one(work.stop(cause), None),
+                Some(work) if !work.is_detached() => Stopping::one(work.stop(cause), None),
                 _ => self
                     .stop_left(id, &cause, &awake.scope)
                     .unwrap_or_else(|| nothing(StopOutcome::NotFound)),

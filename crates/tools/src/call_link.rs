@@ -14,92 +14,92 @@ pub trait CallObserver: Send + Sync {
     fn output(&self, call_id: &CallId, text: &str);
 
     /// A heartbeat.
-    fn alive(&self);
+    fn heartbeat(&self);
 }
 
 /// Link between a call and its caller. Clones share one link; the default link is not connected.
 #[derive(Clone, Default)]
-pub struct CallLink(Option<Arc<Linked>>);
+pub struct CallLink(Option<Arc<CallLinkInner>>);
 
-struct Linked {
+struct CallLinkInner {
     call_id: CallId,
     observer: Arc<dyn CallObserver>,
-    metered: Mutex<Metered>,
+    metered: Mutex<MeteredUsage>,
     exit_code: OnceLock<i32>,
     /// True if the tool listens for promotion to the background.
-    listens: AtomicBool,
+    is_promotable: AtomicBool,
     promoted: SetOnce<()>,
 }
 
 /// Usage that a link has counted until its handover: under one lock, so that each token is counted once.
 #[derive(Default)]
-struct Metered {
+struct MeteredUsage {
     usage: Usage,
     handed_over: Option<CallLink>,
 }
 
 /// Error of [`CallLink::promote`]: the tool does not listen for promotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this call cannot go on in the background")]
+#[error("this call cannot continue in the background")]
 pub struct NotPromotable;
 
-struct Nobody;
+struct NullObserver;
 
-impl CallObserver for Nobody {
+impl CallObserver for NullObserver {
     fn output(&self, _call_id: &CallId, _text: &str) {}
 
-    fn alive(&self) {}
+    fn heartbeat(&self) {}
 }
 
 impl CallLink {
     /// Creates the link of a call.
     pub fn new(call_id: CallId, observer: Arc<dyn CallObserver>) -> Self {
-        Self(Some(Arc::new(Linked {
+        Self(Some(Arc::new(CallLinkInner {
             call_id,
             observer,
             metered: Mutex::default(),
             exit_code: OnceLock::new(),
-            listens: AtomicBool::new(false),
+            is_promotable: AtomicBool::new(false),
             promoted: SetOnce::new(),
         })))
     }
 
     /// Creates a link without an observer, which only counts usage, for work that no call waits for.
     pub fn unwatched(call_id: CallId) -> Self {
-        Self::new(call_id, Arc::new(Nobody))
+        Self::new(call_id, Arc::new(NullObserver))
     }
 
     /// Forwards all further reports to `other`: the call has its answer, and its work continues there. Usage counted so
     /// far stays with the call.
     pub fn hand_over_to(&self, other: &Self) {
-        if let Some(linked) = &self.0 {
-            linked.metered.lock().handed_over = Some(other.clone());
+        if let Some(inner) = &self.0 {
+            inner.metered.lock().handed_over = Some(other.clone());
         }
     }
 
     /// Shows a piece of output to the observer, and sends a heartbeat.
     pub fn output(&self, text: &str) {
-        let Some(linked) = &self.0 else { return };
-        if let Some(other) = linked.handed_over() {
+        let Some(inner) = &self.0 else { return };
+        if let Some(other) = inner.handed_over() {
             return other.output(text);
         }
-        linked.observer.alive();
-        linked.observer.output(&linked.call_id, text);
+        inner.observer.heartbeat();
+        inner.observer.output(&inner.call_id, text);
     }
 
     /// Sends a heartbeat: the call waits for something that makes progress.
-    pub fn alive(&self) {
-        let Some(linked) = &self.0 else { return };
-        if let Some(other) = linked.handed_over() {
-            return other.alive();
+    pub fn heartbeat(&self) {
+        let Some(inner) = &self.0 else { return };
+        if let Some(other) = inner.handed_over() {
+            return other.heartbeat();
         }
-        linked.observer.alive();
+        inner.observer.heartbeat();
     }
 
     /// Counts tokens that the call has used. They count for every outcome of the call.
     pub fn meter(&self, usage: Usage) {
-        let Some(linked) = &self.0 else { return };
-        let mut metered = linked.metered.lock();
+        let Some(inner) = &self.0 else { return };
+        let mut metered = inner.metered.lock();
         let Some(other) = metered.handed_over.clone() else {
             metered.usage += usage;
             return;
@@ -112,14 +112,14 @@ impl CallLink {
     pub fn metered(&self) -> Usage {
         self.0
             .as_ref()
-            .map_or_else(Usage::default, |linked| linked.metered.lock().usage)
+            .map_or_else(Usage::default, |inner| inner.metered.lock().usage)
     }
 
     /// Records the exit code of the command that the call ran. The first one stands.
     pub fn exited(&self, code: i32) {
-        if let Some(linked) = &self.0 {
+        if let Some(inner) = &self.0 {
             // Fails if a code was recorded before, which stands.
-            let _ = linked.exit_code.set(code);
+            let _ = inner.exit_code.set(code);
         }
     }
 
@@ -135,9 +135,9 @@ impl CallLink {
     pub async fn promotion(&self) {
         match &self.0 {
             None => std::future::pending().await,
-            Some(linked) => {
-                linked.listens.store(true, Ordering::Release);
-                linked.promoted.wait().await;
+            Some(inner) => {
+                inner.is_promotable.store(true, Ordering::Release);
+                inner.promoted.wait().await;
             }
         }
     }
@@ -148,9 +148,9 @@ impl CallLink {
     /// If the tool does not listen for promotion.
     pub fn promote(&self) -> Result<(), NotPromotable> {
         match &self.0 {
-            Some(linked) if linked.listens.load(Ordering::Acquire) => {
+            Some(inner) if inner.is_promotable.load(Ordering::Acquire) => {
                 // Fails if it was set by an earlier request.
-                drop(linked.promoted.set(()));
+                drop(inner.promoted.set(()));
                 Ok(())
             }
             _ => Err(NotPromotable),
@@ -158,7 +158,7 @@ impl CallLink {
     }
 }
 
-impl Linked {
+impl CallLinkInner {
     fn handed_over(&self) -> Option<CallLink> {
         self.metered.lock().handed_over.clone()
     }
@@ -167,7 +167,7 @@ impl Linked {
 impl fmt::Debug for CallLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CallLink")
-            .field(&self.0.as_ref().map(|linked| &linked.call_id))
+            .field(&self.0.as_ref().map(|inner| &inner.call_id))
             .finish()
     }
 }

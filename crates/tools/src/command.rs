@@ -3,14 +3,13 @@
 //! A command is spawned in a scope, so every stop of the scope covers it: SIGTERM, the grace, SIGKILL, and an item of
 //! the receipt. Its output is read continuously, also during a stop, so that it never blocks on a full pipe.
 
-use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::terminal_text::is_unsafe;
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, error_chain};
 use allstop_process::{ExitInfo, OutputReader, ProcessSpec, TreeMember};
 use allstop_scope::{Process, Scope, SpawnProcessError, StopOrder, WorkSpec};
 use tokio::time::Instant;
@@ -122,7 +121,7 @@ impl RunningCommand {
             Ok(exit) => Ok(exit),
             // The command may have run: its keeper was killed before it reported a start.
             Err(_) if self.keeper_lost().is_some() => Ok(ExitInfo::Unknown),
-            Err(error) => Err(chain(&error)),
+            Err(error) => Err(error_chain(&error)),
         }
     }
 
@@ -193,16 +192,4 @@ pub fn exit_text(exit: ExitInfo) -> String {
         ExitInfo::Signal(signal) => format!("killed by signal {signal}"),
         ExitInfo::Unknown => "exit code unknown".to_owned(),
     }
-}
-
-/// Formats an error with its causes, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += ": ";
-        text += &error.to_string();
-        cause = error.source();
-    }
-    text
 }

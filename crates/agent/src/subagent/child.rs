@@ -105,7 +105,7 @@ impl Child {
         let hear = self.calls;
         let events = EventSink::observer(move |event| {
             for call in &hear {
-                call.alive();
+                call.heartbeat();
             }
             if let Some(mut line) = line_of(event) {
                 line.push('\n');

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, error_chain};
 use allstop_process::{ExitInfo, ProcessSpec};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use allstop_tools::{CommandLimit, RunningCommand, command_name, exit_text};
 
 use super::CommandSettings;
 use super::event::Event;
-use crate::error::chain;
 
 /// Maximum size of the kept output of a command, in bytes: enough for a reason that a person reads. The rest is read
 /// and dropped.
@@ -73,7 +72,7 @@ impl Command {
         let started = RunningCommand::start(&scope, Arc::clone(&self.name), self.spec(&event));
         let mut running = match started {
             Ok(running) => running,
-            Err(error) => return failed(chain(&error)),
+            Err(error) => return failed(error_chain(&error)),
         };
         let mut output = Vec::new();
         let keep = |piece: &[u8]| {

@@ -14,7 +14,7 @@ pub struct BackgroundEnd {
     /// Exit code, if there is one.
     pub exit_code: Option<i32>,
     /// Answer of a task, or the reason of its failure.
-    pub said: Option<Arc<str>>,
+    pub answer: Option<Arc<str>>,
     /// True if the work itself failed: a nonzero exit code, an error or a panic.
     pub failed: bool,
 }
@@ -50,18 +50,18 @@ impl BackgroundEnd {
                 Some(ExitInfo::Code(code)) => Some(code),
                 _ => None,
             },
-            said: status.keeper_lost_note().map(Into::into),
+            answer: status.keeper_lost_note().map(Into::into),
         })
     }
 
     /// End of work that this process does not watch to its end.
-    pub(super) fn unseen() -> Self {
+    pub(super) fn unwatched() -> Self {
         Self {
             state: ItemState::StillRunning {
                 why: Why::WatcherGone,
             },
             exit_code: None,
-            said: None,
+            answer: None,
             failed: false,
         }
     }

@@ -25,7 +25,7 @@ pub trait BackgroundHost: Send + Sync + fmt::Debug {
     fn new_id(&self) -> BackgroundId;
 
     /// Takes over work that runs from now on in its own scope below [`BackgroundHost::scope`]. Must not block.
-    fn started(&self, work: Arc<BackgroundWork>);
+    fn adopt(&self, work: Arc<BackgroundWork>);
 
     /// All work in the order of its start, including ended work whose output can still be read.
     fn works(&self) -> Vec<Arc<BackgroundWork>>;
@@ -44,7 +44,7 @@ impl BackgroundChanges {
         self.0.subscribe()
     }
 
-    pub(super) fn one_more(&self) {
+    pub(super) fn increment(&self) {
         self.0.send_modify(|generation| *generation += 1);
     }
 }
@@ -90,7 +90,7 @@ impl BackgroundHost for BackgroundRegistry {
         format!("bg_{}", self.next.fetch_add(1, Ordering::Relaxed)).into()
     }
 
-    fn started(&self, work: Arc<BackgroundWork>) {
+    fn adopt(&self, work: Arc<BackgroundWork>) {
         let mut works = self.works.lock();
         works.push_back(work);
         let mut too_many = works

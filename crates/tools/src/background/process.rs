@@ -11,7 +11,7 @@ use allstop_scope::{NotStarted, WorkSpec};
 use tokio::sync::oneshot;
 
 use super::host::BackgroundHost;
-use super::work::{About, BackgroundWork, Body, Place};
+use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::command::{RunningCommand, read_to_end};
 use crate::output::{BoundedOutput, SharedOutput};
 
@@ -52,21 +52,21 @@ pub(crate) fn hand_over(
     } = handed;
     // Prepares the drain first, because nothing may fail after the processes have moved. It begins after the move.
     let (begin, begins) = oneshot::channel();
-    let prepared = Place::below(host, &name).and_then(|place| {
+    let prepared = WorkSlot::create(host, &name).and_then(|slot| {
         let spec = WorkSpec::new(ItemKind::Future, "output");
-        let drain = place.scope.spawn(spec, |_| async move {
+        let drain = slot.scope.spawn(spec, |_| async move {
             if let Ok((reader, output)) = begins.await {
                 drain(reader, output).await;
             }
         })?;
         let adopted = WorkSpec::new(ItemKind::Process, Arc::clone(&name));
-        if let Err(refused) = process.adopt(&place.scope, adopted) {
-            place.scope.close();
+        if let Err(refused) = process.adopt(&slot.scope, adopted) {
+            slot.scope.close();
             return Err(refused);
         }
-        Ok((place, drain))
+        Ok((slot, drain))
     });
-    let (place, drain) = match prepared {
+    let (slot, drain) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
             return Err(Box::new(NotHandedOver {
@@ -80,13 +80,13 @@ pub(crate) fn hand_over(
     let output = Arc::new(SharedOutput::from(output));
     // Fails if a forced stop came first: then nothing is read any more.
     drop(begin.send((reader, Arc::clone(&output))));
-    let about = About {
+    let info = WorkInfo {
         call_id,
         name,
         attachment,
     };
     let handle = process.handle().clone();
-    let work = BackgroundWork::new(place, about, Body::Process(process), output);
+    let work = BackgroundWork::new(slot, info, WorkBody::Process(process), output);
     work.run(host, async move {
         // The process's status shows whether it is empty or unwatched.
         drop(handle.wait_empty().await);
@@ -98,6 +98,6 @@ pub(crate) fn hand_over(
 /// Reads until no process is left that could print. A stop does not end it: output of dying processes counts too.
 async fn drain(reader: OutputReader, output: Arc<SharedOutput>) {
     if let Err(error) = read_to_end(reader, |piece| output.push(piece)).await {
-        tracing::warn!(%error, "the output of background work could not be read on");
+        tracing::warn!(%error, "the output of background work could not be read to its end");
     }
 }

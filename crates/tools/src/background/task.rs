@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
-use super::work::{About, BackgroundWork, Body, Place};
+use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::call_link::CallLink;
 use crate::output::{BoundedOutput, SharedOutput};
 
@@ -111,7 +111,7 @@ fn start<F>(
 where
     F: Future<Output = Result<String, String>> + Send + 'static,
 {
-    let place = Place::below(host, &spec.name)?;
+    let slot = WorkSlot::create(host, &spec.name)?;
     let output = spec.output;
     let state = Arc::new(TaskState {
         link: spec.link,
@@ -123,7 +123,7 @@ where
         begun: running.is_some(),
     };
     let task = TaskCx {
-        scope: place.scope.clone(),
+        scope: slot.scope.clone(),
         output: output.clone(),
     };
     let of_scope = WorkSpec::new(ItemKind::Future, Arc::clone(&spec.name));
@@ -133,28 +133,28 @@ where
         guard.returned(answer, cx.acknowledged());
     };
     // The order matters: a stop of the call and of all background work stops the call first, then the host's old scope.
-    // So if the call is not stopped now, that stop covers `place`.
+    // So if the call is not stopped now, that stop covers `slot`.
     let started = match running {
         None => spec
             .call
             .check()
-            .and_then(|()| place.scope.spawn(of_scope, body).map(Some)),
+            .and_then(|()| slot.scope.spawn(of_scope, body).map(Some)),
         // Moves first, because the move decides. If a stop of the background comes between the two, the task has no
         // waiting future here and counts as stopped work.
         Some(running) => running
-            .move_below(&place.scope)
-            .map(|()| place.scope.spawn_begun(of_scope, body).ok()),
+            .move_below(&slot.scope)
+            .map(|()| slot.scope.spawn_begun(of_scope, body).ok()),
     };
-    let body = started.inspect_err(|_| place.scope.close())?;
+    let body = started.inspect_err(|_| slot.scope.close())?;
     if running.is_some() {
         output.open_file();
     }
-    let about = About {
+    let info = WorkInfo {
         call_id: spec.call_id,
         name: spec.name,
         attachment: spec.attachment,
     };
-    let work = BackgroundWork::new(place, about, Body::Task(Arc::clone(&state)), output.0);
+    let work = BackgroundWork::new(slot, info, WorkBody::Task(Arc::clone(&state)), output.0);
     let watched = Arc::clone(&work);
     work.run(host, async move { watch(&watched, &state, body).await });
     Ok(work)
@@ -223,8 +223,8 @@ struct EndGuard {
 }
 
 impl EndGuard {
-    fn returned(&self, answer: Result<String, String>, heard: Option<Cow<'static, str>>) {
-        let state = match heard {
+    fn returned(&self, answer: Result<String, String>, acknowledged: Option<Cow<'static, str>>) {
+        let state = match acknowledged {
             Some(checkpoint) => {
                 let evidence = Evidence::verified(Verified::TaskEnded).and_observed_at(checkpoint);
                 self.state.stopped(How::Acknowledged, evidence)
@@ -232,16 +232,16 @@ impl EndGuard {
             None => ItemState::Finished { after_ms: None },
         };
         let failed = answer.is_err();
-        let (Ok(said) | Err(said)) = answer;
-        self.say(state, Some(said.into()), failed);
+        let (Ok(answer) | Err(answer)) = answer;
+        self.record_end(state, Some(answer.into()), failed);
     }
 
-    fn say(&self, state: ItemState, said: Option<Arc<str>>, failed: bool) {
+    fn record_end(&self, state: ItemState, answer: Option<Arc<str>>, failed: bool) {
         // The first end stands: a drop after a return changes nothing.
         drop(self.state.end.set(BackgroundEnd {
             state,
             exit_code: None,
-            said,
+            answer,
             failed,
         }));
     }
@@ -258,7 +258,7 @@ impl Drop for EndGuard {
                 Some(_) => self.state.stopped(How::Failed, evidence),
                 None => ItemState::Finished { after_ms: None },
             };
-            return self.say(state, Some("the task panicked".into()), true);
+            return self.record_end(state, Some("the task panicked".into()), true);
         }
         let how = if self.begun {
             How::Dropped
@@ -266,6 +266,6 @@ impl Drop for EndGuard {
             How::NotBegun
         };
         let evidence = Evidence::verified(Verified::FutureDropped);
-        self.say(self.state.stopped(how, evidence), None, false);
+        self.record_end(self.state.stopped(how, evidence), None, false);
     }
 }

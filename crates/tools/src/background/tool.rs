@@ -29,10 +29,10 @@ const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 /// Arguments of `background`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct BackgroundArguments {
     /// `list` names all background work, `output` shows the output of one work, `wait` waits for its end, `stop` ends
     /// it.
-    action: Action,
+    action: BackgroundAction,
     /// Id of the work: `bg_1`.
     id: Option<String>,
     /// For `output`: the first byte to show. Without it, the start and the end are shown.
@@ -44,7 +44,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+enum BackgroundAction {
     List,
     Output,
     Wait,
@@ -63,10 +63,9 @@ impl BackgroundTool {
     pub fn new(host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: NAME.into(),
-            description: "Lists background work (commands and agents), shows what one has printed, waits for \
-                its end, or stops it."
+            description: "Lists background work (commands and agents), shows its output, waits for its end, or stops it."
                 .into(),
-            input_schema: schema_of::<Arguments>(),
+            input_schema: schema_of::<BackgroundArguments>(),
             // The tool touches only work that this session started, and a second stop of the same work changes nothing.
             effect: Effect::Idempotent,
             timeout: None,
@@ -77,35 +76,35 @@ impl BackgroundTool {
 
     async fn run(
         &self,
-        arguments: Arguments,
+        arguments: BackgroundArguments,
         invocation: &ToolInvocation,
     ) -> Result<String, ToolError> {
         let works = self.host.works();
-        if let Action::List = arguments.action {
+        if let BackgroundAction::List = arguments.action {
             return Ok(list(&works));
         }
         let id = arguments.id.as_deref().unwrap_or_default();
         let work = works.iter().find(|work| work.id.as_str() == id);
         let work = work.ok_or_else(|| {
             ToolError::new(format!(
-                "there is no background work {id:?}; there is:\n{}",
+                "unknown background work {id:?}; known work:\n{}",
                 list(&works)
             ))
         })?;
         match (arguments.action, arguments.offset) {
-            (Action::Output, Some(offset)) => Ok(output_from(work, offset)),
-            (Action::Wait, _) => wait(work, arguments.timeout_s, invocation).await,
-            (Action::Stop, _) => stop(work).await,
-            _ => Ok(shown(work)),
+            (BackgroundAction::Output, Some(offset)) => Ok(output_from(work, offset)),
+            (BackgroundAction::Wait, _) => wait(work, arguments.timeout_s, invocation).await,
+            (BackgroundAction::Stop, _) => stop(work).await,
+            _ => Ok(output_and_end(work)),
         }
     }
 }
 
-fn shown(work: &BackgroundWork) -> String {
+fn output_and_end(work: &BackgroundWork) -> String {
     let mut text = format!("{}\n[{}]", work.output(), state(work));
-    if let Some(said) = work.end().and_then(|end| end.said) {
+    if let Some(answer) = work.end().and_then(|end| end.answer) {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n{said}");
+        let _ = write!(text, "\n{answer}");
     }
     text
 }
@@ -139,7 +138,7 @@ async fn wait(
     tokio::select! {
         biased;
         cause = invocation.scope.stopped_at("background wait") => Err(ToolError::new(format!("{} {}; the wait was stopped: {cause}", work.id, state(work)))),
-        _ended = work.ended() => Ok(shown(work)),
+        _ended = work.ended() => Ok(output_and_end(work)),
         () = tokio::time::sleep(limit) => Ok(format!(
             "{}\n[after {} s: {}]",
             work.output(),
@@ -151,7 +150,7 @@ async fn wait(
 
 async fn stop(work: &BackgroundWork) -> Result<String, ToolError> {
     if !work.is_running() {
-        return Ok(format!("{} had ended before: {}", work.id, state(work)));
+        return Ok(format!("{} is not running: {}", work.id, state(work)));
     }
     let receipt = work
         .stop(
@@ -169,7 +168,10 @@ async fn stop(work: &BackgroundWork) -> Result<String, ToolError> {
     let left = work
         .process()
         .map(|process| process.handle().known_members().len());
-    let left = left.map_or_else(String::new, |left| format!(": {left} processes still run"));
+    let left = left.map_or_else(String::new, |left| match left {
+        1 => ": 1 process still runs".to_owned(),
+        left => format!(": {left} processes still run"),
+    });
     Err(ToolError::new(format!(
         "{} could not be stopped{left}",
         work.id
@@ -201,21 +203,21 @@ fn list(works: &[Arc<BackgroundWork>]) -> String {
 }
 
 fn state(work: &BackgroundWork) -> String {
-    if work.is_let_go() {
-        return "let go".to_owned();
+    if work.is_detached() {
+        return "detached".to_owned();
     }
     let exited = work
         .process()
         .and_then(|process| process.handle().status().borrow().exited);
     match (work.end(), exited) {
         (Some(_), Some(exit)) => format!("ended, {}", crate::command::exit_text(exit)),
-        (Some(end), None) if end.failed => "ended with a failure".to_owned(),
+        (Some(end), None) if end.failed => "failed".to_owned(),
         (Some(_), None) => "ended".to_owned(),
         (None, Some(exit)) => format!(
-            "runs on; the command itself has ended, {}",
+            "still running; the command itself has ended, {}",
             crate::command::exit_text(exit)
         ),
-        (None, None) => "runs".to_owned(),
+        (None, None) => "running".to_owned(),
     }
 }
 
@@ -226,9 +228,10 @@ impl Tool for BackgroundTool {
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let arguments = Arguments::deserialize(&*invocation.arguments).map_err(|error| {
-                ToolError::new(format!("wrong arguments for `background`: {error}"))
-            })?;
+            let arguments =
+                BackgroundArguments::deserialize(&*invocation.arguments).map_err(|error| {
+                    ToolError::new(format!("wrong arguments for `background`: {error}"))
+                })?;
             Ok(ToolOutput {
                 content: self.run(arguments, &invocation).await?.into(),
             })

@@ -28,7 +28,7 @@ pub struct BackgroundWork {
     /// File that receives the output, if any.
     pub output_file: Option<PathBuf>,
     pub(super) scope: Scope,
-    pub(super) body: Body,
+    pub(super) body: WorkBody,
     attachment: Attachment,
     output: Arc<SharedOutput>,
     end: OnceLock<BackgroundEnd>,
@@ -37,25 +37,25 @@ pub struct BackgroundWork {
 }
 
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum WorkBody {
     Process(Process),
     Task(Arc<TaskState>),
 }
 
-pub(super) struct About {
+pub(super) struct WorkInfo {
     pub(super) call_id: CallId,
     pub(super) name: Arc<str>,
     pub(super) attachment: Attachment,
 }
 
-pub(super) struct Place {
+pub(super) struct WorkSlot {
     pub(super) id: BackgroundId,
     pub(super) scope: Scope,
 }
 
-impl Place {
+impl WorkSlot {
     /// Creates the scope: one item of a receipt, under the id of the work.
-    pub(super) fn below(host: &dyn BackgroundHost, name: &Arc<str>) -> Result<Self, NotStarted> {
+    pub(super) fn create(host: &dyn BackgroundHost, name: &Arc<str>) -> Result<Self, NotStarted> {
         let id = host.new_id();
         let unit = WorkSpec::new(ItemKind::Background, Arc::clone(name)).id(id.as_str());
         let options = ScopeOptions {
@@ -69,20 +69,20 @@ impl Place {
 
 impl BackgroundWork {
     pub(super) fn new(
-        place: Place,
-        about: About,
-        body: Body,
+        slot: WorkSlot,
+        info: WorkInfo,
+        body: WorkBody,
         output: Arc<SharedOutput>,
     ) -> Arc<Self> {
         let output_file = output.file();
         Arc::new(Self {
-            id: place.id,
-            call_id: about.call_id,
-            name: about.name,
+            id: slot.id,
+            call_id: info.call_id,
+            name: info.name,
             output_file,
-            scope: place.scope,
+            scope: slot.scope,
             body,
-            attachment: about.attachment,
+            attachment: info.attachment,
             output,
             end: OnceLock::new(),
             settled: SetOnce::new(),
@@ -96,9 +96,9 @@ impl BackgroundWork {
         host: &dyn BackgroundHost,
         end: impl Future<Output = ()> + Send + 'static,
     ) {
-        host.started(Arc::clone(self));
+        host.adopt(Arc::clone(self));
         let changes = host.changes().clone();
-        changes.one_more();
+        changes.increment();
         let work = Arc::clone(self);
         // Not work of the scope itself: force would end it before the processes that it watches.
         drop(self.scope.spawn_engine(async move {
@@ -106,21 +106,21 @@ impl BackgroundWork {
             work.scope.close();
             // Set only here, so it cannot fail.
             drop(work.settled.set(()));
-            changes.one_more();
+            changes.increment();
         }));
     }
 
     /// Kind of the work.
     pub fn kind(&self) -> BackgroundKind {
         match self.body {
-            Body::Process(_) => BackgroundKind::Shell,
-            Body::Task(_) => BackgroundKind::Agent,
+            WorkBody::Process(_) => BackgroundKind::Shell,
+            WorkBody::Task(_) => BackgroundKind::Agent,
         }
     }
 
     /// Attachment, which decides if an idle session waits for the work. `Detached` if the work was detached later.
     pub fn attachment(&self) -> Attachment {
-        if self.is_let_go() {
+        if self.is_detached() {
             Attachment::Detached
         } else {
             self.attachment
@@ -130,20 +130,20 @@ impl BackgroundWork {
     /// Processes of a command; `None` for a task.
     pub fn process(&self) -> Option<&Process> {
         match &self.body {
-            Body::Process(process) => Some(process),
-            Body::Task(_) => None,
+            WorkBody::Process(process) => Some(process),
+            WorkBody::Task(_) => None,
         }
     }
 
     /// True if the work was detached to outlive this process, which does not watch it any more.
-    pub fn is_let_go(&self) -> bool {
+    pub fn is_detached(&self) -> bool {
         self.process()
             .is_some_and(|process| process.handle().status().borrow().detached)
     }
 
     /// True if the work runs and is watched.
     pub fn is_running(&self) -> bool {
-        self.end().is_none() && !self.is_let_go()
+        self.end().is_none() && !self.is_detached()
     }
 
     /// End of the work; `None` while it runs, and always once it is detached.
@@ -152,9 +152,9 @@ impl BackgroundWork {
             return Some(end.clone());
         }
         let end = match &self.body {
-            Body::Process(process) => BackgroundEnd::of_process(process)?,
+            WorkBody::Process(process) => BackgroundEnd::of_process(process)?,
             // Everything that a task starts in its scope is a part of it.
-            Body::Task(task) => task.end().filter(|_| self.scope.is_quiet())?,
+            WorkBody::Task(task) => task.end().filter(|_| self.scope.is_quiet())?,
         };
         Some(self.decide(end))
     }
@@ -171,7 +171,7 @@ impl BackgroundWork {
     /// Cancel safe.
     pub async fn ended(&self) -> BackgroundEnd {
         self.settled.wait().await;
-        self.end().unwrap_or_else(BackgroundEnd::unseen)
+        self.end().unwrap_or_else(BackgroundEnd::unwatched)
     }
 
     /// Output so far, bounded.
@@ -192,8 +192,8 @@ impl BackgroundWork {
     /// Tokens that a task has used so far.
     pub fn metered(&self) -> Usage {
         match &self.body {
-            Body::Process(_) => Usage::default(),
-            Body::Task(task) => task.link.metered(),
+            WorkBody::Process(_) => Usage::default(),
+            WorkBody::Task(task) => task.link.metered(),
         }
     }
 

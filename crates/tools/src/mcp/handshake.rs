@@ -92,7 +92,7 @@ where
             ClientInitializeError::TransportError { error, .. } => {
                 format!(
                     "it cannot be reached: {}",
-                    crate::command::chain(&*error.error)
+                    allstop_core::error_chain(&*error.error)
                 )
             }
             other => format!("invalid handshake: {other}"),

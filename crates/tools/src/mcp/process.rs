@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{How, ItemKind};
-use allstop_core::{Cause, CauseKind, Extent};
+use allstop_core::{Cause, CauseKind, Extent, error_chain};
 use allstop_process::{OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, StopOrder, WorkSpec};
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use super::config::McpOptions;
 use super::connection_end::ProcessEnd;
 use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
 use super::pipes::{ServerInput, ServerPipes};
-use crate::command::{RunningCommand, chain, exit_text, read_to_end};
+use crate::command::{RunningCommand, exit_text, read_to_end};
 
 /// Time limit of the wait for the exit of a server whose output has ended: its last output explains the end.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
@@ -56,7 +56,7 @@ impl ServerProcess {
         };
         let RunningCommand { process, reader } =
             RunningCommand::start(scope, format!("mcp {name}"), spec)
-                .map_err(|error| chain(&error))?;
+                .map_err(|error| error_chain(&error))?;
         let stderr = Arc::default();
         let stderr_read = Arc::<SetOnce<()>>::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
@@ -111,7 +111,7 @@ impl ServerProcess {
         let exited = timeout(EXIT_WAIT, self.process.exited()).await;
         let exit = match exited.ok()? {
             Ok(exit) => exit_text(exit),
-            Err(error) => return Some(chain(&error)),
+            Err(error) => return Some(error_chain(&error)),
         };
         // The pipe may still hold the last line.
         let _partly_read = timeout(READ_WAIT, self.stderr_read.wait()).await;

@@ -14,16 +14,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::Effect;
 use allstop_core::record::Attachment;
 use allstop_process::{ContainmentChoice, ProcessSpec};
+use allstop_core::{Effect, error_chain};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::background::{BackgroundHost, BackgroundWork, Handover, hand_over};
-use crate::command::{RunningCommand, chain, command_name};
+use crate::command::{RunningCommand, command_name};
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
@@ -115,7 +115,7 @@ impl ShellTool {
             containment: self.config.containment.clone(),
         };
         RunningCommand::start(scope, command_name(command), spec)
-            .map_err(|error| ToolError::new(chain(&error)))
+            .map_err(|error| ToolError::new(error_chain(&error)))
     }
 
     async fn background(
@@ -129,7 +129,7 @@ impl ShellTool {
             .handle()
             .wait_started()
             .await
-            .map_err(|error| ToolError::new(chain(&*error)))?;
+            .map_err(|error| ToolError::new(error_chain(&*error)))?;
         let folder = Arc::clone(&self.config.output_folder);
         let output = BoundedOutput::with_file_now(self.config.output, folder);
         let work = Handover {

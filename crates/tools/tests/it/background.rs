@@ -40,14 +40,14 @@ async fn background_command_returns_at_once_and_can_be_stopped() {
     assert_eq!(
         list,
         format!(
-            "bg_1: `echo ready; exec sleep 600`, runs, output in {}\n",
+            "bg_1: `echo ready; exec sleep 600`, running, output in {}\n",
             file.display()
         )
     );
     let output = session
         .call("background", json!({"action": "output", "id": "bg_1"}))
         .await;
-    assert_eq!(output.as_deref(), Ok("ready\n\n[runs]"));
+    assert_eq!(output.as_deref(), Ok("ready\n\n[running]"));
     assert_eq!(
         session.call("read", json!({"path": file})).await.as_deref(),
         Ok("ready\n")

@@ -31,7 +31,7 @@ impl CallObserver for Shown {
         self.0.lock().push(format!("{call_id}: {text}"));
     }
 
-    fn alive(&self) {}
+    fn heartbeat(&self) {}
 }
 
 type Call = WorkHandle<Result<ToolOutput, ToolError>>;

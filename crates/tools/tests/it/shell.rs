@@ -271,7 +271,7 @@ struct Deaf;
 impl CallObserver for Deaf {
     fn output(&self, _call_id: &CallId, _text: &str) {}
 
-    fn alive(&self) {}
+    fn heartbeat(&self) {}
 }
 
 fn stop_turn(session: &Session) -> allstop_scope::Stop {

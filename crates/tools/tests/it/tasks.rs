@@ -96,7 +96,7 @@ async fn end_of_a_task_is_reported_with_its_answer() {
     go.send(()).unwrap();
     changes.changed().await.unwrap();
     let end = work.end().expect("a reported change is visible");
-    assert_eq!(end.said.as_deref(), Some("it is 42"));
+    assert_eq!(end.answer.as_deref(), Some("it is 42"));
     assert_eq!((end.state.as_str(), end.failed), ("finished", false));
     assert_eq!(work.ended().await, end);
     assert_eq!(work.output(), "looking");
@@ -119,7 +119,7 @@ async fn failed_or_panicked_task_does_not_affect_its_siblings() {
         (panics_at_once, "the task panicked"),
     ] {
         let end = work.ended().await;
-        assert_eq!((end.failed, end.said.as_deref()), (true, Some(said)));
+        assert_eq!((end.failed, end.answer.as_deref()), (true, Some(said)));
         assert_eq!(end.state.as_str(), "finished");
     }
     assert!(goes_on.is_running());
@@ -180,7 +180,7 @@ async fn leftovers_of_a_task_end_before_the_task_counts_as_ended() {
     let end = work.ended().await;
     assert!(stage.root.is_quiet());
     assert_eq!(
-        (end.state.as_str(), end.said.as_deref()),
+        (end.state.as_str(), end.answer.as_deref()),
         ("finished", Some("done"))
     );
 }
@@ -205,7 +205,7 @@ async fn new_scope_accepts_work_after_a_stop_of_all() {
     );
     let new = stage.start(|_| async { Ok("again".to_owned()) });
     assert_eq!(
-        (new.id.as_str(), new.ended().await.said.as_deref()),
+        (new.id.as_str(), new.ended().await.answer.as_deref()),
         ("bg_2", Some("again"))
     );
 }

@@ -78,7 +78,7 @@ struct Nobody;
 impl CallObserver for Nobody {
     fn output(&self, _call: &CallId, _text: &str) {}
 
-    fn alive(&self) {}
+    fn heartbeat(&self) {}
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ impl CallObserver for Seen {
         self.output.lock().unwrap().push_str(text);
     }
 
-    fn alive(&self) {}
+    fn heartbeat(&self) {}
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ impl CallObserver for Seen {
         self.0.lock().unwrap().push(text.to_owned());
     }
 
-    fn alive(&self) {}
+    fn heartbeat(&self) {}
 }
 
 impl Seen {

@@ -254,7 +254,7 @@ fn left_line(left: &FoundWork) -> String {
 /// One piece of background work, in one line.
 fn line(work: &BackgroundWork) -> String {
     let state = match work.end() {
-        _ if work.is_let_go() => "let go".to_owned(),
+        _ if work.is_detached() => "detached".to_owned(),
         None => "runs".to_owned(),
         Some(end) => {
             let state = plain(end.state.as_str());

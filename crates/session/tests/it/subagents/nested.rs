@@ -66,6 +66,6 @@ async fn background_sub_agent_call_stops_alone_by_its_path() {
     assert_eq!(&*receipt.items()[0].id, path);
     let work = fixture.session.background().remove(0);
     let end = work.ended().await;
-    assert_eq!(end.said.as_deref(), Some("it is 42"));
+    assert_eq!(end.answer.as_deref(), Some("it is 42"));
     fixture.close().await;
 }

@@ -267,7 +267,7 @@ async fn promotion_against_the_end_has_one_winner_and_exact_usage() {
         let (fixture, _running, promoted) = raced.await;
         for work in fixture.session.background() {
             let end = work.ended().await;
-            assert_eq!(end.said.as_deref(), Some("it is 42"));
+            assert_eq!(end.answer.as_deref(), Some("it is 42"));
         }
         let told = fixture
             .said()
