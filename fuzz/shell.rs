@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use allstop_core::Effect;
 use allstop_scope::{RootOptions, Scope};
-use allstop_tools::{Decision, PermissionPolicy, ToolInvocation, ToolSpec};
+use allstop_tools::{PermissionDecision, PermissionPolicy, ToolInvocation, ToolSpec};
 use serde_json::json;
 
-pub(crate) fn decide(policy: &PermissionPolicy, command: &str) -> Decision {
+pub(crate) fn decide(policy: &PermissionPolicy, command: &str) -> PermissionDecision {
     thread_local!(static SHELL: OnceCell<(ToolSpec, Scope, tokio::runtime::Runtime)> = const { OnceCell::new() });
     SHELL.with(|shell| {
         let (spec, scope, _) = shell.get_or_init(shell_and_scope);

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use allstop_tools::{Decision, PermissionPolicy};
+use allstop_tools::{PermissionDecision, PermissionPolicy};
 use arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 
@@ -57,7 +57,7 @@ fuzz_target!(|data: &[u8]| {
     let deny = ["shell:erase", "shell:tool push"];
     let policy =
         PermissionPolicy::parse(&["shell"], &[], &deny).expect("the rules are well-formed");
-    if shell::decide(&policy, &line) == Decision::Allow {
+    if shell::decide(&policy, &line) == PermissionDecision::Allow {
         let ran = PLACE.with_borrow_mut(|place| place.sandbox.runs_denied(&line));
         assert!(!ran, "it ran: {line:?}");
     }

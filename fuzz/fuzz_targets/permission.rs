@@ -1,8 +1,8 @@
 //! Any rule and any command: no panic, and only commands within the allow rules are allowed.
 #![no_main]
 
-use allstop_tools::permission::Rule;
-use allstop_tools::{Decision, PermissionPolicy};
+use allstop_tools::permission::PermissionRule;
+use allstop_tools::{PermissionDecision, PermissionPolicy};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
@@ -18,8 +18,8 @@ struct Input<'a> {
 
 fuzz_target!(|input: Input<'_>| {
     let Input { rule, command } = input;
-    if let Ok(rule) = rule.parse::<Rule>() {
-        let again = rule.to_string().parse::<Rule>();
+    if let Ok(rule) = rule.parse::<PermissionRule>() {
+        let again = rule.to_string().parse::<PermissionRule>();
         assert_eq!(again, Ok(rule), "a rule round-trips");
     }
     let policy = |allow: &[&str], ask: &[&str], deny: &[&str]| {
@@ -27,11 +27,11 @@ fuzz_target!(|input: Input<'_>| {
     };
     let git = policy(&["shell:git"], &[], &["shell:rm"]);
     let answer = decide(&git, command);
-    if answer == Decision::Allow {
+    if answer == PermissionDecision::Allow {
         // The line contains only git commands, so it stays allowed with another one and not with any other command.
         for (more, allowed) in [("; git status", true), ("; ls", false), (" | sh", false)] {
             let longer = decide(&git, &format!("{command}{more}"));
-            assert_eq!(longer == Decision::Allow, allowed, "{more}");
+            assert_eq!(longer == PermissionDecision::Allow, allowed, "{more}");
         }
         // A rule about another command changes nothing.
         let other = decide(&policy(&[], &[], &["shell:ls"]), command);
@@ -41,10 +41,10 @@ fuzz_target!(|input: Input<'_>| {
             policy(&["shell"], &["shell:git"], &[]),
             policy(&["shell"], &[], &["shell:git"]),
         ] {
-            assert_ne!(decide(&stricter, command), Decision::Allow);
+            assert_ne!(decide(&stricter, command), PermissionDecision::Allow);
         }
     }
-    if let Decision::Ask(question) = &answer {
+    if let PermissionDecision::Ask(question) = &answer {
         assert!(
             !question.text.contains(char::is_control),
             "{:?}",
@@ -59,5 +59,5 @@ fuzz_target!(|input: Input<'_>| {
         &policy(&["shell"], &[], &["shell:rm"]),
         &format!("{command}\nrm x"),
     );
-    assert_ne!(hidden, Decision::Allow);
+    assert_ne!(hidden, PermissionDecision::Allow);
 });

@@ -8,7 +8,9 @@ use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
 use allstop_scope::Scope;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{Answer, PermissionPolicy, Permissions, Prompter, ToolRegistry, ToolSource};
+use allstop_tools::{
+    PermissionAnswer, PermissionPolicy, Permissions, Prompter, ToolRegistry, ToolSource,
+};
 
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
@@ -50,7 +52,7 @@ impl Agent {
                 hooks: Vec::new(),
                 guardrails: Vec::new(),
                 permissions: None,
-                prompter: Arc::new(FixedAnswer(Answer::Deny)),
+                prompter: Arc::new(FixedAnswer(PermissionAnswer::Deny)),
                 now: Arc::new(|| SystemTime::now().into()),
                 owner: None,
             },

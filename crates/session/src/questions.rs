@@ -2,7 +2,7 @@
 //!
 //! A question waits while the session has subscribers; later subscribers receive it, too. After the last subscriber has
 //! left it stays open for [`SessionOptions::unanswered_after`], so that a client can return; then it counts as
-//! [`Answer::Unanswered`], which is a denial with that reason.
+//! [`PermissionAnswer::Unanswered`], which is a denial with that reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use allstop_core::ids::QuestionId;
 use allstop_core::{CallId, SessionId};
-use allstop_tools::{Answer, Prompter, Question};
+use allstop_tools::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -37,10 +37,10 @@ pub(crate) struct Questions {
     hub: Arc<Hub>,
     session: SessionId,
     /// Answer while the session has no subscriber.
-    unwatched: Answer,
+    unwatched: PermissionAnswer,
     unanswered_after: Option<Duration>,
     asked: AtomicU64,
-    open: Mutex<BTreeMap<u64, (OpenQuestion, oneshot::Sender<Answer>)>>,
+    open: Mutex<BTreeMap<u64, (OpenQuestion, oneshot::Sender<PermissionAnswer>)>>,
 }
 
 impl Questions {
@@ -63,7 +63,7 @@ impl Questions {
             .collect()
     }
 
-    pub(crate) fn answer(&self, id: &QuestionId, answer: Answer) -> Answered {
+    pub(crate) fn answer(&self, id: &QuestionId, answer: PermissionAnswer) -> Answered {
         let Some(number) = number_of(id) else {
             return Answered::NotFound;
         };
@@ -97,13 +97,13 @@ struct Asking<'a> {
     questions: &'a Questions,
     number: u64,
     id: QuestionId,
-    answer: Option<Answer>,
+    answer: Option<PermissionAnswer>,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.questions.open.lock().remove(&self.number);
-        let allowed = self.answer.is_some_and(Answer::allows);
+        let allowed = self.answer.is_some_and(PermissionAnswer::allows);
         let id = self.id.clone();
         self.questions
             .hub
@@ -112,10 +112,10 @@ impl Drop for Asking<'_> {
 }
 
 impl Prompter for Questions {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async move {
             if !self.hub.is_watched() {
-                return question.unasked(self.unwatched);
+                return question.restrict_advance_answer(self.unwatched);
             }
             let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
             let id = QuestionId::from(format!("q_{number}"));
@@ -142,14 +142,14 @@ impl Prompter for Questions {
             let answer = tokio::select! {
                 biased;
                 // The sender is dropped only after its answer, or with the question.
-                answer = &mut rx => answer.unwrap_or(Answer::Deny),
+                answer = &mut rx => answer.unwrap_or(PermissionAnswer::Deny),
                 // Here too, the caller that removes the entry answers it.
                 () = deserted => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {
-                        Answer::Unanswered
+                        PermissionAnswer::Unanswered
                     } else {
-                        (&mut rx).await.unwrap_or(Answer::Deny)
+                        (&mut rx).await.unwrap_or(PermissionAnswer::Deny)
                     }
                 }
             };

@@ -7,7 +7,7 @@ use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Receipt, SessionId, TurnNumber};
 use allstop_log::{SessionError, Version, read_session_end};
-use allstop_tools::{Answer, BackgroundHost as _, BackgroundWork, NotPromotable};
+use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
 use tokio::sync::oneshot;
 
 use crate::command::{Command, Detach, DetachError, Detached, UndoError};
@@ -283,7 +283,7 @@ impl Session {
     }
 
     /// Answers a permission question. The first answer counts.
-    pub fn answer(&self, question: &QuestionId, answer: Answer) -> Answered {
+    pub fn answer(&self, question: &QuestionId, answer: PermissionAnswer) -> Answered {
         self.shared.questions.answer(question, answer)
     }
 

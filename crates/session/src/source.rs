@@ -9,7 +9,7 @@ use allstop_agent::{Agent, Background, TurnError};
 use allstop_core::{MessageId, SessionId, Timestamp};
 use allstop_scope::Scope;
 use allstop_tools::external::LateAnswer;
-use allstop_tools::{Answer, Prompter};
+use allstop_tools::{PermissionAnswer, Prompter};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,10 +107,10 @@ pub struct SessionOptions {
     /// Time limit for the hooks of the session itself, all together: they must not delay the next message.
     pub hooks_max: Duration,
     /// Answer to permission questions while the session has no subscriber.
-    pub unwatched: Answer,
+    pub unwatched: PermissionAnswer,
     /// Time that a question stays open after the last subscriber has left: long enough to return after a lost
     /// connection, and short enough that a turn does not wait overnight without result. Then the question is denied as
-    /// [`Answer::Unanswered`]. `None`: it stays open until it is answered or stopped.
+    /// [`PermissionAnswer::Unanswered`]. `None`: it stays open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,
     /// Wall clock for the times in records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -127,7 +127,7 @@ impl Default for SessionOptions {
             sleep_after: Some(Duration::from_mins(1)),
             compaction: None,
             hooks_max: Duration::from_secs(5),
-            unwatched: Answer::Unanswered,
+            unwatched: PermissionAnswer::Unanswered,
             unanswered_after: Some(Duration::from_mins(1)),
             now: Arc::new(|| SystemTime::now().into()),
             new_message_id: Arc::new(|| MessageId::new(ulid::Ulid::generate().to_string())),

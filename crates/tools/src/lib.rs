@@ -59,7 +59,10 @@ pub use command::{CommandLimit, RunningCommand, command_name, exit_text};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 pub use files::{FolderAccess, Workspace, file_tools};
 pub use output::{BoundedOutput, OutputFolder, OutputLimits};
-pub use permission::{Answer, Decision, PermissionPolicy, Permissions, Prompter, Question};
+pub use permission::{
+    PermissionAnswer, PermissionDecision, PermissionPolicy, PermissionQuestion, Permissions,
+    Prompter,
+};
 pub use registry::{RegisteredTool, RegistryError, ToolRegistry};
 pub use shell::{ShellConfig, ShellTool};
 pub use source::ToolSource;

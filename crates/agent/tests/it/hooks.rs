@@ -12,7 +12,7 @@ use allstop_model::Reply;
 use allstop_scope::{StopOrder, WorkSpec};
 use allstop_testkit::ToolFn;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{Answer, PermissionPolicy, Prompter, Question};
+use allstop_tools::{PermissionAnswer, PermissionPolicy, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -179,7 +179,7 @@ async fn guardrails_check_input_and_output_and_fail_closed() {
 struct NeverAnswers(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Prompter for NeverAnswers {
-    fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, _question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         self.0.send(()).expect("a receiver");
         Box::pin(std::future::pending())
     }
@@ -194,9 +194,9 @@ fn asking(agent: allstop_agent::AgentBuilder, prompter: Arc<dyn Prompter>) -> Ag
 #[tokio::test(start_paused = true)]
 async fn denied_permission_is_not_a_stop_and_approval_runs_the_call() {
     for (answer, denials) in [
-        (Answer::Deny, 1),
-        (Answer::AllowOnce, 0),
-        (Answer::AllowForSession, 0),
+        (PermissionAnswer::Deny, 1),
+        (PermissionAnswer::AllowOnce, 0),
+        (PermissionAnswer::AllowForSession, 0),
     ] {
         let model = one_call();
         let agent = asking(agent(&model).tools(tool()), Arc::new(FixedAnswer(answer)));

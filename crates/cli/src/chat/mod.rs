@@ -27,7 +27,7 @@ use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_runtime::config::OnStop;
 use allstop_runtime::{Asks, Config, Envelope, OpenSession, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
 use allstop_tools::permission::FixedAnswer;
 
@@ -159,9 +159,9 @@ async fn open(
     let types = screen.types;
     let options = read(scopes.clone(), supervisor, move |_| {
         let answer = match (with.permissions.yes, with.permissions.deny) {
-            (true, _) => Answer::AllowOnce,
-            (_, true) => Answer::Deny,
-            _ => Answer::Unanswered,
+            (true, _) => PermissionAnswer::AllowOnce,
+            (_, true) => PermissionAnswer::Deny,
+            _ => PermissionAnswer::Unanswered,
         };
         let given = Given { scopes, folder };
         let prompter = Arc::new(FixedAnswer(answer));

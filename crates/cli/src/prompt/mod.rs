@@ -10,7 +10,7 @@ mod tty;
 use std::io;
 use std::time::Duration;
 
-use allstop_tools::permission::{Answer, Prompter, Question};
+use allstop_tools::permission::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 
@@ -70,7 +70,7 @@ impl TerminalPrompter {
     }
 
     /// Waits until the live view has reached the question.
-    async fn catch_up(&self, question: &Question) {
+    async fn catch_up(&self, question: &PermissionQuestion) {
         let Some(mut shown) = self.shown.clone() else {
             return;
         };
@@ -79,7 +79,7 @@ impl TerminalPrompter {
         drop(tokio::time::timeout(CATCH_UP_MAX, reached).await);
     }
 
-    fn text(&self, question: &Question) -> Styled {
+    fn text(&self, question: &PermissionQuestion) -> Styled {
         let style = self.style;
         let asks = style.paint(Role::Warning, "? Allow");
         let mut text = Styled::default();
@@ -96,12 +96,12 @@ impl TerminalPrompter {
         text
     }
 
-    async fn ask_here(&self, question: Question) -> Answer {
+    async fn ask_here(&self, question: PermissionQuestion) -> PermissionAnswer {
         let _turn = self.turn.lock().await;
         self.catch_up(&question).await;
         // In the background, reading would stop the whole process: that is nobody to ask.
         if !self.reader.tty().is_foreground() {
-            return Answer::Deny;
+            return PermissionAnswer::Deny;
         }
         self.reader.tty().forget_typed();
         loop {
@@ -118,24 +118,24 @@ impl TerminalPrompter {
                 Some(Some(answer)) => return answer,
                 // Neither yes nor no: again.
                 Some(None) => {}
-                None => return Answer::Deny,
+                None => return PermissionAnswer::Deny,
             }
         }
     }
 }
 
 impl Prompter for TerminalPrompter {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(self.ask_here(question))
     }
 }
 
 /// What a line says; `None` if it is no answer. An empty line is none: Enter is pressed too easily.
-pub(crate) fn answer_of(line: &str) -> Option<Answer> {
+pub(crate) fn answer_of(line: &str) -> Option<PermissionAnswer> {
     match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Some(Answer::AllowOnce),
-        "a" | "always" => Some(Answer::AllowForSession),
-        "n" | "no" => Some(Answer::Deny),
+        "y" | "yes" => Some(PermissionAnswer::AllowOnce),
+        "a" | "always" => Some(PermissionAnswer::AllowForSession),
+        "n" | "no" => Some(PermissionAnswer::Deny),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use allstop_tools::permission::{Answer, Prompter, Question};
+use allstop_tools::permission::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 
 /// Says that nobody is there, and remembers that it was asked. Its copies remember together.
@@ -20,11 +20,11 @@ impl Nobody {
 }
 
 impl Prompter for Nobody {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         // What a rule may deny `--yes` would not allow either.
         if question.doubt.is_none() {
             self.was_asked.store(true, Ordering::Relaxed);
         }
-        Box::pin(std::future::ready(Answer::Unanswered))
+        Box::pin(std::future::ready(PermissionAnswer::Unanswered))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::{CallId, Effect, SessionId};
 use allstop_scope::{RootOptions, Scope};
-use allstop_tools::permission::{Decision, PermissionPolicy};
+use allstop_tools::permission::{PermissionDecision, PermissionPolicy};
 use allstop_tools::{ToolInvocation, ToolSpec};
 use futures::FutureExt as _;
 
@@ -35,7 +35,7 @@ fn terminal(shown: Option<watch::Receiver<String>>) -> Terminal {
 }
 
 /// A question, made as the loop makes it.
-fn question(id: &str, command: &str) -> Question {
+fn question(id: &str, command: &str) -> PermissionQuestion {
     let effect = Effect::Irreversible;
     let spec = ToolSpec {
         name: "shell".into(),
@@ -55,7 +55,7 @@ fn question(id: &str, command: &str) -> Question {
         link: allstop_tools::CallLink::default(),
     };
     match PermissionPolicy::default().decide(&spec, &invocation) {
-        Decision::Ask(question) => *question,
+        PermissionDecision::Ask(question) => *question,
         other => panic!("nothing allows it: {other:?}"),
     }
 }
@@ -70,11 +70,11 @@ macro_rules! asking {
 #[tokio::test]
 async fn each_answer_is_understood() {
     for (typed, answer) in [
-        ("y\n", Answer::AllowOnce),
-        (" YES \n", Answer::AllowOnce),
-        ("a\n", Answer::AllowForSession),
-        ("no\n", Answer::Deny),
-        ("\u{4}", Answer::Deny),
+        ("y\n", PermissionAnswer::AllowOnce),
+        (" YES \n", PermissionAnswer::AllowOnce),
+        ("a\n", PermissionAnswer::AllowForSession),
+        ("no\n", PermissionAnswer::Deny),
+        ("\u{4}", PermissionAnswer::Deny),
     ] {
         let mut terminal = terminal(None);
         let asked = asking!(terminal, question("c", "rm -rf x"));
@@ -101,7 +101,7 @@ async fn a_question_reads_like_this() {
         terminal.screen.type_keys("y\n");
         terminal.screen.shows("> y").await;
     };
-    assert_eq!(tokio::join!(asked, person).0, Answer::AllowOnce);
+    assert_eq!(tokio::join!(asked, person).0, PermissionAnswer::AllowOnce);
     terminal.output.stderr().lines("after it", Keep::Must);
     terminal.output.flush(LONG);
     insta::assert_snapshot!(terminal.screen.contents());
@@ -134,7 +134,7 @@ async fn what_was_typed_before_the_question_is_no_answer() {
     assert!(asked.as_mut().now_or_never().is_none());
     terminal.screen.wait_for("[n]o");
     terminal.screen.type_keys("n\n");
-    assert_eq!(asked.await, Answer::Deny);
+    assert_eq!(asked.await, PermissionAnswer::Deny);
 }
 
 #[tokio::test]
@@ -152,7 +152,10 @@ async fn questions_come_one_after_another_and_a_dropped_one_does_not_block_the_n
         terminal.screen.shows("[n]o").await;
         terminal.screen.type_keys("a\n");
     };
-    assert_eq!(tokio::join!(second, person).0, Answer::AllowForSession);
+    assert_eq!(
+        tokio::join!(second, person).0,
+        PermissionAnswer::AllowForSession
+    );
 }
 
 #[tokio::test]
@@ -191,7 +194,7 @@ async fn it_waits_for_the_live_view_but_not_for_ever() {
         terminal.screen.shows("rm y").await;
         terminal.screen.type_keys("n\n");
     };
-    assert_eq!(tokio::join!(asked, person).0, Answer::Deny);
+    assert_eq!(tokio::join!(asked, person).0, PermissionAnswer::Deny);
 }
 
 #[tokio::test]
@@ -205,5 +208,5 @@ async fn a_terminal_that_hangs_up_is_a_no() {
     assert!(asked.as_mut().now_or_never().is_none());
     screen.wait_for("[n]o");
     drop(screen);
-    assert_eq!(asked.await, Answer::Deny);
+    assert_eq!(asked.await, PermissionAnswer::Deny);
 }

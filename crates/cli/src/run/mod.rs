@@ -13,7 +13,7 @@ use allstop_core::StopReason;
 use allstop_runtime::{Asks, Envelope, OpenSession};
 use allstop_scope::GRACE_DEFAULT;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{Answer, Prompter};
+use allstop_tools::{PermissionAnswer, Prompter};
 
 use crate::Exit;
 use crate::args::{PermissionArgs, RunArgs};
@@ -104,8 +104,8 @@ fn prompter(
 ) -> Arc<dyn Prompter> {
     let fixed = |answer| -> Arc<dyn Prompter> { Arc::new(FixedAnswer(answer)) };
     match (args.yes, args.deny) {
-        (true, _) => fixed(Answer::AllowOnce),
-        (_, true) => fixed(Answer::Deny),
+        (true, _) => fixed(PermissionAnswer::AllowOnce),
+        (_, true) => fixed(PermissionAnswer::Deny),
         _ => match TerminalPrompter::open(&host.output, &host.terminal, show.asked()) {
             Some(prompter) => Arc::new(prompter),
             None => Arc::new(nobody),

@@ -9,10 +9,8 @@ mod error;
 mod hooks;
 mod load;
 mod mcp;
-mod rule;
 mod sections;
 mod session;
-mod text;
 
 use std::path::PathBuf;
 
@@ -23,7 +21,6 @@ pub use agents::AgentsConfig;
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, GuardrailStage, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection};
-pub use rule::PermissionRule;
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, OnStop,
     PermissionsConfig, ShellSection, StoreConfig, WorkspaceConfig,

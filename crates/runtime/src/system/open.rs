@@ -21,12 +21,11 @@ use crate::config::Config;
 use crate::error::{StartError, StartErrorKind};
 
 pub(super) fn policy(config: &Config) -> PermissionPolicy {
-    let rules =
-        |rules: &[crate::config::PermissionRule]| rules.iter().map(|rule| rule.0.clone()).collect();
+    let permissions = config.permissions.clone();
     PermissionPolicy {
-        allow: rules(&config.permissions.allow),
-        ask: rules(&config.permissions.ask),
-        deny: rules(&config.permissions.deny),
+        allow: permissions.allow,
+        ask: permissions.ask,
+        deny: permissions.deny,
     }
 }
 
@@ -35,8 +34,8 @@ pub(super) fn check_rules(config: &Config) -> Result<(), StartError> {
     let permissions = &config.permissions;
     let all = [&permissions.allow, &permissions.ask, &permissions.deny];
     for rule in all.into_iter().flatten() {
-        check_tool(config, rule.0.tool(), || {
-            format!("the permission rule `{}`", rule.0)
+        check_tool(config, rule.tool(), || {
+            format!("the permission rule `{rule}`")
         })?;
     }
     for tool in &config.agents.exclude {

@@ -21,7 +21,8 @@ use allstop_model::{Reply, ScriptedModel};
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper_main};
 use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
-use allstop_tools::Answer;
+use allstop_tools::{Answer, PermissionAnswer};
+use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper};
 use allstop_tools::permission::FixedAnswer;
 use serde_json::json;
 
@@ -73,7 +74,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
             containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
             ..RootOptions::current()
         },
-        prompter: Arc::new(FixedAnswer(Answer::AllowOnce)),
+        prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
         hidden_variables: Vec::new(),
         owner: identity_of(std::process::id()),
     };

@@ -27,7 +27,7 @@ use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_session::{MessageOutcome, Session};
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 use allstop_tools::permission::FixedAnswer;
 use tempfile::TempDir;
 
@@ -75,7 +75,7 @@ impl Place {
                 containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
                 ..RootOptions::current()
             },
-            prompter: Arc::new(FixedAnswer(Answer::AllowOnce)),
+            prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
             hidden_variables: Vec::new(),
             owner: identity_of(std::process::id()),
         }

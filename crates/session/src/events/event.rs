@@ -7,7 +7,7 @@ use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_log::Version;
-use allstop_tools::{BackgroundWork, Question};
+use allstop_tools::{BackgroundWork, PermissionQuestion};
 
 use crate::found::FoundWork;
 
@@ -127,5 +127,5 @@ pub struct OpenQuestion {
     /// Path of `agent` calls to the sub-agent that asks; empty for the session's own agent.
     pub agents: Vec<CallId>,
     /// The question.
-    pub question: Question,
+    pub question: PermissionQuestion,
 }

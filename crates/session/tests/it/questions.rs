@@ -11,7 +11,7 @@ use allstop_session::{
     SessionOptions, StopTarget, Subscription,
 };
 use allstop_testkit::ToolFn;
-use allstop_tools::{Answer, PermissionPolicy};
+use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
@@ -64,15 +64,19 @@ async fn first_answer_to_a_question_counts() {
     let asked = question(&mut events).await;
     assert_eq!(fixture.session.questions(), std::slice::from_ref(&asked));
     assert_eq!(
-        fixture.session.answer(&"q_9".into(), Answer::Deny),
+        fixture
+            .session
+            .answer(&"q_9".into(), PermissionAnswer::Deny),
         Answered::NotFound
     );
     assert_eq!(
-        fixture.session.answer(&asked.id, Answer::AllowOnce),
+        fixture
+            .session
+            .answer(&asked.id, PermissionAnswer::AllowOnce),
         Answered::Taken
     );
     assert_eq!(
-        fixture.session.answer(&asked.id, Answer::Deny),
+        fixture.session.answer(&asked.id, PermissionAnswer::Deny),
         Answered::TooLate
     );
     let outcome = sent.outcome().await;
@@ -97,7 +101,9 @@ async fn stop_removes_the_question_without_a_denial() {
     assert!(outcome.denials.is_empty());
     assert!(fixture.session.questions().is_empty());
     assert_eq!(
-        fixture.session.answer(&asked.id, Answer::AllowOnce),
+        fixture
+            .session
+            .answer(&asked.id, PermissionAnswer::AllowOnce),
         Answered::TooLate
     );
     fixture.close().await;
@@ -132,7 +138,9 @@ async fn question_is_denied_after_the_last_subscriber_left() {
     assert_eq!(&*outcome.output, "done");
     let reason = &outcome.denials[0].reason;
     assert!(reason.contains("nobody was there"), "{reason}");
-    let late = fixture.session.answer(&asked.id, Answer::AllowOnce);
+    let late = fixture
+        .session
+        .answer(&asked.id, PermissionAnswer::AllowOnce);
     assert_eq!(late, Answered::TooLate);
     fixture.close().await;
 }
@@ -158,7 +166,9 @@ async fn returning_subscriber_gets_the_question_first_and_once() {
     );
     assert_eq!(first.message.as_ref(), Some(&sent.id));
     sleep(LONG).await;
-    let answer = fixture.session.answer(&asked.id, Answer::AllowOnce);
+    let answer = fixture
+        .session
+        .answer(&asked.id, PermissionAnswer::AllowOnce);
     assert_eq!(answer, Answered::Taken);
     assert!(sent.outcome().await.denials.is_empty());
     fixture.session.close().await;

@@ -9,7 +9,7 @@ use allstop_agent::{
 };
 use allstop_model::Reply;
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{Answer, PermissionPolicy, Prompter, Question};
+use allstop_tools::{PermissionAnswer, PermissionPolicy, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::sleep;
@@ -20,13 +20,15 @@ use crate::explore::{RunStage, Scenario};
 pub(super) fn all() -> [Scenario; 6] {
     [
         Scenario::new("permission_question", |stage| {
-            let agent =
-                posting(stage).permissions(asking(), stage.prompter(Slow(Answer::AllowOnce)));
+            let agent = posting(stage)
+                .permissions(asking(), stage.prompter(Slow(PermissionAnswer::AllowOnce)));
             stage.agent(agent, "Post it.")
         }),
         Scenario::new("permission_denied", |stage| {
-            let agent =
-                posting(stage).permissions(asking(), stage.prompter(FixedAnswer(Answer::Deny)));
+            let agent = posting(stage).permissions(
+                asking(),
+                stage.prompter(FixedAnswer(PermissionAnswer::Deny)),
+            );
             stage.agent(agent, "Post it.")
         }),
         Scenario::new("hook", |stage| {
@@ -73,10 +75,10 @@ fn asking() -> Arc<PermissionPolicy> {
 
 /// Thinks before answering.
 #[derive(Debug)]
-struct Slow(Answer);
+struct Slow(PermissionAnswer);
 
 impl Prompter for Slow {
-    fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, _: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async {
             sleep(Duration::from_secs(7)).await;
             self.0

@@ -9,7 +9,7 @@ use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallK
 use allstop_core::{Effect, Timestamp, TurnNumber};
 use allstop_model::{Pause, Reply};
 use allstop_session::{Compaction, FollowUp, NewMessage, SessionEvent, SessionEventKind};
-use allstop_tools::{Answer, PermissionPolicy};
+use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -71,7 +71,7 @@ pub(super) fn all() -> [Scenario; 8] {
                     let session = talk.session();
                     for question in session.questions() {
                         // A stop may have taken it away.
-                        let _taken = session.answer(&question.id, Answer::AllowOnce);
+                        let _taken = session.answer(&question.id, PermissionAnswer::AllowOnce);
                     }
                 },
                 |stage, request| {

@@ -6,7 +6,7 @@
 //!
 //! This is not a sandbox: an allowed command can do anything that its user can. Rules for the shell look at the words
 //! of a command, and ask if these are uncertain. A question about a command that a denying rule may cover carries that
-//! rule ([`Question::doubt`]), and only a person can allow it. `docs/permissions.md` lists what rules guarantee and
+//! rule ([`PermissionQuestion::doubt`]), and only a person can allow it. `docs/permissions.md` lists what rules guarantee and
 //! what they cannot, with examples that a test checks.
 
 mod command;
@@ -15,7 +15,7 @@ mod prompter;
 mod rule;
 mod session;
 
-pub use policy::{Decision, PermissionPolicy};
-pub use prompter::{Answer, FixedAnswer, Prompter, Question};
-pub use rule::{Rule, RuleError};
+pub use policy::{PermissionDecision, PermissionPolicy};
+pub use prompter::{FixedAnswer, PermissionAnswer, PermissionQuestion, Prompter};
+pub use rule::{PermissionRule, RuleError};
 pub use session::Permissions;

@@ -6,10 +6,10 @@ use allstop_core::Effect;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use serde_json::Value;
 
-use super::command::{Command, Match};
-use super::prompter::Question;
-use super::rule::{Rule, RuleError, SHELL};
-use super::session::Grant;
+use super::command::{ParsedCommand, PrefixMatch};
+use super::prompter::PermissionQuestion;
+use super::rule::{PermissionRule, RuleError, SHELL};
+use super::session::SessionGrant;
 use crate::tool::{ToolInvocation, ToolSpec};
 
 /// Maximum length of the text of a question, in characters: one screen, since nobody reads more before an answer.
@@ -17,11 +17,11 @@ const QUESTION_CHARS_MAX: usize = 2_000;
 
 /// Tools without an effect of their own: they reach only work that the session started, or start an agent whose calls
 /// need their own permission.
-const UNASKED: [&str; 2] = [crate::background::NAME, "agent"];
+const ALLOWED_BY_DEFAULT: [&str; 2] = [crate::background::NAME, "agent"];
 
 /// Decision of the policy on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum PermissionDecision {
     /// Run the call.
     Allow,
     /// Deny the call; the model gets the reason, and the turn continues.
@@ -30,7 +30,7 @@ pub enum Decision {
         reason: String,
     },
     /// Ask a person, through a [`super::Prompter`].
-    Ask(Box<Question>),
+    Ask(Box<PermissionQuestion>),
 }
 
 /// Rules on calls that run, calls that never run, and calls that ask a person.
@@ -40,16 +40,16 @@ pub enum Decision {
 /// themselves refuse paths outside the working directory.
 ///
 /// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
-/// cover the command, a person is asked, even if a rule allows it ([`Question::doubt`]); without a person it does not
+/// cover the command, a person is asked, even if a rule allows it ([`PermissionQuestion::doubt`]); without a person it does not
 /// run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermissionPolicy {
     /// Calls that run without a question.
-    pub allow: Vec<Rule>,
+    pub allow: Vec<PermissionRule>,
     /// Calls that ask first, even if `allow` names them.
-    pub ask: Vec<Rule>,
+    pub ask: Vec<PermissionRule>,
     /// Calls that never run.
-    pub deny: Vec<Rule>,
+    pub deny: Vec<PermissionRule>,
 }
 
 impl PermissionPolicy {
@@ -58,7 +58,7 @@ impl PermissionPolicy {
     /// # Errors
     /// The first invalid rule.
     pub fn parse<S: AsRef<str>>(allow: &[S], ask: &[S], deny: &[S]) -> Result<Self, RuleError> {
-        let rules = |rules: &[S]| -> Result<Vec<Rule>, RuleError> {
+        let rules = |rules: &[S]| -> Result<Vec<PermissionRule>, RuleError> {
             rules.iter().map(|rule| rule.as_ref().parse()).collect()
         };
         Ok(Self {
@@ -69,39 +69,40 @@ impl PermissionPolicy {
     }
 
     /// Decides on a call with validated arguments.
-    pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
-        let call = Call::of(spec, invocation);
+    pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> PermissionDecision {
+        let call = PolicyCall::of(spec, invocation);
         let mut doubts = Vec::new();
         for rule in &self.deny {
-            match call.is_meant_by(rule) {
-                Match::Yes => {
-                    return Decision::Deny {
+            match call.matches_rule(rule) {
+                PrefixMatch::Yes => {
+                    return PermissionDecision::Deny {
                         reason: format!("denied by the permission rule `{rule}`"),
                     };
                 }
-                Match::Perhaps => doubts.push(rule),
-                Match::No => {}
+                PrefixMatch::Uncertain => doubts.push(rule),
+                PrefixMatch::No => {}
             }
         }
         // A launcher may do what any rule names: people are shown the rule that the command seems to be about.
         let text = shell_command(&invocation.arguments).unwrap_or_default();
-        let is_named = |rule: &&&Rule| rule.prefix.first().is_some_and(|word| text.contains(word));
+        let is_named =
+            |rule: &&&PermissionRule| rule.prefix.first().is_some_and(|word| text.contains(word));
         let doubt = doubts.iter().find(is_named).or(doubts.first()).copied();
-        let is_to_ask = self
+        let asks = self
             .ask
             .iter()
-            .any(|rule| call.is_meant_by(rule) != Match::No);
-        let harmless = spec.effect == Effect::ReadOnly || UNASKED.contains(&&*spec.name);
+            .any(|rule| call.matches_rule(rule) != PrefixMatch::No);
+        let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&&*spec.name);
         let allowed = || harmless || self.allows(&call);
-        if doubt.is_none() && !is_to_ask && allowed() {
-            Decision::Allow
+        if doubt.is_none() && !asks && allowed() {
+            PermissionDecision::Allow
         } else {
-            Decision::Ask(Box::new(call.question(invocation, doubt)))
+            PermissionDecision::Ask(Box::new(call.question(invocation, doubt)))
         }
     }
 
-    fn allows(&self, call: &Call<'_>) -> bool {
-        let rules = || self.allow.iter().filter(|rule| rule.is_about(call.tool));
+    fn allows(&self, call: &PolicyCall<'_>) -> bool {
+        let rules = || self.allow.iter().filter(|rule| rule.covers_tool(call.tool));
         rules().any(|rule| rule.prefix.is_empty())
             || call.command.as_ref().is_some_and(|command| {
                 command.all_start_with(&rules().map(|rule| rule.prefix.as_slice()))
@@ -110,31 +111,36 @@ impl PermissionPolicy {
 }
 
 /// A call in the form that rules match.
-struct Call<'a> {
+struct PolicyCall<'a> {
     tool: &'a str,
-    command: Option<Command>,
+    command: Option<ParsedCommand>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> PolicyCall<'a> {
     fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
         // Arguments without a command are invalid against the schema: nothing is known about them.
-        let command = (&*spec.name == SHELL)
-            .then(|| shell_command(&invocation.arguments).map_or(Command::Opaque, Command::parse));
+        let command = (&*spec.name == SHELL).then(|| {
+            shell_command(&invocation.arguments).map_or(ParsedCommand::Opaque, ParsedCommand::parse)
+        });
         Self {
             tool: &spec.name,
             command,
         }
     }
 
-    fn is_meant_by(&self, rule: &Rule) -> Match {
+    fn matches_rule(&self, rule: &PermissionRule) -> PrefixMatch {
         match &self.command {
-            _ if !rule.is_about(self.tool) => Match::No,
+            _ if !rule.covers_tool(self.tool) => PrefixMatch::No,
             Some(command) if !rule.prefix.is_empty() => command.any_starts_with(&rule.prefix),
-            _ => Match::Yes,
+            _ => PrefixMatch::Yes,
         }
     }
 
-    fn question(&self, invocation: &ToolInvocation, doubt: Option<&Rule>) -> Question {
+    fn question(
+        &self,
+        invocation: &ToolInvocation,
+        doubt: Option<&PermissionRule>,
+    ) -> PermissionQuestion {
         let tool: Arc<str> = self.tool.into();
         let in_background = invocation
             .arguments
@@ -147,29 +153,29 @@ impl<'a> Call<'a> {
         };
         // Before the command, which may be long.
         let doubted = doubt.map_or_else(String::new, |rule| {
-            let rule = for_people(&rule.to_string());
+            let rule = escaped_line(&rule.to_string());
             format!(" (may do what the rule {rule} denies)")
         });
         let text = invocation.arguments.to_string();
-        let name = for_people(&tool);
+        let name = escaped_line(&tool);
         let (text, session_scope, grant) = match shell_command(&invocation.arguments) {
             // Grants this exact command only: a prefix would allow commands that nobody has considered.
             Some(command) if self.command.is_some() => (
-                format!("{name}{background}{doubted}: {}", for_people(command)),
+                format!("{name}{background}{doubted}: {}", escaped_line(command)),
                 "this very command".to_owned(),
-                Grant::Command(command.into()),
+                SessionGrant::Command(command.into()),
             ),
             _ => (
                 // The path first, so that long content cannot push it out of sight.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
-                    Some(path) => format!("{name} {}: {}", for_people(path), for_people(&text)),
-                    None => format!("{name} {}", for_people(&text)),
+                    Some(path) => format!("{name} {}: {}", escaped_line(path), escaped_line(&text)),
+                    None => format!("{name} {}", escaped_line(&text)),
                 },
                 format!("every call of {name}"),
-                Grant::Tool(Arc::clone(&tool)),
+                SessionGrant::Tool(Arc::clone(&tool)),
             ),
         };
-        Question {
+        PermissionQuestion {
             session_id: invocation.session_id.clone(),
             call_id: invocation.call_id.clone(),
             tool,
@@ -186,10 +192,10 @@ fn shell_command(arguments: &Value) -> Option<&str> {
 }
 
 /// Returns one bounded line without characters that are invisible or change the display of others.
-fn for_people(text: &str) -> String {
+fn escaped_line(text: &str) -> String {
     let cut = text.char_indices().nth(QUESTION_CHARS_MAX);
-    let (shown, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));
-    let line = escape(shown, is_unsafe_in_question).into_owned();
+    let (kept, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));
+    let line = escape(kept, is_unsafe_in_question).into_owned();
     match rest.chars().count() {
         0 => line,
         rest => format!("{line} … and {rest} more characters"),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use allstop_core::{CallId, SessionId};
 use futures::future::BoxFuture;
 
-use super::rule::Rule;
+use super::rule::PermissionRule;
 
 /// Question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct PermissionQuestion {
     /// Session of the calling agent; that of a sub-agent is `PARENT/CALL`.
     pub session_id: SessionId,
     /// Id of the call.
@@ -19,20 +19,20 @@ pub struct Question {
     pub tool: Arc<str>,
     /// The call in one line for people. Characters that control a terminal or are invisible on it are escaped.
     pub text: String,
-    /// Description of the calls that [`Answer::AllowForSession`] would allow.
+    /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,
-    /// Denying rule that may cover the call, if any. Then only a person can allow it: see [`Question::unasked`].
-    pub doubt: Option<Rule>,
-    /// Calls that [`Answer::AllowForSession`] would allow, for [`super::Permissions`].
-    pub(super) grant: super::session::Grant,
+    /// Denying rule that may cover the call, if any. Then only a person can allow it: see [`PermissionQuestion::restrict_advance_answer`].
+    pub doubt: Option<PermissionRule>,
+    /// Calls that [`PermissionAnswer::AllowForSession`] would allow, for [`super::Permissions`].
+    pub(super) grant: super::session::SessionGrant,
 }
 
-impl Question {
+impl PermissionQuestion {
     /// Restricts an answer that was given in advance for all questions: it cannot allow a call that a rule may deny.
     #[must_use]
-    pub fn unasked(&self, answer: Answer) -> Answer {
+    pub fn restrict_advance_answer(&self, answer: PermissionAnswer) -> PermissionAnswer {
         if self.doubt.is_some() && answer.allows() {
-            Answer::Unanswered
+            PermissionAnswer::Unanswered
         } else {
             answer
         }
@@ -42,18 +42,18 @@ impl Question {
     pub fn unanswered(&self) -> String {
         match &self.doubt {
             Some(rule) => format!(
-                "denied, as nobody was asked: it cannot be told that this command does nothing that the permission rule \
-                 `{rule}` denies. Write plain commands: each program by its name, without another program that starts it, \
-                 substitutions, assignments, or options before a subcommand"
+                "denied: this command may do what the permission rule `{rule}` denies, and no person was asked. Write plain \
+                 commands: each program by its name, without another program that starts it, substitutions, \
+                 assignments, or options before a subcommand"
             ),
-            None => "permission was denied: nobody was there to answer".to_owned(),
+            None => "denied: no terminal or client to ask".to_owned(),
         }
     }
 }
 
 /// Answer of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum PermissionAnswer {
     /// Allow this call.
     AllowOnce,
     /// Allow this call and similar calls until the session ends.
@@ -64,7 +64,7 @@ pub enum Answer {
     Unanswered,
 }
 
-impl Answer {
+impl PermissionAnswer {
     /// True if the call may run.
     #[must_use]
     pub fn allows(self) -> bool {
@@ -78,16 +78,16 @@ pub trait Prompter: Send + Sync + fmt::Debug {
     ///
     /// # Cancel safety
     /// A stop drops the future; the prompter must then remove the question from all displays.
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer>;
 }
 
 /// A prompter with one answer to every question: an approval given in advance, or a denial if nobody can be asked. An
-/// approval does not allow a call that a rule may deny ([`Question::unasked`]).
+/// approval does not allow a call that a rule may deny ([`PermissionQuestion::restrict_advance_answer`]).
 #[derive(Debug, Clone, Copy)]
-pub struct FixedAnswer(pub Answer);
+pub struct FixedAnswer(pub PermissionAnswer);
 
 impl Prompter for FixedAnswer {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(std::future::ready(question.unasked(self.0)))
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
+        Box::pin(std::future::ready(question.restrict_advance_answer(self.0)))
     }
 }

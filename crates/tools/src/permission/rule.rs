@@ -1,10 +1,15 @@
 //! A permission rule: a pattern of calls.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::command::Command;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use super::command::ParsedCommand;
 
 /// Tool whose argument `command` is matched by rules with a prefix.
 pub(super) const SHELL: &str = "shell";
@@ -12,20 +17,20 @@ pub(super) const SHELL: &str = "shell";
 /// Pattern of calls: `read` (all calls of the tool), `server__*` (all calls of the tools with that prefix) or
 /// `shell:git status` (commands that start with these words).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct PermissionRule {
     pub(super) tool: Arc<str>,
     /// First words of the command; empty for every call.
     pub(super) prefix: Vec<String>,
 }
 
-impl Rule {
+impl PermissionRule {
     /// Name of the tool, which may end with `*`.
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
     /// True if the rule covers the tool of this name. `server__*` covers every tool with that prefix.
-    pub(super) fn is_about(&self, tool: &str) -> bool {
+    pub(super) fn covers_tool(&self, tool: &str) -> bool {
         match self.tool.strip_suffix('*') {
             Some(beginning) => tool.starts_with(beginning),
             None => *self.tool == *tool,
@@ -66,7 +71,7 @@ pub enum RuleError {
     },
 }
 
-impl FromStr for Rule {
+impl FromStr for PermissionRule {
     type Err = RuleError;
 
     fn from_str(rule: &str) -> Result<Self, RuleError> {
@@ -90,7 +95,7 @@ impl FromStr for Rule {
         if prefix.trim().is_empty() {
             return Err(RuleError::EmptyPrefix { rule: rule() });
         }
-        let prefix = Command::parse(prefix)
+        let prefix = ParsedCommand::parse(prefix)
             .into_plain_words()
             .ok_or_else(|| RuleError::NotPlainWords { rule: rule() })?;
         Ok(Self {
@@ -100,7 +105,7 @@ impl FromStr for Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for PermissionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.tool)?;
         for (at, word) in self.prefix.iter().enumerate() {
@@ -116,6 +121,47 @@ impl fmt::Display for Rule {
     }
 }
 
+impl Serialize for PermissionRule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PermissionRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(RuleVisitor)
+    }
+}
+
+/// Raises the error of an invalid rule inside the visitor, so that it carries the position of the rule in its file.
+struct RuleVisitor;
+
+impl Visitor<'_> for RuleVisitor {
+    type Value = PermissionRule;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<PermissionRule, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+impl JsonSchema for PermissionRule {
+    fn schema_name() -> Cow<'static, str> {
+        "PermissionRule".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A tool, `read`, or the beginning of a command, `shell:git status`.",
+            "type": "string",
+            "pattern": "^[^:]+$|^\\s*shell\\s*:.*\\S",
+        })
+    }
+}
+
 /// True if a shell takes the word literally without quotes.
 fn is_bare(word: &str) -> bool {
     let is_bare = |c: char| c.is_alphanumeric() || "-_./=+,:@%".contains(c);
@@ -128,11 +174,11 @@ mod tests {
 
     #[test]
     fn rule_covers_one_tool_or_all_with_a_prefix() {
-        let rule = |written: &str| written.parse::<Rule>().unwrap();
-        assert!(rule("files__*").is_about("files__read"));
-        assert!(rule("files__re*").is_about("files__read"));
-        assert!(!rule("files__*").is_about("file"));
-        assert!(!rule("read").is_about("read_all"));
+        let rule = |written: &str| written.parse::<PermissionRule>().unwrap();
+        assert!(rule("files__*").covers_tool("files__read"));
+        assert!(rule("files__re*").covers_tool("files__read"));
+        assert!(!rule("files__*").covers_tool("file"));
+        assert!(!rule("read").covers_tool("read_all"));
     }
 
     #[test]
@@ -147,10 +193,10 @@ mod tests {
             r"shell:'it'\''s' x",
             "shell:'#' '*'",
         ] {
-            let rule: Rule = written.parse().unwrap();
+            let rule: PermissionRule = written.parse().unwrap();
             assert_eq!(rule.to_string(), written);
         }
-        let quoted: Rule = r#"shell: "a b" c\ d"#.parse().unwrap();
+        let quoted: PermissionRule = r#"shell: "a b" c\ d"#.parse().unwrap();
         assert_eq!(quoted.to_string(), "shell:'a b' 'c d'");
         assert_eq!(quoted.to_string().parse(), Ok(quoted));
     }

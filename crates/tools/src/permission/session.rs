@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::policy::{Decision, PermissionPolicy};
-use super::prompter::Question;
+use super::policy::{PermissionDecision, PermissionPolicy};
+use super::prompter::PermissionQuestion;
 use crate::tool::{ToolInvocation, ToolSpec};
 
 /// A permission that a person granted until the session ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Grant {
+pub(super) enum SessionGrant {
     /// Every call of a tool.
     Tool(Arc<str>),
     /// One shell command, word for word.
@@ -22,7 +22,7 @@ pub(super) enum Grant {
 #[derive(Debug, Default)]
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,
-    granted: Mutex<HashSet<Grant>>,
+    granted: Mutex<HashSet<SessionGrant>>,
 }
 
 impl Permissions {
@@ -35,17 +35,17 @@ impl Permissions {
     }
 
     /// Decides on a call with validated arguments. A grant does not override a denial.
-    pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> Decision {
+    pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> PermissionDecision {
         match self.policy.decide(spec, invocation) {
-            Decision::Ask(question) if self.granted.lock().contains(&question.grant) => {
-                Decision::Allow
+            PermissionDecision::Ask(question) if self.granted.lock().contains(&question.grant) => {
+                PermissionDecision::Allow
             }
             decision => decision,
         }
     }
 
     /// Records [`super::Answer::AllowForSession`] for this question.
-    pub fn allow_for_session(&self, question: &Question) {
+    pub fn allow_for_session(&self, question: &PermissionQuestion) {
         self.granted.lock().insert(question.grant.clone());
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use allstop_core::{CallId, Effect, SessionId};
 use allstop_scope::{RootOptions, Scope};
-use allstop_tools::permission::{FixedAnswer, Rule, RuleError};
+use allstop_tools::permission::{FixedAnswer, PermissionRule, RuleError};
 use allstop_tools::{
-    Answer, Decision, PermissionPolicy, Permissions, Prompter as _, ToolInvocation, ToolSpec,
+    PermissionAnswer, PermissionDecision, PermissionPolicy, Permissions, Prompter as _,
+    ToolInvocation, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -33,15 +34,15 @@ fn invocation(name: &str, arguments: Value) -> ToolInvocation {
     }
 }
 
-fn word(decision: &Decision) -> &'static str {
+fn word(decision: &PermissionDecision) -> &'static str {
     match decision {
-        Decision::Allow => "allow",
-        Decision::Deny { .. } => "deny",
-        Decision::Ask(_) => "ask",
+        PermissionDecision::Allow => "allow",
+        PermissionDecision::Deny { .. } => "deny",
+        PermissionDecision::Ask(_) => "ask",
     }
 }
 
-pub(crate) fn shell(policy: &PermissionPolicy, command: &str) -> Decision {
+pub(crate) fn shell(policy: &PermissionPolicy, command: &str) -> PermissionDecision {
     policy.decide(
         &spec("shell", Effect::Irreversible),
         &invocation("shell", json!({"command": command})),
@@ -54,7 +55,7 @@ async fn without_rules_only_read_only_tools_run() {
     let own = invocation("background", json!({}));
     assert_eq!(
         policy.decide(&spec("background", Effect::Idempotent), &own),
-        Decision::Allow
+        PermissionDecision::Allow
     );
     for (effect, expected) in [
         (Effect::ReadOnly, "allow"),
@@ -162,14 +163,16 @@ async fn prefix_allows_only_plain_commands_that_match_completely() {
 async fn advance_approval_does_not_cover_doubtful_commands() {
     let policy = PermissionPolicy::parse(&["shell:ls"], &[], &["shell:rm"]).unwrap();
     for (command, expected) in [
-        ("mkdir x", Answer::AllowOnce),
-        ("env rm x", Answer::Unanswered),
-        ("$(echo rm) x", Answer::Unanswered),
+        ("mkdir x", PermissionAnswer::AllowOnce),
+        ("env rm x", PermissionAnswer::Unanswered),
+        ("$(echo rm) x", PermissionAnswer::Unanswered),
     ] {
-        let Decision::Ask(question) = shell(&policy, command) else {
+        let PermissionDecision::Ask(question) = shell(&policy, command) else {
             panic!("{command:?} is not asked about")
         };
-        let answer = FixedAnswer(Answer::AllowOnce).ask(*question).await;
+        let answer = FixedAnswer(PermissionAnswer::AllowOnce)
+            .ask(*question)
+            .await;
         assert_eq!(answer, expected, "{command:?}");
     }
 }
@@ -182,7 +185,7 @@ async fn approval_of_a_doubtful_command_covers_only_that_command() {
     let decide = |command: &str| {
         permissions.decide(&spec, &invocation("shell", json!({"command": command})))
     };
-    let Decision::Ask(question) = decide("env true") else {
+    let PermissionDecision::Ask(question) = decide("env true") else {
         panic!("not asked")
     };
     permissions.allow_for_session(&question);
@@ -217,7 +220,7 @@ fn empty_or_misleading_rules_are_refused() {
         }),
         ("shell:$x", |e| matches!(e, RuleError::NotPlainWords { .. })),
     ] {
-        let error = rule.parse::<Rule>().unwrap_err();
+        let error = rule.parse::<PermissionRule>().unwrap_err();
         assert!(expected(&error), "{rule:?}: {error}");
     }
 }
@@ -230,14 +233,14 @@ async fn session_approval_covers_one_command_in_one_session() {
     let decide = |permissions: &Permissions, command: &str| {
         permissions.decide(&spec, &invocation("shell", json!({"command": command})))
     };
-    let Decision::Ask(question) = decide(&permissions, "make x") else {
+    let PermissionDecision::Ask(question) = decide(&permissions, "make x") else {
         panic!("not asked")
     };
     assert_eq!(
-        FixedAnswer(Answer::AllowForSession)
+        FixedAnswer(PermissionAnswer::AllowForSession)
             .ask((*question).clone())
             .await,
-        Answer::AllowForSession
+        PermissionAnswer::AllowForSession
     );
     permissions.allow_for_session(&question);
     assert_eq!(word(&decide(&permissions, "make x")), "allow");
@@ -253,7 +256,7 @@ async fn session_approval_does_not_override_deny() {
     ));
     let spec = spec("shell", Effect::Irreversible);
     let call = invocation("shell", json!({"command": "ls"}));
-    let Decision::Ask(question) = permissive.decide(&spec, &call) else {
+    let PermissionDecision::Ask(question) = permissive.decide(&spec, &call) else {
         panic!("not asked")
     };
     permissive.allow_for_session(&question);
@@ -265,7 +268,7 @@ async fn session_approval_does_not_override_deny() {
 async fn question_is_one_line_without_control_characters() {
     let policy = PermissionPolicy::default();
     let command = format!("ls\x1b[2J\n\u{202e}rm {}", "x".repeat(10_000_000));
-    let Decision::Ask(question) = shell(&policy, &command) else {
+    let PermissionDecision::Ask(question) = shell(&policy, &command) else {
         panic!("not asked")
     };
     assert!(
@@ -288,7 +291,8 @@ async fn question_shows_invisible_characters_escaped() {
     for name in ["shell", &tool] {
         let spec = spec(name, Effect::Irreversible);
         let call = invocation(name, arguments.clone());
-        let Decision::Ask(question) = PermissionPolicy::default().decide(&spec, &call) else {
+        let PermissionDecision::Ask(question) = PermissionPolicy::default().decide(&spec, &call)
+        else {
             panic!("not asked")
         };
         for shown in [question.text, question.session_scope] {
@@ -306,7 +310,7 @@ async fn question_names_a_background_command() {
             &spec("shell", Effect::Irreversible),
             &invocation("shell", arguments),
         ) {
-            Decision::Ask(question) => question.text,
+            PermissionDecision::Ask(question) => question.text,
             other => panic!("{other:?}"),
         }
     };
@@ -322,7 +326,7 @@ async fn question_about_a_file_starts_with_its_path() {
         &spec("write", Effect::Idempotent),
         &invocation("write", arguments),
     ) {
-        Decision::Ask(question) => assert!(
+        PermissionDecision::Ask(question) => assert!(
             question.text.starts_with("write src/a.rs: {"),
             "{}",
             question.text

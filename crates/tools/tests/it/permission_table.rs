@@ -1,6 +1,6 @@
 //! The table in `docs/permissions.md` matches the code.
 
-use allstop_tools::{Answer, Decision, PermissionPolicy};
+use allstop_tools::{PermissionAnswer, PermissionDecision, PermissionPolicy};
 
 use crate::permission::shell;
 
@@ -30,26 +30,34 @@ async fn every_row_of_the_documented_table_is_true() {
         let policy = PermissionPolicy::parse(&["shell"], &[], &[&*rule]).unwrap();
         let decision = shell(&policy, &command);
         let found = match &decision {
-            Decision::Allow => "runs",
-            Decision::Deny { .. } => "denied",
-            Decision::Ask(question) if question.doubt.is_some() => "in doubt",
-            Decision::Ask(_) => "asks",
+            PermissionDecision::Allow => "runs",
+            PermissionDecision::Deny { .. } => "denied",
+            PermissionDecision::Ask(question) if question.doubt.is_some() => "in doubt",
+            PermissionDecision::Ask(_) => "asks",
         };
         assert_eq!(found, expected, "deny {deny:?}: {command:?}");
         // A rule that allows this exact command lifts neither a doubt nor a denial.
-        if let Ok(allow) = format!("shell:{command}").parse::<allstop_tools::permission::Rule>() {
+        if let Ok(allow) =
+            format!("shell:{command}").parse::<allstop_tools::permission::PermissionRule>()
+        {
             let rules = (&[allow.to_string()], std::slice::from_ref(&rule));
             let both = PermissionPolicy::parse(rules.0, &[], rules.1).unwrap();
             assert_eq!(
                 found == "runs",
-                shell(&both, &command) == Decision::Allow,
+                shell(&both, &command) == PermissionDecision::Allow,
                 "{command:?}"
             );
         }
-        if let Decision::Ask(question) = decision {
+        if let PermissionDecision::Ask(question) = decision {
             assert!(question.text.contains(&rule), "{}", question.text);
-            for answer in [Answer::AllowOnce, Answer::AllowForSession] {
-                assert!(!question.unasked(answer).allows(), "{command:?}");
+            for answer in [
+                PermissionAnswer::AllowOnce,
+                PermissionAnswer::AllowForSession,
+            ] {
+                assert!(
+                    !question.restrict_advance_answer(answer).allows(),
+                    "{command:?}"
+                );
             }
             assert!(question.unanswered().contains(&rule), "{command:?}");
         }

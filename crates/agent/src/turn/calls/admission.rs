@@ -8,7 +8,8 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Effect, ToolCall};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::{
-    Answer, CallLink, CallObserver, Decision, Question, Tool, ToolInvocation, ToolSpec,
+    CallLink, CallObserver, PermissionAnswer, PermissionDecision, PermissionQuestion, Tool,
+    ToolInvocation, ToolSpec,
 };
 
 use crate::error::{TurnError, TurnErrorKind};
@@ -148,9 +149,9 @@ impl Turn<'_> {
             return Ok(None);
         };
         let question = match permissions.decide(spec, invocation) {
-            Decision::Allow => return Ok(None),
-            Decision::Deny { reason } => return Ok(Some(reason)),
-            Decision::Ask(question) => *question,
+            PermissionDecision::Allow => return Ok(None),
+            PermissionDecision::Deny { reason } => return Ok(Some(reason)),
+            PermissionDecision::Ask(question) => *question,
         };
         self.cx.events.send(|| AgentEvent::PermissionAsked {
             call_id: question.call_id.clone(),
@@ -164,18 +165,18 @@ impl Turn<'_> {
             allowed: answer.allows(),
         });
         match answer {
-            Answer::AllowOnce => Ok(None),
-            Answer::AllowForSession => {
+            PermissionAnswer::AllowOnce => Ok(None),
+            PermissionAnswer::AllowForSession => {
                 permissions.allow_for_session(&question);
                 Ok(None)
             }
-            Answer::Deny => Ok(Some("permission was denied".to_owned())),
-            Answer::Unanswered => Ok(Some(question.unanswered())),
+            PermissionAnswer::Deny => Ok(Some("permission was denied".to_owned())),
+            PermissionAnswer::Unanswered => Ok(Some(question.unanswered())),
         }
     }
 
     /// Asks a person. `None` if a stop was first.
-    async fn ask(&self, question: Question) -> Option<Answer> {
+    async fn ask(&self, question: PermissionQuestion) -> Option<PermissionAnswer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
         let asking = async move { prompter.ask(question).await };
         let name = "permission question";
@@ -189,7 +190,7 @@ impl Turn<'_> {
         .await
         {
             Foreign::Answered(answer) => Some(answer),
-            Foreign::Panicked => Some(Answer::Deny),
+            Foreign::Panicked => Some(PermissionAnswer::Deny),
             Foreign::Stopped => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Events that a desk hears, and effects that it wants.
 
 use allstop_core::Cause;
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::super::command::Command;
 use super::super::complete::Names;
@@ -87,7 +87,7 @@ pub(in crate::chat) enum Effect {
     /// Carry a command out.
     Do(Command),
     /// Answer a question.
-    Answer(u64, Answer),
+    Answer(u64, PermissionAnswer),
     /// Say something.
     Note(String),
     /// End the chat; a signal has a cause of its own.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::super::command::{Command, Line};
 use super::super::complete::{Completed, Names, complete};
@@ -27,7 +27,7 @@ pub(super) enum Typed {
     /// A line was sent, to the model or to us. The text is as it was typed.
     Line(Line, String),
     /// A question has its answer.
-    Answer(u64, Answer),
+    Answer(u64, PermissionAnswer),
     /// A name is to be completed.
     Complete,
     /// Something is to be said about it.

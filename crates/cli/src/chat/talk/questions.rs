@@ -6,7 +6,7 @@ use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use allstop_session::{Answered, OpenQuestion};
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::Talk;
 use crate::chat::desk::{Ask, Event};
@@ -69,14 +69,14 @@ impl Talk<'_> {
         Some(asker)
     }
 
-    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+    pub(super) fn answer(&mut self, number: u64, answer: PermissionAnswer) {
         let Some(waiting) = self.questions.remove(&number) else {
             return;
         };
         let said = match (self.chat.session.answer(&waiting.id, answer), answer) {
-            (Answered::Taken, Answer::AllowOnce) => "  yes, once",
-            (Answered::Taken, Answer::AllowForSession) => "  yes, always",
-            (Answered::Taken, Answer::Deny | Answer::Unanswered) => "  no",
+            (Answered::Taken, PermissionAnswer::AllowOnce) => "  yes, once",
+            (Answered::Taken, PermissionAnswer::AllowForSession) => "  yes, always",
+            (Answered::Taken, PermissionAnswer::Deny | PermissionAnswer::Unanswered) => "  no",
             (Answered::TooLate | Answered::NotFound, _) => {
                 "  too late: the question was answered, or a stop took it away"
             }

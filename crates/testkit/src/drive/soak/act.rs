@@ -6,7 +6,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::{CallId, Cause, CauseKind};
 use allstop_session::{FollowUp, NewMessage, Session, StopTarget};
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 use tokio::time::{advance, sleep, timeout};
 
 use super::SoakState;
@@ -186,9 +186,9 @@ impl SoakState {
         let allowed = self.random.below(4) > 0;
         for open in &questions {
             let answer = if allowed {
-                Answer::AllowOnce
+                PermissionAnswer::AllowOnce
             } else {
-                Answer::Deny
+                PermissionAnswer::Deny
             };
             // A stop may have been first.
             let _taken = session.answer(&open.id, answer);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
-use allstop_tools::{Answer, Prompter, Question};
+use allstop_tools::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 
 use super::PartWatch;
@@ -15,7 +15,7 @@ pub(crate) struct WatchedPrompter {
 }
 
 impl Prompter for WatchedPrompter {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async move {
             let id: Arc<str> = question.call_id.as_str().into();
             let _alive = self

@@ -3,7 +3,7 @@
 //! The tables list the usual ones. An unlisted program counts as one that runs nothing else, and so do the files that a
 //! listed one reads: a `Makefile`, a hook, a configuration, a script given by its path.
 
-use super::{Word, sed};
+use super::{CommandWord, sed};
 
 /// Their arguments or their input are commands.
 const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bash-static bind builtin case command compgen complete coproc csh dash declare enable eval \
@@ -46,7 +46,7 @@ const ALWAYS: &[&str] = &[
     BUILD_AND_PACKAGES,
 ];
 
-/// They run another program only if an option says so. [`says`] describes the syntax of the options.
+/// They run another program only if an option says so. [`matches_option`] describes the syntax of the options.
 const BY_OPTION: &[(&str, &str)] = &[
     ("[ printf test", "$( ` -v"),
     ("read unset", "$( `"),
@@ -103,7 +103,7 @@ const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
 ];
 
 /// True if the arguments could make the program run another one.
-pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
+pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool {
     names(program).any(|name| {
         match name {
             "sed" => return sed::may_run_another(arguments),
@@ -115,22 +115,24 @@ pub(super) fn may_run_another(program: &str, arguments: &[Word]) -> bool {
             "read" if arguments.iter().any(is_special_variable) => return true,
             _ => {}
         }
-        let by_option = BY_OPTION.iter().find(|(listed, _)| lists(listed, name));
+        let by_option = BY_OPTION
+            .iter()
+            .find(|(listed, _)| contains_word(listed, name));
         let by_subcommand = BY_SUBCOMMAND.iter().find(|(listed, ..)| *listed == name);
         if let Some((_, options)) = by_option {
             has_any(arguments, options)
                 || name == "tar" && arguments.first().is_some_and(is_old_style_launch)
         } else if let Some((_, known, options)) = by_subcommand {
-            let is_known = |word: &Word| !word.expands && lists(known, &word.text);
+            let is_known = |word: &CommandWord| !word.expands && contains_word(known, &word.text);
             !subcommand(arguments).is_none_or(is_known) || has_any(arguments, options)
         } else {
-            ALWAYS.iter().any(|group| lists(group, name))
+            ALWAYS.iter().any(|group| contains_word(group, name))
         }
     })
 }
 
 /// True for a name that a shell or a program may read: `PS4` holds commands of a traced shell, `PAGER` a program.
-fn is_special_variable(name: &Word) -> bool {
+fn is_special_variable(name: &CommandWord) -> bool {
     name.expands
         || name
             .text
@@ -151,7 +153,7 @@ fn names(program: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The first word after options that do not affect the program: `-C FOLDER` and `--no-pager`.
-fn subcommand(arguments: &[Word]) -> Option<&Word> {
+fn subcommand(arguments: &[CommandWord]) -> Option<&CommandWord> {
     match arguments {
         [option, rest @ ..] if option.text == "--no-pager" => subcommand(rest),
         [option, _, rest @ ..] if option.text == "-C" => subcommand(rest),
@@ -159,20 +161,24 @@ fn subcommand(arguments: &[Word]) -> Option<&Word> {
     }
 }
 
-fn lists(words: &str, word: &str) -> bool {
+fn contains_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|listed| listed == word)
 }
 
-fn has_any(arguments: &[Word], options: &str) -> bool {
-    let says_any = |word: &Word| options.split(' ').any(|option| says(word, option));
+fn has_any(arguments: &[CommandWord], options: &str) -> bool {
+    let matches_any = |word: &CommandWord| {
+        options
+            .split(' ')
+            .any(|option| matches_option(word, option))
+    };
     arguments
         .iter()
-        .any(|word| word.may_become_option() || says_any(word))
+        .any(|word| word.may_become_option() || matches_any(word))
 }
 
 /// True if an argument matches the option: `--long` with or without a value, or abbreviated; `-x` also among other
 /// letters; `-word` as a prefix; any other text anywhere in the argument.
-fn says(word: &Word, option: &str) -> bool {
+fn matches_option(word: &CommandWord, option: &str) -> bool {
     let text = &*word.text;
     if option.starts_with("--") {
         let name = text.split('=').next().unwrap_or_default();
@@ -188,6 +194,6 @@ fn says(word: &Word, option: &str) -> bool {
 }
 
 /// True if the first argument of `tar` holds such options without a dash.
-fn is_old_style_launch(word: &Word) -> bool {
+fn is_old_style_launch(word: &CommandWord) -> bool {
     !word.text.starts_with('-') && word.text.contains(['I', 'F'])
 }

@@ -8,22 +8,22 @@
 //! denying rule: `cargo test` runs the programs of its tests. So a program that [`launchers`] does not list counts as
 //! one that runs nothing else, and a denying rule guards against plain forms only. It is no sandbox.
 
-use super::{Match, Word, launchers};
+use super::{CommandWord, PrefixMatch, launchers};
 
 /// Words of shell syntax that can precede a command.
 const BEFORE_A_COMMAND: &[&str] = &[
     "!", "do", "done", "elif", "else", "fi", "if", "then", "time", "until", "while", "{", "}",
 ];
 
-pub(super) fn of(words: &[Word], prefix: &[String]) -> Match {
-    let mut result = Match::No;
+pub(super) fn of(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
+    let mut result = PrefixMatch::No;
     let mut words = words;
     // A quoted word of these is the name of a program instead, so the rule is compared before and after the word.
     while let [first, rest @ ..] = words {
         result = result.max(of_program(words, prefix));
         if is_assignment(first) {
             // The variable may name a program to run, as `PAGER` does, or the place to search it.
-            result = result.max(Match::Perhaps);
+            result = result.max(PrefixMatch::Uncertain);
         } else if !BEFORE_A_COMMAND.contains(&&*first.text) {
             break;
         }
@@ -32,48 +32,48 @@ pub(super) fn of(words: &[Word], prefix: &[String]) -> Match {
     result
 }
 
-fn is_assignment(word: &Word) -> bool {
+fn is_assignment(word: &CommandWord) -> bool {
     word.text.contains('=')
 }
 
-fn of_program(words: &[Word], prefix: &[String]) -> Match {
+fn of_program(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
     let ([first, arguments @ ..], [wanted, wanted_arguments @ ..]) = (words, prefix) else {
-        return Match::No;
+        return PrefixMatch::No;
     };
     // A single `{`, `}` or `[` expands to itself.
     if first.expands && !matches!(&*first.text, "{" | "}" | "[") {
-        return Match::Perhaps;
+        return PrefixMatch::Uncertain;
     }
     // `/proc/self/exe` is the shell itself.
     if first.text.split('/').any(|folder| folder == "proc") {
-        return Match::Perhaps;
+        return PrefixMatch::Uncertain;
     }
     // The folder is ignored: `/bin/rm` is `rm`.
     let program = file_name(&first.text);
     if program != wanted && first.text != *wanted {
         // A rule that names a folder may mean the same file: `/bin/rm` is `rm`, `./x.sh` is `sub/../x.sh`.
         if program == file_name(wanted)
-            && of_arguments(program, arguments, wanted_arguments) != Match::No
+            && of_arguments(program, arguments, wanted_arguments) != PrefixMatch::No
         {
-            return Match::Perhaps;
+            return PrefixMatch::Uncertain;
         }
         // `git-push` is the program behind `git push`.
         let is_a_part = program
             .strip_prefix(&**wanted)
             .is_some_and(|rest| rest.starts_with('-') && !wanted_arguments.is_empty());
         return if is_a_part || launchers::may_run_another(program, arguments) {
-            Match::Perhaps
+            PrefixMatch::Uncertain
         } else {
-            Match::No
+            PrefixMatch::No
         };
     }
     of_arguments(program, arguments, wanted_arguments)
 }
 
 /// Match of the arguments, where the program is the one that the rule names.
-fn of_arguments(program: &str, arguments: &[Word], wanted: &[String]) -> Match {
+fn of_arguments(program: &str, arguments: &[CommandWord], wanted: &[String]) -> PrefixMatch {
     if starts_with(arguments, wanted) {
-        return Match::Yes;
+        return PrefixMatch::Yes;
     }
     let has_options_first = arguments.first().is_some_and(|word| {
         word.expands || word.text.starts_with(['-', '+']) || word.text.is_empty()
@@ -83,12 +83,12 @@ fn of_arguments(program: &str, arguments: &[Word], wanted: &[String]) -> Match {
         matches!(program, "ar" | "ps" | "tar" | "bsdtar") && asks_for_option(wanted);
     if has_options_first
         || has_old_style_options
-        || may_say_the_same(arguments, wanted)
+        || may_mean_the_same(arguments, wanted)
         || launchers::may_run_another(program, arguments)
     {
-        Match::Perhaps
+        PrefixMatch::Uncertain
     } else {
-        Match::No
+        PrefixMatch::No
     }
 }
 
@@ -100,7 +100,7 @@ fn asks_for_option(wanted: &[String]) -> bool {
     wanted.iter().any(|want| want.starts_with('-'))
 }
 
-fn starts_with(words: &[Word], wanted: &[String]) -> bool {
+fn starts_with(words: &[CommandWord], wanted: &[String]) -> bool {
     wanted.len() <= words.len()
         && words
             .iter()
@@ -111,7 +111,7 @@ fn starts_with(words: &[Word], wanted: &[String]) -> bool {
 /// True if the words contain all wanted words in their order, with any words between them; a word that expands may be
 /// any word. Every option may be a different spelling of a wanted one: `-fr` is `-rf`, and `git push origin +main` is
 /// `git push --force origin main`.
-fn may_say_the_same(words: &[Word], wanted: &[String]) -> bool {
+fn may_mean_the_same(words: &[CommandWord], wanted: &[String]) -> bool {
     let is_option = |text: &str| text.starts_with(['-', '+', ':']);
     let has_option = words
         .iter()

@@ -9,32 +9,32 @@
 
 mod launchers;
 mod matching;
-mod reader;
+mod parser;
 mod sed;
 
-use reader::Reader;
+use parser::CommandParser;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ParsedCommand {
     /// The programs that the command runs are unknown.
     Opaque,
     /// The command runs some or all of these simple commands, in some order.
-    Read {
-        commands: Vec<Vec<Word>>,
+    Parsed {
+        commands: Vec<Vec<CommandWord>>,
         /// True if the command has no redirection, variable or surrounding syntax.
         is_plain: bool,
     },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct CommandWord {
     text: String,
     /// True if the shell expands the word (a glob, a tilde, braces, a variable): the program may receive different
     /// text.
     expands: bool,
 }
 
-impl Word {
+impl CommandWord {
     /// True if the word could expand to an option, also as one of several words.
     fn may_become_option(&self) -> bool {
         self.expands
@@ -43,17 +43,17 @@ impl Word {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Match {
+pub(super) enum PrefixMatch {
     No,
     /// Uncertain.
-    Perhaps,
+    Uncertain,
     Yes,
 }
 
-impl Command {
+impl ParsedCommand {
     pub(super) fn parse(command: &str) -> Self {
-        match Reader::default().read(command) {
-            Some(Self::Read { commands, .. }) if commands.is_empty() => Self::Opaque,
+        match CommandParser::default().parse(command) {
+            Some(Self::Parsed { commands, .. }) if commands.is_empty() => Self::Opaque,
             Some(read) => read,
             None => Self::Opaque,
         }
@@ -64,7 +64,7 @@ impl Command {
         &self,
         prefixes: &(impl Iterator<Item = &'a [String]> + Clone),
     ) -> bool {
-        let Self::Read {
+        let Self::Parsed {
             commands,
             is_plain: true,
         } = self
@@ -83,17 +83,17 @@ impl Command {
     }
 
     /// Match of any simple command with the prefix, certain or possible.
-    pub(super) fn any_starts_with(&self, prefix: &[String]) -> Match {
-        let Self::Read { commands, .. } = self else {
-            return Match::Perhaps;
+    pub(super) fn any_starts_with(&self, prefix: &[String]) -> PrefixMatch {
+        let Self::Parsed { commands, .. } = self else {
+            return PrefixMatch::Uncertain;
         };
         let matches = commands.iter().map(|words| matching::of(words, prefix));
-        matches.max().unwrap_or(Match::No)
+        matches.max().unwrap_or(PrefixMatch::No)
     }
 
     /// Words of the command if it is one simple command without expansions.
     pub(super) fn into_plain_words(self) -> Option<Vec<String>> {
-        let Self::Read {
+        let Self::Parsed {
             mut commands,
             is_plain: true,
         } = self

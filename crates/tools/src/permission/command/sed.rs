@@ -1,6 +1,6 @@
 //! Check of `sed` scripts: the command `e` and the flag `e` of `s` run programs.
 
-use super::Word;
+use super::CommandWord;
 
 /// Options without a value that do not change the meaning of the script.
 const OPTIONS: &[&str] = &[
@@ -8,7 +8,7 @@ const OPTIONS: &[&str] = &[
 ];
 
 /// True if the arguments of `sed` could run a program.
-pub(super) fn may_run_another(arguments: &[Word]) -> bool {
+pub(super) fn may_run_another(arguments: &[CommandWord]) -> bool {
     let options = arguments.iter().take_while(|word| {
         !word.expands && (OPTIONS.contains(&&*word.text) || word.text == "--sandbox")
     });
@@ -18,7 +18,7 @@ pub(super) fn may_run_another(arguments: &[Word]) -> bool {
     }
     let Some((script, files)) = arguments
         .get(options.len()..)
-        .and_then(<[Word]>::split_first)
+        .and_then(<[CommandWord]>::split_first)
     else {
         return false;
     };

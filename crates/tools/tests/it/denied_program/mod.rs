@@ -1,7 +1,7 @@
 //! Property test: a line that the policy allows does not run a denied program. The test generates lines, and a real
 //! shell runs the allowed ones. The fuzz target `denied_program` does the same without a limit.
 
-use allstop_tools::{Decision, PermissionPolicy};
+use allstop_tools::{PermissionDecision, PermissionPolicy};
 
 use crate::permission::shell;
 
@@ -43,7 +43,7 @@ async fn allowed_line_does_not_run_a_denied_program() {
     let mut allowed = 0;
     for _ in 0..LINES {
         let line = line::line(&mut choices).expect("it never ends");
-        if shell(&policy, &line) == Decision::Allow {
+        if shell(&policy, &line) == PermissionDecision::Allow {
             allowed += 1;
             assert!(!sandbox.runs_denied(&line), "it ran: {line:?}");
         }

@@ -6,14 +6,14 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{Command, Word};
+use super::{CommandWord, ParsedCommand};
 
 /// State of the parser: finished commands, and the current command and word.
 #[derive(Default)]
-pub(super) struct Reader {
-    commands: Vec<Vec<Word>>,
-    words: Vec<Word>,
-    word: Option<Word>,
+pub(super) struct CommandParser {
+    commands: Vec<Vec<CommandWord>>,
+    words: Vec<CommandWord>,
+    word: Option<CommandWord>,
     /// True if a part of the current word is quoted.
     is_quoted: bool,
     /// True if the current word is the file of a redirection.
@@ -22,9 +22,9 @@ pub(super) struct Reader {
     has_syntax: bool,
 }
 
-impl Reader {
+impl CommandParser {
     /// Parses a command; `None` if it is opaque.
-    pub(super) fn read(mut self, command: &str) -> Option<Command> {
+    pub(super) fn parse(mut self, command: &str) -> Option<ParsedCommand> {
         let mut chars = command.chars().peekable();
         while let Some(c) = chars.next() {
             match c {
@@ -56,7 +56,7 @@ impl Reader {
             }
         }
         self.end_command()?;
-        Some(Command::Read {
+        Some(ParsedCommand::Parsed {
             commands: self.commands,
             is_plain: !self.has_syntax,
         })
@@ -121,7 +121,7 @@ impl Reader {
             return None;
         }
         // A single digit before it is a file descriptor. Some shells treat several digits as a word.
-        let is_number = |word: &Word| word.text.chars().all(|c| c.is_ascii_digit());
+        let is_number = |word: &CommandWord| word.text.chars().all(|c| c.is_ascii_digit());
         let is_quoted = std::mem::take(&mut self.is_quoted);
         match self.word.take() {
             Some(word) if !is_quoted && is_number(&word) => (word.text.len() == 1).then_some(())?,
