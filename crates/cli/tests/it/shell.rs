@@ -86,7 +86,7 @@ fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
         .into_iter()
         .find(|line| line["event"] == "tool_finished");
     let content = finished.expect("it was seen")["content"].to_string();
-    assert!(content.contains("ran longer than 1 s"), "{content}");
+    assert!(content.contains("exceeded its limit of 1 s"), "{content}");
 }
 
 #[test]

@@ -110,11 +110,11 @@ impl Command {
 
     fn timed_out(&self, receipt: &Receipt) -> String {
         let became = if receipt.quiet() {
-            "it and all that it had started were stopped"
+            "it and everything it started were stopped"
         } else {
             "not all of it could be stopped"
         };
-        format!("it ran longer than {:?}: {became}", self.limit)
+        format!("it exceeded its limit of {:?}: {became}", self.limit)
     }
 }
 

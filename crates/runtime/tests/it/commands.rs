@@ -155,7 +155,7 @@ async fn hanging_hook_is_ended_after_its_timeout() {
     let message = &turn.error.as_ref().expect("an error").message;
     assert!(
         message.ends_with(
-            "failed: it ran longer than 200ms: it and all that it had started were stopped"
+            "failed: it exceeded its limit of 200ms: it and everything it started were stopped"
         ),
         "{message}"
     );

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::error::FileError;
-use super::open::{self, Missing};
+use super::open::{self, MissingFolders};
 use super::replace::replace;
 use super::tool::{FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
@@ -21,26 +21,26 @@ const COUNT_MAX: usize = 1_000;
 /// Arguments of `edit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Edit {
+pub(super) struct EditArguments {
     /// The file, relative to the working directory.
     path: String,
-    /// The text to replace, exactly as it is in the file. It must be there exactly once.
+    /// The text to replace, exactly as it is in the file. It must occur exactly once.
     #[schemars(length(min = 1))]
     old: String,
     /// The replacement.
     new: String,
 }
 
-impl FileTool for Edit {
+impl FileTool for EditArguments {
     const NAME: &'static str = "edit";
-    const DESCRIPTION: &'static str = "Replaces `old` with `new` in a file, in one step. `old` must be in the file \
-        exactly once: give as many lines around it as that takes.";
+    const DESCRIPTION: &'static str = "Replaces `old` with `new` in a file, in one step. `old` must occur in the file \
+        exactly once: include as many surrounding lines as needed.";
     const EFFECT: Effect = Effect::Irreversible;
 
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::ReadWrite)?;
         let path = &located.shown;
-        let (folder, name) = open::parent(&located, Missing::Refuse)?;
+        let (folder, name) = open::parent(&located, MissingFolders::Refuse)?;
         let (file, stat) = open::file_in(&folder, name, &located)?;
         let too_large = |bytes| FileError::TooLarge {
             path: path.clone(),
@@ -55,7 +55,7 @@ impl FileTool for Edit {
         // One byte more than the limit, because the file may have grown since.
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(|source| FileError::Io {
-            did: "could not read",
+            action: "could not read",
             path: path.clone(),
             source,
         })?;
@@ -115,6 +115,6 @@ fn the_only_match(content: &[u8], old: &[u8], path: &str) -> Result<usize, FileE
         count.to_string()
     };
     Err(FileError::Edit(format!(
-        "`old` is in `{path}` {count} times, and must be there once: give more of the text around it; nothing was changed"
+        "`old` occurs {count} times in `{path}` and must occur exactly once: include more of the surrounding text; nothing was changed"
     )))
 }

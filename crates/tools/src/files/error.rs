@@ -19,7 +19,7 @@ pub(crate) enum FileError {
     NotFound { path: String },
     #[error("`{path}` is a folder")]
     IsFolder { path: String },
-    #[error("`{path}` is no folder")]
+    #[error("`{path}` is not a folder")]
     NotAFolder { path: String },
     #[error("`{path}` is {kind}, not a regular file")]
     NotAFile { path: String, kind: &'static str },
@@ -27,9 +27,7 @@ pub(crate) enum FileError {
     Dangling { path: String },
     #[error("`{path}` changed while it was being opened; nothing was done")]
     Swapped { path: String },
-    #[error(
-        "`{path}` was changed by something else in the meantime; nothing was written, read it again"
-    )]
+    #[error("another program changed `{path}` meanwhile; nothing was written; read it again")]
     ChangedBeneath { path: String },
     #[error("`{path}` is a binary file of {bytes} bytes")]
     Binary { path: String, bytes: u64 },
@@ -39,7 +37,7 @@ pub(crate) enum FileError {
         bytes: u64,
         bytes_max: u64,
     },
-    #[error("`{path}` has {lines} lines, so there is nothing at offset {offset}")]
+    #[error("`{path}` ends at line {lines}; offset {offset} is past the end")]
     PastTheEnd {
         path: String,
         lines: u64,
@@ -51,9 +49,9 @@ pub(crate) enum FileError {
     Pattern(String),
     #[error("stopped; nothing was changed")]
     Stopped,
-    #[error("{did} `{path}`: {source}")]
+    #[error("{action} `{path}`: {source}")]
     Io {
-        did: &'static str,
+        action: &'static str,
         path: String,
         source: io::Error,
     },
@@ -67,9 +65,9 @@ impl From<FileError> for ToolError {
 
 impl FileError {
     /// An operating system error, with the failed action.
-    pub(crate) fn io(did: &'static str, path: &str) -> impl Fn(rustix::io::Errno) -> Self {
+    pub(crate) fn io(action: &'static str, path: &str) -> impl Fn(rustix::io::Errno) -> Self {
         move |errno| Self::Io {
-            did,
+            action,
             path: path.to_owned(),
             source: errno.into(),
         }

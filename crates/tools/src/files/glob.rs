@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::error::FileError;
 use super::tool::{FileTool, StopCheck};
-use super::walk::{Step, walk};
+use super::walk::{WalkItem, walk};
 use super::workspace::{FolderAccess, Workspace};
 
 /// Maximum number of paths in one answer; the walk ends there too.
@@ -18,23 +18,23 @@ const PATHS_MAX: usize = 1_000;
 /// Arguments of `glob`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Glob {
+pub(super) struct GlobArguments {
     /// The pattern, relative to the working directory: `src/**/*.rs`.
     pattern: String,
 }
 
-impl FileTool for Glob {
+impl FileTool for GlobArguments {
     const NAME: &'static str = "glob";
     const DESCRIPTION: &'static str = "Finds files by a pattern: `*` within a name, `**` across folders, `?`, \
-        `[a-z]`, `{a,b}`. What .gitignore ignores is left out.";
+        `[a-z]`, `{a,b}`. Files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
         let located = workspace.locate(".", FolderAccess::Read)?;
         let matcher = compile(&self.pattern, workspace.folder())?;
         let mut paths = Vec::new();
-        walk(&located, stop, |step| {
-            if let Step::File(path) = step
+        walk(&located, stop, |item| {
+            if let WalkItem::File(path) = item
                 && let Ok(below) = path.strip_prefix(workspace.folder())
                 && matcher.is_match(below)
             {

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use super::error::FileError;
 use super::open;
 use super::tool::{FileTool, StopCheck};
-use super::walk::{Step, walk};
-use super::workspace::{FolderAccess, Located, Workspace};
+use super::walk::{WalkItem, walk};
+use super::workspace::{FolderAccess, LocatedPath, Workspace};
 
 /// Maximum number of lines in one answer; the search ends there too. More lines mean too broad a pattern.
 const LINES_MAX: usize = 200;
@@ -29,17 +29,17 @@ const HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Arguments of `grep`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Grep {
+pub(super) struct GrepArguments {
     /// A regular expression, matched within a line. `(?i)` at its start ignores case.
     pattern: String,
     /// The file or folder to search, relative to the working directory; the working directory by default.
     path: Option<String>,
 }
 
-impl FileTool for Grep {
+impl FileTool for GrepArguments {
     const NAME: &'static str = "grep";
     const DESCRIPTION: &'static str = "Searches files for a regular expression; each match is `path:line:text`. \
-        Binary files and what .gitignore ignores are left out.";
+        Binary files and files that .gitignore excludes are skipped.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
@@ -48,23 +48,23 @@ impl FileTool for Grep {
             .line_terminator(Some(b'\n'))
             .build(&self.pattern)
             .map_err(|error| FileError::Pattern(error.to_string()))?;
-        let mut search = Search::new(matcher, stop);
+        let mut search = LineSearch::new(matcher, stop);
         match open::file(&located) {
             Ok((file, _)) => {
                 // The caller asked for this file, so an error in it is the answer.
                 search.file(file, &located.shown).map_err(|source| {
                     let path = located.shown.clone();
                     FileError::Io {
-                        did: "could not search",
+                        action: "could not search",
                         path,
                         source,
                     }
                 })?;
             }
-            Err(FileError::IsFolder { .. }) => walk(&located, stop, |step| {
-                match step {
-                    Step::File(path) => search.file_of_walk(&path, &located, workspace),
-                    Step::Unreadable => search.unread += 1,
+            Err(FileError::IsFolder { .. }) => walk(&located, stop, |item| {
+                match item {
+                    WalkItem::File(path) => search.file_of_walk(&path, &located, workspace),
+                    WalkItem::Unreadable => search.unread += 1,
                 }
                 Ok(search.lines.len() < LINES_MAX)
             })?,
@@ -75,7 +75,7 @@ impl FileTool for Grep {
     }
 }
 
-struct Search<'a> {
+struct LineSearch<'a> {
     searcher: Searcher,
     matcher: RegexMatcher,
     stop: &'a StopCheck,
@@ -83,7 +83,7 @@ struct Search<'a> {
     unread: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> LineSearch<'a> {
     fn new(matcher: RegexMatcher, stop: &'a StopCheck) -> Self {
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -101,13 +101,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn file_of_walk(&mut self, path: &Path, walked: &Located, workspace: &Workspace) {
+    fn file_of_walk(&mut self, path: &Path, walked: &LocatedPath, workspace: &Workspace) {
         let shown = workspace.shown(path);
         let Ok(below) = path.strip_prefix(&walked.root) else {
             return;
         };
         let names = below.iter().map(OsStr::to_owned).collect();
-        let located = Located {
+        let located = LocatedPath {
             root: walked.root.clone(),
             names,
             shown,
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
             file,
             stop: self.stop,
         };
-        let sink = Lines {
+        let sink = MatchingLines {
             lines: &mut self.lines,
             shown,
         };
@@ -169,12 +169,12 @@ impl io::Read for StoppableReader<'_> {
     }
 }
 
-struct Lines<'a> {
+struct MatchingLines<'a> {
     lines: &'a mut Vec<String>,
     shown: &'a str,
 }
 
-impl Sink for Lines<'_> {
+impl Sink for MatchingLines<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {

@@ -18,14 +18,14 @@ const ENTRIES_READ_MAX: usize = 100_000;
 /// Arguments of `list`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct List {
+pub(super) struct ListArguments {
     /// The folder, relative to the working directory; the working directory by default.
     path: Option<String>,
 }
 
-impl FileTool for List {
+impl FileTool for ListArguments {
     const NAME: &'static str = "list";
-    const DESCRIPTION: &'static str = "Lists a folder, sorted, one entry a line: `name/` is a folder, `name -> target` a symbolic link.";
+    const DESCRIPTION: &'static str = "Lists a folder, sorted, one entry per line: `name/` is a folder, `name -> target` a symbolic link.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {

@@ -27,11 +27,11 @@ use crate::tool::Tool;
 /// Creates the file tools of a workspace.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
     vec![
-        tool::file_tool::<read::Read>(workspace),
-        tool::file_tool::<write::Write>(workspace),
-        tool::file_tool::<edit::Edit>(workspace),
-        tool::file_tool::<list::List>(workspace),
-        tool::file_tool::<glob::Glob>(workspace),
-        tool::file_tool::<grep::Grep>(workspace),
+        tool::file_tool::<read::ReadArguments>(workspace),
+        tool::file_tool::<write::WriteArguments>(workspace),
+        tool::file_tool::<edit::EditArguments>(workspace),
+        tool::file_tool::<list::ListArguments>(workspace),
+        tool::file_tool::<glob::GlobArguments>(workspace),
+        tool::file_tool::<grep::GrepArguments>(workspace),
     ]
 }

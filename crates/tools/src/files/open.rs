@@ -1,4 +1,4 @@
-//! Opening of a [`Located`] path: folder by folder, never through a symbolic link, only regular files, and never a
+//! Opening of a [`LocatedPath`]: folder by folder, never through a symbolic link, only regular files, and never a
 //! reserved one. A FIFO or a device is refused before it is opened; one that replaces the file after the check does not
 //! block the open.
 
@@ -10,7 +10,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::error::FileError;
-use super::workspace::Located;
+use super::workspace::LocatedPath;
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -18,17 +18,20 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// Handling of missing folders on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingFolders {
     Refuse,
     Create,
 }
 
-pub(crate) fn folder(located: &Located) -> Result<OwnedFd, FileError> {
-    walk(located, &located.names, Missing::Refuse)
+pub(crate) fn folder(located: &LocatedPath) -> Result<OwnedFd, FileError> {
+    walk(located, &located.names, MissingFolders::Refuse)
 }
 
 /// Opens the parent folder of the path, and returns the last name.
-pub(crate) fn parent(located: &Located, missing: Missing) -> Result<(OwnedFd, &OsStr), FileError> {
+pub(crate) fn parent(
+    located: &LocatedPath,
+    missing: MissingFolders,
+) -> Result<(OwnedFd, &OsStr), FileError> {
     let Some((name, above)) = located.names.split_last() else {
         return Err(FileError::IsFolder {
             path: located.shown.clone(),
@@ -38,8 +41,8 @@ pub(crate) fn parent(located: &Located, missing: Missing) -> Result<(OwnedFd, &O
 }
 
 /// Opens the regular file of the path for reading.
-pub(crate) fn file(located: &Located) -> Result<(File, Stat), FileError> {
-    let (folder, name) = parent(located, Missing::Refuse)?;
+pub(crate) fn file(located: &LocatedPath) -> Result<(File, Stat), FileError> {
+    let (folder, name) = parent(located, MissingFolders::Refuse)?;
     file_in(&folder, name, located)
 }
 
@@ -47,7 +50,7 @@ pub(crate) fn file(located: &Located) -> Result<(File, Stat), FileError> {
 pub(crate) fn file_in(
     folder: &OwnedFd,
     name: &OsStr,
-    located: &Located,
+    located: &LocatedPath,
 ) -> Result<(File, Stat), FileError> {
     // Checked first: merely opening a device can have an effect.
     let Some(_) = regular(folder, name, located)? else {
@@ -62,7 +65,7 @@ pub(crate) fn file_in(
 fn regular_in(
     folder: &OwnedFd,
     name: &OsStr,
-    located: &Located,
+    located: &LocatedPath,
 ) -> Result<(File, Stat), FileError> {
     let shown = &located.shown;
     let flags =
@@ -73,7 +76,7 @@ fn regular_in(
         },
         errno => FileError::io("could not open", shown)(errno),
     })?;
-    let stat = fs::fstat(&fd).map_err(FileError::io("could not look at", shown))?;
+    let stat = fs::fstat(&fd).map_err(FileError::io("could not read the metadata of", shown))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(FileError::Swapped {
             path: shown.to_owned(),
@@ -89,7 +92,7 @@ fn regular_in(
 pub(crate) fn regular(
     folder: &OwnedFd,
     name: &OsStr,
-    located: &Located,
+    located: &LocatedPath,
 ) -> Result<Option<Stat>, FileError> {
     let shown = &located.shown;
     let path = || shown.to_owned();
@@ -97,7 +100,11 @@ pub(crate) fn regular(
     let stat = match fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(FileError::io("could not look at", shown)(errno)),
+        Err(errno) => {
+            return Err(FileError::io("could not read the metadata of", shown)(
+                errno,
+            ));
+        }
     };
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if located.reserved.has(&stat) => return Err(reserved(located)),
@@ -114,23 +121,26 @@ pub(crate) fn regular(
 }
 
 /// Fails if a reserved file was found, or if the lookup failed.
-fn refuse_if(is_reserved: Result<bool, Errno>, located: &Located) -> Result<(), FileError> {
-    if is_reserved.map_err(FileError::io("could not look at", &located.shown))? {
+fn refuse_if(is_reserved: Result<bool, Errno>, located: &LocatedPath) -> Result<(), FileError> {
+    if is_reserved.map_err(FileError::io(
+        "could not read the metadata of",
+        &located.shown,
+    ))? {
         return Err(reserved(located));
     }
     Ok(())
 }
 
-fn reserved(located: &Located) -> FileError {
+fn reserved(located: &LocatedPath) -> FileError {
     FileError::Reserved {
         path: located.shown.clone(),
     }
 }
 
 fn walk(
-    located: &Located,
+    located: &LocatedPath,
     names: &[std::ffi::OsString],
-    missing: Missing,
+    missing: MissingFolders,
 ) -> Result<OwnedFd, FileError> {
     let shown = &located.shown;
     let mut folder = fs::openat(CWD, &located.root, FOLDER, Mode::empty())
@@ -140,11 +150,14 @@ fn walk(
         refuse_if(located.reserved.has_name(&folder, name), located)?;
         let below = OFlags::NOFOLLOW | FOLDER;
         let mut opened = fs::openat(&folder, name, below, Mode::empty());
-        if matches!(opened, Err(Errno::NOENT)) && missing == Missing::Create {
+        if matches!(opened, Err(Errno::NOENT)) && missing == MissingFolders::Create {
             match fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => {
-                    return Err(FileError::io("could not make the folder of", shown)(errno));
+                    return Err(FileError::io(
+                        "could not create the parent folder of",
+                        shown,
+                    )(errno));
                 }
             }
             opened = fs::openat(&folder, name, below, Mode::empty());
@@ -182,7 +195,7 @@ mod tests {
         std::fs::write(&secret, "secret").unwrap();
         let root = tempfile::tempdir().unwrap();
         symlink(&secret, root.path().join("file")).unwrap();
-        let located = Located {
+        let located = LocatedPath {
             root: root.path().to_owned(),
             names: vec!["file".into()],
             shown: "file".to_owned(),
@@ -190,7 +203,7 @@ mod tests {
         };
         let before = file(&located).unwrap_err();
         assert!(matches!(before, FileError::Dangling { .. }), "{before}");
-        let (folder, name) = parent(&located, Missing::Refuse).unwrap();
+        let (folder, name) = parent(&located, MissingFolders::Refuse).unwrap();
         let after = regular_in(&folder, name, &located).unwrap_err();
         assert!(matches!(after, FileError::Swapped { .. }), "{after}");
         let written = regular(&folder, name, &located).unwrap_err();

@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Arguments of `read`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Read {
+pub(super) struct ReadArguments {
     /// The file, relative to the working directory.
     path: String,
     /// The first line to read, counted from 1.
@@ -36,10 +36,10 @@ pub(super) struct Read {
     limit: Option<u64>,
 }
 
-impl FileTool for Read {
+impl FileTool for ReadArguments {
     const NAME: &'static str = "read";
-    const DESCRIPTION: &'static str = "Reads a text file, or the lines of it from `offset` on. \
-        Long files come in parts: the end of the answer says at which offset to go on.";
+    const DESCRIPTION: &'static str = "Reads a text file, from line `offset` on if given. Long files come in parts: \
+        the end of the answer names the offset of the next part.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     fn run(self, workspace: &Workspace, stop: &StopCheck) -> Result<String, FileError> {
@@ -47,7 +47,7 @@ impl FileTool for Read {
         let (file, stat) = open::file(&located)?;
         let path = located.shown;
         let io = |source| FileError::Io {
-            did: "could not read",
+            action: "could not read",
             path: path.clone(),
             source,
         };
@@ -64,35 +64,35 @@ impl FileTool for Read {
             });
         }
         let offset = self.offset.unwrap_or(1).max(1);
-        let mut part = Part::new(offset, self.limit.unwrap_or(LINES_DEFAULT));
+        let mut range = LineRange::new(offset, self.limit.unwrap_or(LINES_DEFAULT));
         loop {
             stop.check()?;
             let buffer = reader.fill_buf().map_err(io)?;
             let len = buffer.len();
-            if len == 0 || part.take(buffer) == Wants::Nothing {
+            if len == 0 || range.take(buffer) == ReadProgress::Complete {
                 break;
             }
             reader.consume(len);
         }
-        if part.lines_taken == 0 && part.kept.is_empty() {
+        if range.lines_taken == 0 && range.kept.is_empty() {
             return Err(FileError::PastTheEnd {
                 path,
-                lines: part.lines_seen(),
+                lines: range.lines_seen(),
                 offset,
             });
         }
-        Ok(part.into_text())
+        Ok(range.into_text())
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Wants {
+enum ReadProgress {
     More,
-    Nothing,
+    Complete,
 }
 
 /// The requested lines of a file that arrives in pieces of any size.
-struct Part {
+struct LineRange {
     first: u64,
     limit: u64,
     line: u64,
@@ -105,7 +105,7 @@ struct Part {
     more: bool,
 }
 
-impl Part {
+impl LineRange {
     fn new(first: u64, limit: u64) -> Self {
         Self {
             first,
@@ -119,7 +119,7 @@ impl Part {
         }
     }
 
-    fn take(&mut self, buffer: &[u8]) -> Wants {
+    fn take(&mut self, buffer: &[u8]) -> ReadProgress {
         let mut rest = buffer;
         while !rest.is_empty() {
             let end = memchr::memchr(b'\n', rest);
@@ -128,7 +128,7 @@ impl Part {
             let wanted = self.line >= self.first;
             if wanted && (self.lines_taken >= self.limit || self.kept.len() >= ANSWER_BYTES_MAX) {
                 self.more = true;
-                return Wants::Nothing;
+                return ReadProgress::Complete;
             }
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
             if wanted {
@@ -146,7 +146,7 @@ impl Part {
                 self.line_bytes = 0;
             }
         }
-        Wants::More
+        ReadProgress::More
     }
 
     fn end_line(&mut self) {
@@ -182,7 +182,7 @@ impl Part {
         }
         let (first, next) = (self.first, self.first + self.lines_taken);
         format!(
-            "{text}\n[lines {first} to {}; there is more: go on with offset {next}]",
+            "{text}\n[lines {first} to {}; continue with offset {next}]",
             next - 1
         )
     }

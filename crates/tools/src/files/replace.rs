@@ -13,7 +13,7 @@ use rustix::fs::{self, Access, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::error::FileError;
-use super::workspace::Located;
+use super::workspace::LocatedPath;
 use super::{StopCheck, open};
 
 /// Bytes between two checks for a stop, so that a large write stops soon.
@@ -26,21 +26,21 @@ pub(crate) fn replace(
     name: &OsStr,
     content: &[u8],
     expected: Option<&Stat>,
-    located: &Located,
+    located: &LocatedPath,
     stop: &StopCheck,
 ) -> Result<(), FileError> {
     let shown = &located.shown;
     if expected.is_some() {
         // A rename ignores the file's own write permission, so this checks it.
         fs::accessat(folder, name, Access::WRITE_OK, AtFlags::EACCESS)
-            .map_err(FileError::io("may not write", shown))?;
+            .map_err(FileError::io("no permission to write", shown))?;
     }
     let io = |source| FileError::Io {
-        did: "could not write",
+        action: "could not write",
         path: shown.clone(),
         source,
     };
-    let mut temporary = Temporary::create(folder, expected, shown)?;
+    let mut temporary = TemporaryFile::create(folder, expected, shown)?;
     for chunk in content.chunks(WRITE_CHUNK_BYTES) {
         stop.check()?;
         temporary.file.write_all(chunk).map_err(io)?;
@@ -73,21 +73,21 @@ fn is_same(before: Option<&Stat>, now: Option<&Stat>) -> bool {
 }
 
 /// A temporary file that is removed unless it is renamed.
-struct Temporary<'a> {
+struct TemporaryFile<'a> {
     folder: &'a OwnedFd,
     name: String,
     file: File,
     renamed: bool,
 }
 
-impl<'a> Temporary<'a> {
+impl<'a> TemporaryFile<'a> {
     fn create(folder: &'a OwnedFd, like: Option<&Stat>, shown: &str) -> Result<Self, FileError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Private until it has the mode of the old file.
         let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
-        let error = FileError::io("could not write beside", shown);
+        let error = FileError::io("could not create a temporary file next to", shown);
         let (name, fd) = loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!(".allstop-{:x}-{number:x}.tmp", std::process::id());
@@ -105,12 +105,12 @@ impl<'a> Temporary<'a> {
             renamed: false,
         };
         if let Some(like) = like {
-            temporary.take_after(like).map_err(error)?;
+            temporary.copy_owner_and_mode(like).map_err(error)?;
         }
         Ok(temporary)
     }
 
-    fn take_after(&self, like: &Stat) -> Result<(), Errno> {
+    fn copy_owner_and_mode(&self, like: &Stat) -> Result<(), Errno> {
         let own = fs::fstat(&self.file)?;
         if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
             // Only root can change the owner. Another owner does not prevent the write, but then set-uid and set-gid
@@ -131,7 +131,7 @@ impl<'a> Temporary<'a> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if !self.renamed
             && let Err(error) = fs::unlinkat(self.folder, &self.name, AtFlags::empty())

@@ -16,13 +16,13 @@ type FileId = (u64, u64);
 
 /// The reserved files at the time of one call.
 #[derive(Debug, Default)]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedFiles {
     files: Vec<FileId>,
     /// Names, each with the folder that holds it.
     names: Vec<(FileId, OsString)>,
 }
 
-impl Reserved {
+impl ReservedFiles {
     /// Looks up the paths. A missing file is reserved by its name only.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let files = paths.iter().filter_map(|path| fs::stat(path).ok());

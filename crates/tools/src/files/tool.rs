@@ -51,20 +51,20 @@ pub(super) fn file_tool<T: FileTool>(workspace: &Arc<Workspace>) -> Arc<dyn Tool
         // Two changes of the same file in one step must keep their order.
         parallel: T::EFFECT == Effect::ReadOnly,
     };
-    Arc::new(OfFile::<T> {
+    Arc::new(FileToolAdapter::<T> {
         spec,
         workspace: Arc::clone(workspace),
         arguments: PhantomData,
     })
 }
 
-struct OfFile<T> {
+struct FileToolAdapter<T> {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
     arguments: PhantomData<fn() -> T>,
 }
 
-impl<T> fmt::Debug for OfFile<T> {
+impl<T> fmt::Debug for FileToolAdapter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileTool")
             .field("name", &self.spec.name)
@@ -72,7 +72,7 @@ impl<T> fmt::Debug for OfFile<T> {
     }
 }
 
-impl<T: FileTool> Tool for OfFile<T> {
+impl<T: FileTool> Tool for FileToolAdapter<T> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

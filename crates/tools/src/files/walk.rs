@@ -7,13 +7,13 @@ use ignore::{DirEntry, WalkBuilder};
 
 use super::error::FileError;
 use super::tool::StopCheck;
-use super::workspace::Located;
+use super::workspace::LocatedPath;
 
 /// Maximum size of an ignore file, in bytes: the walker reads it whole, and a hand-written one has a few kilobytes.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Item of a walk.
-pub(super) enum Step {
+pub(super) enum WalkItem {
     File(PathBuf),
     /// An entry that could not be read.
     Unreadable,
@@ -24,19 +24,19 @@ pub(super) enum Step {
 /// Ignore files above the folder, up to its root, apply too, unless they ignore the folder itself: a caller that names
 /// an ignored folder wants its files.
 pub(super) fn walk(
-    located: &Located,
+    located: &LocatedPath,
     stop: &StopCheck,
-    mut visit: impl FnMut(Step) -> Result<bool, FileError>,
+    mut visit: impl FnMut(WalkItem) -> Result<bool, FileError>,
 ) -> Result<(), FileError> {
     let target = located.path();
-    if walk_from(&located.root, &target, stop, &mut visit)? == Reached::No {
+    if walk_from(&located.root, &target, stop, &mut visit)? == TargetFound::No {
         walk_from(&target, &target, stop, &mut visit)?;
     }
     Ok(())
 }
 
 #[derive(PartialEq, Eq)]
-enum Reached {
+enum TargetFound {
     Yes,
     No,
 }
@@ -45,12 +45,12 @@ fn walk_from(
     start: &Path,
     target: &Path,
     stop: &StopCheck,
-    visit: &mut impl FnMut(Step) -> Result<bool, FileError>,
-) -> Result<Reached, FileError> {
+    visit: &mut impl FnMut(WalkItem) -> Result<bool, FileError>,
+) -> Result<TargetFound, FileError> {
     if !has_harmless_ignore_files(start) {
         // Ends the walk only at its start; further below, the folder is skipped.
-        visit(Step::Unreadable)?;
-        return Ok(Reached::Yes);
+        visit(WalkItem::Unreadable)?;
+        return Ok(TargetFound::Yes);
     }
     let mut builder = WalkBuilder::new(start);
     builder
@@ -64,26 +64,27 @@ fn walk_from(
         .follow_links(false)
         .sort_by_file_name(Ord::cmp);
     let only = target.to_owned();
-    let heard = stop.clone();
-    builder.filter_entry(move |entry| !heard.is_stopped() && is_wanted(entry, &only));
-    let mut reached = Reached::No;
+    let stop_check = stop.clone();
+    builder.filter_entry(move |entry| !stop_check.is_stopped() && is_wanted(entry, &only));
+    let mut found = TargetFound::No;
     for entry in builder.build() {
         stop.check()?;
         let Ok(entry) = entry else {
-            if !visit(Step::Unreadable)? {
-                return Ok(Reached::Yes);
+            if !visit(WalkItem::Unreadable)? {
+                return Ok(TargetFound::Yes);
             }
             continue;
         };
         if entry.path() == target {
-            reached = Reached::Yes;
+            found = TargetFound::Yes;
         }
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if is_file && entry.path().starts_with(target) && !visit(Step::File(entry.into_path()))? {
-            return Ok(Reached::Yes);
+        if is_file && entry.path().starts_with(target) && !visit(WalkItem::File(entry.into_path()))?
+        {
+            return Ok(TargetFound::Yes);
         }
     }
-    Ok(reached)
+    Ok(found)
 }
 
 fn is_wanted(entry: &DirEntry, target: &Path) -> bool {

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::FileError;
-use super::reserved::Reserved;
+use super::reserved::ReservedFiles;
 
 /// Access to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Workspace {
 
 /// A resolved path inside one of the folders.
 #[derive(Debug, Clone)]
-pub(crate) struct Located {
+pub(crate) struct LocatedPath {
     /// Allowed folder that contains the path.
     pub(crate) root: PathBuf,
     /// Plain names below that folder, without links among those that exist; empty for the folder itself.
@@ -39,10 +39,10 @@ pub(crate) struct Located {
     /// Path for the model: relative to the working directory if it is inside.
     pub(crate) shown: String,
     /// Files that are out of reach even in that folder.
-    pub(crate) reserved: Arc<Reserved>,
+    pub(crate) reserved: Arc<ReservedFiles>,
 }
 
-impl Located {
+impl LocatedPath {
     /// The absolute path.
     pub(crate) fn path(&self) -> PathBuf {
         self.root.join(self.names.iter().collect::<PathBuf>())
@@ -86,7 +86,11 @@ impl Workspace {
     }
 
     /// Resolves a path from the model, for `access`.
-    pub(crate) fn locate(&self, path: &str, access: FolderAccess) -> Result<Located, FileError> {
+    pub(crate) fn locate(
+        &self,
+        path: &str,
+        access: FolderAccess,
+    ) -> Result<LocatedPath, FileError> {
         let (resolved, missing) = resolve(&self.folder.join(path), path)?;
         let inside = |(root, allowed): (&Path, FolderAccess)| {
             let below = resolved.strip_prefix(root).ok()?;
@@ -120,11 +124,11 @@ impl Workspace {
             })?;
         names.extend(missing);
         let shown = self.shown(&root.join(names.iter().collect::<PathBuf>()));
-        Ok(Located {
+        Ok(LocatedPath {
             root,
             names,
             shown,
-            reserved: Arc::new(Reserved::look_up(&self.reserved)),
+            reserved: Arc::new(ReservedFiles::look_up(&self.reserved)),
         })
     }
 
@@ -160,7 +164,7 @@ fn resolve(path: &Path, given: &str) -> Result<(PathBuf, Vec<OsString>), FileErr
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => {
                 return Err(FileError::Io {
-                    did: "could not resolve",
+                    action: "could not resolve",
                     path: given.to_owned(),
                     source,
                 });

@@ -5,7 +5,7 @@
 //! 2. The file, if any, holds the output from its first byte on, without a gap.
 //! 3. Every byte is shown, in the file, or counted; the text says how many are left out and in which file they are.
 
-pub(super) mod piece;
+pub(super) mod snapshot;
 mod spill;
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::cut::{without_cut_end, without_cut_start};
 use super::folder::OutputFolder;
-use piece::KeptOutput;
+use snapshot::OutputSnapshot;
 use spill::{SpillTarget, SpillWrite, SpillWritten};
 
 /// Limits of an output.
@@ -49,11 +49,11 @@ pub struct BoundedOutput {
     /// The last bytes, up to twice as many as are shown: shortened when full, so that each byte is moved at most once.
     tail: Vec<u8>,
     total: u64,
-    spill: Spill,
+    spill: SpillState,
 }
 
 #[derive(Debug)]
-enum Spill {
+enum SpillState {
     /// Everything fits into memory so far.
     NotYet,
     /// The file accepts more.
@@ -81,13 +81,13 @@ impl BoundedOutput {
             head: Vec::new(),
             tail: Vec::new(),
             total: 0,
-            spill: Spill::NotYet,
+            spill: SpillState::NotYet,
         }
     }
 
     #[cfg(test)]
     pub(super) fn writing_to(mut self, file: File) -> Self {
-        self.spill = Spill::Open {
+        self.spill = SpillState::Open {
             file: Arc::new(file),
             path: PathBuf::new(),
             written: 0,
@@ -118,7 +118,7 @@ impl BoundedOutput {
 
     /// Prepares a new file, if there is none, with the content of memory, which is the whole output so far.
     pub(super) fn begin_file(&self) -> Option<SpillWrite> {
-        let is_new = matches!(self.spill, Spill::NotYet);
+        let is_new = matches!(self.spill, SpillState::NotYet);
         is_new.then(|| SpillWrite {
             target: SpillTarget::New {
                 folder: Arc::clone(&self.folder),
@@ -134,8 +134,8 @@ impl BoundedOutput {
         self.total += piece.len() as u64;
         let writing = match &self.spill {
             // Before the piece is in memory, because otherwise it would be written twice.
-            Spill::NotYet if self.total > self.memory_max() => self.begin_file(),
-            Spill::Open { file, written, .. } => Some(SpillWrite {
+            SpillState::NotYet if self.total > self.memory_max() => self.begin_file(),
+            SpillState::Open { file, written, .. } => Some(SpillWrite {
                 target: SpillTarget::Open(Arc::clone(file)),
                 room: self.limits.file_bytes_max - *written,
             }),
@@ -161,19 +161,19 @@ impl BoundedOutput {
     }
 
     pub(super) fn finish_writing(&mut self, done: SpillWritten) {
-        let spill = std::mem::replace(&mut self.spill, Spill::NotYet);
-        let (file, path, before) = match (spill, done.made) {
-            (Spill::NotYet, Some((file, path))) => (file, path, 0),
+        let spill = std::mem::replace(&mut self.spill, SpillState::NotYet);
+        let (file, path, before) = match (spill, done.created) {
+            (SpillState::NotYet, Some((file, path))) => (file, path, 0),
             (
-                Spill::Open {
+                SpillState::Open {
                     file,
                     path,
                     written,
                 },
                 _,
             ) => (file, path, written),
-            (Spill::NotYet, None) => {
-                self.spill = Spill::Failed {
+            (SpillState::NotYet, None) => {
+                self.spill = SpillState::Failed {
                     path: None,
                     written: 0,
                     error: done.error.unwrap_or_default(),
@@ -187,13 +187,13 @@ impl BoundedOutput {
         };
         let written = before + done.written;
         self.spill = match done.error {
-            Some(error) => Spill::Failed {
+            Some(error) => SpillState::Failed {
                 path: Some(path),
                 written,
                 error,
             },
-            None if done.is_full => Spill::Full { path, written },
-            None => Spill::Open {
+            None if done.is_full => SpillState::Full { path, written },
+            None => SpillState::Open {
                 file,
                 path,
                 written,
@@ -202,8 +202,8 @@ impl BoundedOutput {
     }
 
     /// Copy of the kept output, for a read elsewhere.
-    pub(super) fn kept(&self) -> KeptOutput {
-        KeptOutput {
+    pub(super) fn snapshot(&self) -> OutputSnapshot {
+        OutputSnapshot {
             head: self.head.clone(),
             tail: self.tail.clone(),
             total: self.total,
@@ -219,9 +219,9 @@ impl BoundedOutput {
     /// Path of the file, if any.
     pub fn file(&self) -> Option<&Path> {
         match &self.spill {
-            Spill::NotYet => None,
-            Spill::Open { path, .. } | Spill::Full { path, .. } => Some(path),
-            Spill::Failed { path, .. } => path.as_deref(),
+            SpillState::NotYet => None,
+            SpillState::Open { path, .. } | SpillState::Full { path, .. } => Some(path),
+            SpillState::Failed { path, .. } => path.as_deref(),
         }
     }
 
@@ -237,24 +237,24 @@ impl BoundedOutput {
         }
         let head = without_cut_end(&self.head);
         let tail = without_cut_start(tail);
-        let left_out = self.total - (head.len() + tail.len()) as u64;
+        let omitted = self.total - (head.len() + tail.len()) as u64;
         format!(
-            "{}\n[… {left_out} of {} bytes left out; {} …]\n{}",
+            "{}\n[… {omitted} of {} bytes left out; {} …]\n{}",
             String::from_utf8_lossy(head),
             self.total,
-            self.where_the_rest_is(),
+            self.location_of_the_rest(),
             String::from_utf8_lossy(tail),
         )
     }
 
-    fn where_the_rest_is(&self) -> String {
+    fn location_of_the_rest(&self) -> String {
         match &self.spill {
-            Spill::NotYet => "they are being written".to_owned(),
-            Spill::Open { path, .. } => format!("the whole output is in {}", path.display()),
-            Spill::Full { path, written } => {
+            SpillState::NotYet => "they are being written".to_owned(),
+            SpillState::Open { path, .. } => format!("the whole output is in {}", path.display()),
+            SpillState::Full { path, written } => {
                 format!("the first {written} bytes are in {}", path.display())
             }
-            Spill::Failed {
+            SpillState::Failed {
                 path: Some(path),
                 written,
                 error,
@@ -264,10 +264,10 @@ impl BoundedOutput {
                     path.display()
                 )
             }
-            Spill::Failed {
+            SpillState::Failed {
                 path: None, error, ..
             } => {
-                format!("they are lost, a file for them could not be made: {error}")
+                format!("they are lost, because no file could be created: {error}")
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 
 use super::bounded::BoundedOutput;
-use super::bounded::piece::OutputPiece;
+use super::bounded::snapshot::OutputPiece;
 
 /// An output with one writer and several readers.
 ///
@@ -56,8 +56,8 @@ impl SharedOutput {
 
     /// Returns at most `len_max` bytes from `offset`. Reads the file for bytes that memory no longer holds.
     pub(crate) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
-        let kept = self.output.lock().kept();
-        kept.piece(offset, len_max)
+        let snapshot = self.output.lock().snapshot();
+        snapshot.piece(offset, len_max)
     }
 }
 

@@ -9,7 +9,7 @@ use allstop_core::Receipt;
 use allstop_process::{ExitInfo, TreeMember};
 use allstop_scope::{Process, ScopeOptions};
 
-use super::printing::Printing;
+use super::foreground_output::ForegroundOutput;
 use super::{ShellTool, hidden, runs_in_background};
 use crate::background::{Handover, hand_over};
 use crate::command::{CommandLimit, RunningCommand, command_name, exit_text};
@@ -32,26 +32,26 @@ impl ShellTool {
         let limit = timeout.and_then(CommandLimit::starting_now);
         let mut running = self.start(&scope, command)?;
         let output = BoundedOutput::new(self.config.output, Arc::clone(&self.config.output_folder));
-        let mut printing = Printing::new(output, invocation.link.clone());
-        let handover = |running: RunningCommand, printing: Printing| Handover {
+        let mut output = ForegroundOutput::new(output, invocation.link.clone());
+        let handover = |running: RunningCommand, output: ForegroundOutput| Handover {
             call_id: invocation.call_id.clone(),
             name: command_name(command),
             attachment: self.config.attachment,
             running,
-            output: printing.output,
+            output: output.bounded,
         };
         let process = running.process.clone();
         let asked = tokio::select! {
             // Promotion first: endless output must not hide it.
             biased;
             () = promoted(invocation, &process) => true,
-            read = running.read_to_exit(limit, &scope, |piece| printing.take(piece)) => {
-                ended(read, limit, &process, &printing)?;
+            read = running.read_to_exit(limit, &scope, |piece| output.take(piece)) => {
+                ended(read, limit, &process, &output)?;
                 false
             }
         };
         if asked {
-            match hand_over(&*self.host, handover(running, printing)) {
+            match hand_over(&*self.host, handover(running, output)) {
                 Ok(work) => {
                     scope.close();
                     return Ok(runs_in_background(&work));
@@ -59,10 +59,10 @@ impl ShellTool {
                 // A stop came first, or the host accepts no more work: the call continues as before.
                 Err(refused) => {
                     running = refused.running;
-                    printing = Printing::new(refused.output, invocation.link.clone());
-                    let read = running.read_to_exit(limit, &scope, |piece| printing.take(piece));
+                    output = ForegroundOutput::new(refused.output, invocation.link.clone());
+                    let read = running.read_to_exit(limit, &scope, |piece| output.take(piece));
                     let read = read.await;
-                    ended(read, limit, &process, &printing)?;
+                    ended(read, limit, &process, &output)?;
                 }
             }
         }
@@ -70,9 +70,9 @@ impl ShellTool {
         let left = running.left_over().await;
         if let Some(cause) = scope.cause() {
             // A stop covers the leftover processes, so they do not become background work.
-            return Err(stopped(&printing.output, &cause));
+            return Err(stopped(&output.bounded, &cause));
         }
-        let mut answer = printing.output.text();
+        let mut answer = output.bounded.text();
         if answer.is_empty() {
             answer.push_str("[no output]");
         }
@@ -100,7 +100,7 @@ impl ShellTool {
             }
         }
         if !left.is_empty() {
-            let work = hand_over(&*self.host, handover(running, printing));
+            let work = hand_over(&*self.host, handover(running, output));
             let work =
                 work.map_err(|refused| ToolError::new(format!("stopped: {}", refused.why)))?;
             answer += &left_over_text(&left, work.id.as_str());
@@ -124,13 +124,13 @@ fn ended(
     read: io::Result<Option<Arc<Receipt>>>,
     limit: Option<CommandLimit>,
     process: &Process,
-    printing: &Printing,
+    output: &ForegroundOutput,
 ) -> Result<(), ToolError> {
     let receipt = read.map_err(|error| {
         ToolError::new(format!("the command's output could not be read: {error}"))
     })?;
     match (receipt, limit) {
-        (Some(receipt), Some(limit)) => Err(timed_out(limit, &receipt, process, &printing.output)),
+        (Some(receipt), Some(limit)) => Err(timed_out(limit, &receipt, process, &output.bounded)),
         _ => Ok(()),
     }
 }
@@ -161,7 +161,7 @@ fn timed_out(
     output: &BoundedOutput,
 ) -> ToolError {
     let became = if receipt.quiet() {
-        "it and all that it had started were stopped".to_owned()
+        "it and everything it started were stopped".to_owned()
     } else {
         format!(
             "{} of its processes could not be stopped and still run",
@@ -170,7 +170,7 @@ fn timed_out(
     };
     let limit = limit.time.as_secs_f64();
     ToolError::new(format!(
-        "{}\n[the command ran longer than {limit} s: {became}]",
+        "{}\n[the command exceeded its limit of {limit} s: {became}]",
         output.text()
     ))
 }

@@ -6,8 +6,8 @@
 //! over while it runs; its `timeout_s` no longer applies.
 
 mod foreground;
+mod foreground_output;
 mod hidden;
-mod printing;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 /// Arguments of `shell`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ShellArguments {
     /// The command, as given to `sh -c`.
     #[schemars(length(min = 1))]
     command: String,
@@ -92,10 +92,10 @@ impl ShellTool {
     pub fn new(config: ShellConfig, host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: "shell".into(),
-            description: "Runs a command with `sh -c` in the working directory, without input, and answers with what \
-                it printed and its exit code. A server or a watcher belongs into the background."
+            description: "Runs a command with `sh -c` in the working directory, without input, and returns its output \
+                and its exit code. Run servers and watchers in the background."
                 .into(),
-            input_schema: schema_of::<Arguments>(),
+            input_schema: schema_of::<ShellArguments>(),
             effect: Effect::Irreversible,
             timeout: None,
             // Providers tell models that several calls at once run concurrently.
@@ -166,7 +166,7 @@ impl Tool for ShellTool {
         Box::pin(async move {
             let wrong =
                 |error: String| ToolError::new(format!("wrong arguments for `shell`: {error}"));
-            let arguments = Arguments::deserialize(&*invocation.arguments)
+            let arguments = ShellArguments::deserialize(&*invocation.arguments)
                 .map_err(|error| wrong(error.to_string()))?;
             let timeout = arguments
                 .timeout_s
@@ -176,7 +176,7 @@ impl Tool for ShellTool {
             let content = if arguments.background == Some(true) {
                 if timeout.is_some() {
                     return Err(wrong(
-                        "`timeout_s` does not go with `background`".to_owned(),
+                        "`timeout_s` cannot be combined with `background`".to_owned(),
                     ));
                 }
                 self.background(&invocation, &arguments.command).await?

@@ -201,6 +201,6 @@ async fn background_work_without_an_output_folder_runs_and_reports_it() {
     wait_until("it is drained", || work.output().ends_with("xend\n")).await;
     assert!(
         work.output()
-            .contains("bytes left out; they are lost, a file for them could not be made")
+            .contains("bytes left out; they are lost, because no file could be created")
     );
 }

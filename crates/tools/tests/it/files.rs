@@ -21,7 +21,7 @@ async fn read_returns_a_file_or_some_of_its_lines() {
         ),
         (
             json!({"path": "a.txt", "limit": 2}),
-            "one\ntwo\n\n[lines 1 to 2; there is more: go on with offset 3]",
+            "one\ntwo\n\n[lines 1 to 2; continue with offset 3]",
         ),
         (json!({"path": "a.txt", "limit": 3}), "one\ntwo\nthree\n"),
         (json!({"path": "no_end.txt"}), "one\ntwo"),
@@ -99,7 +99,7 @@ async fn write_creates_or_replaces_and_keeps_the_mode() {
             json!({"path": "new/deep/a.sh", "content": "echo 1\n"}),
         )
         .await;
-    assert_eq!(made.as_deref(), Ok("made `new/deep/a.sh`, 7 bytes"));
+    assert_eq!(made.as_deref(), Ok("created `new/deep/a.sh`, 7 bytes"));
     let path = session.path("new/deep/a.sh");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
     let before = std::fs::metadata(&path).unwrap().ino();
@@ -221,7 +221,7 @@ async fn list_is_sorted_and_shows_kinds() {
     );
     refused(
         session.call("list", json!({"path": "b.txt"})).await,
-        "is no folder",
+        "is not a folder",
     );
     refused(
         session.call("list", json!({"path": "none"})).await,

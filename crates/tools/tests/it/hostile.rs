@@ -34,7 +34,7 @@ async fn special_files_are_refused_without_blocking() {
     ] {
         for (tool, answer) in with_every_tool(&session, path).await {
             let error = answer.expect_err(&format!("{tool} {path}"));
-            let says = if tool == "list" { "is no folder" } else { says };
+            let says = if tool == "list" { "is not a folder" } else { says };
             assert!(error.contains(says), "{tool} {path}: {error}");
         }
     }
@@ -175,7 +175,7 @@ async fn read_only_file_is_not_replaced() {
             session
                 .call("write", json!({"path": "read_only.txt", "content": "b"}))
                 .await,
-            "may not write",
+            "no permission to write",
         );
         session.put("closed/a.txt", "a");
         std::fs::set_permissions(session.path("closed"), Permissions::from_mode(0o555)).unwrap();

@@ -145,7 +145,7 @@ async fn timeout_stops_the_whole_tree_and_keeps_the_output() {
     refused(answer.clone(), "before\n");
     refused(
         answer,
-        "[the command ran longer than 0.5 s: it and all that it had started were stopped]",
+        "[the command exceeded its limit of 0.5 s: it and everything it started were stopped]",
     );
     assert!(
         started.elapsed() < Duration::from_secs(5),

@@ -17,7 +17,7 @@ const PROGRAM: &str = "node_modules/@modelcontextprotocol/server-everything/dist
 const LONG: &str = "t__trigger-long-running-operation";
 
 /// The server's program; `None` if it is left out on this machine.
-#[expect(clippy::print_stdout, reason = "what is left out is told")]
+#[expect(clippy::print_stdout, reason = "reports the skipped tests")]
 fn program() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let mut parts = test.ancestors().map(|folder| folder.join("parts"));

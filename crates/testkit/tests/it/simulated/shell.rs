@@ -126,7 +126,7 @@ fn two_runs_are_one() {
     let first = on_paused_time(play());
     for said in [
         r#"Ok("cc a.c\nld\n\n[exit code 2]")"#,
-        "> dev\\nlistening\\n\\n[the command ran longer than 1.5 s: it and all that it had started were stopped]",
+        "> dev\\nlistening\\n\\n[the command exceeded its limit of 1.5 s: it and everything it started were stopped]",
         "bg_1 runs in the background",
         "[1 process still runs in the background as bg_2: `sleep 0.5`]",
         "3500 ms  tree 2 `npm run dev`: SIGKILL",

@@ -26,7 +26,7 @@ pub(super) enum SpillTarget {
 
 #[derive(Debug, Default)]
 pub(in crate::output) struct SpillWritten {
-    pub(super) made: Option<(Arc<File>, PathBuf)>,
+    pub(super) created: Option<(Arc<File>, PathBuf)>,
     pub(super) written: u64,
     /// True if the file had no room for a part.
     pub(super) is_full: bool,
@@ -42,7 +42,7 @@ impl SpillWrite {
             SpillTarget::New { folder, before } => match folder.create() {
                 Ok((file, path)) => {
                     let file = Arc::new(file);
-                    done.made = Some((Arc::clone(&file), path));
+                    done.created = Some((Arc::clone(&file), path));
                     (file, before)
                 }
                 Err(error) => {

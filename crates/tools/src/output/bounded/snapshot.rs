@@ -17,14 +17,14 @@ pub(crate) struct OutputPiece {
 
 /// Snapshot of a kept output. The file, which only grows, is read when a piece is requested.
 #[derive(Debug)]
-pub(in crate::output) struct KeptOutput {
+pub(in crate::output) struct OutputSnapshot {
     pub(super) head: Vec<u8>,
     pub(super) tail: Vec<u8>,
     pub(super) total: u64,
     pub(super) file: Option<PathBuf>,
 }
 
-impl KeptOutput {
+impl OutputSnapshot {
     /// Returns at most `len_max` bytes from `offset`, or from the first later byte that is still available. Cuts no
     /// character, unless nothing would be left.
     pub(in crate::output) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {

@@ -4,24 +4,24 @@ use crate::call_link::CallLink;
 use crate::output::{BoundedOutput, without_cut_end};
 
 /// Output of a command in the foreground.
-pub(super) struct Printing {
-    pub(super) output: BoundedOutput,
+pub(super) struct ForegroundOutput {
+    pub(super) bounded: BoundedOutput,
     link: CallLink,
     /// First bytes of an incomplete character at the end, not shown yet.
     cut: Vec<u8>,
 }
 
-impl Printing {
+impl ForegroundOutput {
     pub(super) fn new(output: BoundedOutput, link: CallLink) -> Self {
         Self {
-            output,
+            bounded: output,
             link,
             cut: Vec::new(),
         }
     }
 
     pub(super) fn take(&mut self, piece: &[u8]) {
-        self.output.push(piece);
+        self.bounded.push(piece);
         self.cut.extend_from_slice(piece);
         let whole = without_cut_end(&self.cut).len();
         self.link.output(&String::from_utf8_lossy(
