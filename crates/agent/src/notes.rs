@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemState;
-use allstop_core::turn::{BackgroundWork, Note};
+use allstop_core::turn::{Note, RecordedWork};
 use allstop_tools::BackgroundHost as _;
 
 use crate::background::Background;
@@ -24,7 +24,7 @@ pub(crate) fn untold(history: &History, background: &Background) -> Vec<Note> {
     untold.map(|work| note(work, background)).collect()
 }
 
-fn note(work: &BackgroundWork, background: &Background) -> Note {
+fn note(work: &RecordedWork, background: &Background) -> Note {
     let how = match &work.ended {
         Some((ItemState::Finished { .. }, Some(code))) => {
             format!("has ended with exit code {code}")

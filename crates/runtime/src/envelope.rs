@@ -22,7 +22,7 @@ pub enum EnvelopeSchema {
 
 /// Background work that outlives the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct LeftWork {
+pub struct DetachedWork {
     /// Id of the work in the session.
     pub id: BackgroundId,
     /// Command line of the work.
@@ -34,7 +34,7 @@ pub struct LeftWork {
     pub output: String,
 }
 
-impl LeftWork {
+impl DetachedWork {
     /// Describes detached work; `None` if the work has no keeper to signal.
     pub fn of(work: &FoundWork) -> Option<Self> {
         Some(Self {
@@ -76,7 +76,7 @@ pub struct Envelope {
     /// Receipt of everything that was stopped or could not be stopped; `null` if nothing had to be stopped.
     pub receipt: Option<Arc<Receipt>>,
     /// Background work that was detached and outlives the command.
-    pub background: Vec<LeftWork>,
+    pub background: Vec<DetachedWork>,
     /// Error of the run.
     pub error: Option<TurnError>,
     /// Exit code of the command.
@@ -138,7 +138,7 @@ impl Envelope {
     /// `cancel_observed` stays true only if that stop left nothing.
     #[must_use]
     pub fn with_receipt(mut self, receipt: Arc<Receipt>) -> Self {
-        self.cancel_observed &= !leaves_something(&receipt);
+        self.cancel_observed &= !has_leftovers(&receipt);
         self.receipt = Some(receipt);
         self
     }
@@ -176,7 +176,7 @@ fn receipt_of(turns: &[Arc<MessageOutcome>], last: &MessageOutcome) -> Option<Ar
     Some(Arc::new(whole.with_usage(usage)))
 }
 
-fn leaves_something(receipt: &Receipt) -> bool {
+fn has_leftovers(receipt: &Receipt) -> bool {
     receipt.items().iter().any(|item| {
         matches!(
             item.state,

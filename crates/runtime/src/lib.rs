@@ -16,10 +16,10 @@ mod system;
 
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError};
-pub use envelope::{Envelope, EnvelopeSchema, LeftWork};
+pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
 pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{
-    Asks, FoundWork, InterruptedTurn, ModelChoice, OpenSession, StoreChoice, System, SystemOptions,
-    found_work, is_secret_variable, open_store,
+    FoundWork, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient, StoreChoice, System,
+    SystemOptions, found_work, is_secret_variable, open_store,
 };

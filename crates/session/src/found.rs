@@ -7,7 +7,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{How, ItemKind, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
-use allstop_core::turn::{BackgroundWork, SessionState};
+use allstop_core::turn::{RecordedWork, SessionState};
 use allstop_log::{SessionError, SessionStream};
 use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, survivor};
 use allstop_scope::{Process, Scope, WorkSpec};
@@ -65,7 +65,7 @@ impl FoundWork {
     }
 
     /// Work as recorded in the log. It counts as alive until [`FoundWork::look`] has checked it.
-    fn recorded(work: &BackgroundWork) -> Self {
+    fn recorded(work: &RecordedWork) -> Self {
         Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),

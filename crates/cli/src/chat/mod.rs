@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{StartedCall, StartedCallKind};
-use allstop_runtime::config::OnStop;
-use allstop_runtime::{Asks, Config, Envelope, OpenSession, System};
+use allstop_core::turn::StopPolicy;
+use allstop_runtime::{Config, Envelope, OpenSession, QuestionRecipient, System};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
@@ -67,8 +67,8 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
     let tty = terminal.and_then(|_| Tty::of_process());
     let screen = Screen::new(host, tty.as_ref().and(terminal));
     let asks = match (args.with.permissions.yes, args.with.permissions.deny, &tty) {
-        (false, false, Some(_)) => Asks::Subscribers,
-        _ => Asks::Prompter,
+        (false, false, Some(_)) => QuestionRecipient::Subscribers,
+        _ => QuestionRecipient::Prompter,
     };
     let opened = open(&args, asks, host, &mut supervisor, &screen).await;
     let ((system, open), past) = match opened {
@@ -136,9 +136,9 @@ fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, Problem> {
     }
     // Who sits before it wants to go on from what was done.
     config.on_stop = match with.on_stop {
-        Some(OnStopArg::Rollback) => Some(OnStop::Rollback),
-        Some(OnStopArg::Keep) => Some(OnStop::Keep),
-        None => config.on_stop.or(Some(OnStop::Keep)),
+        Some(OnStopArg::Rollback) => Some(StopPolicy::Rollback),
+        Some(OnStopArg::Keep) => Some(StopPolicy::Keep),
+        None => config.on_stop.or(Some(StopPolicy::Keep)),
     };
     Ok(config)
 }
@@ -148,7 +148,7 @@ type Opened = ((Arc<System>, OpenSession), Past);
 
 async fn open(
     args: &ChatArgs,
-    asks: Asks,
+    asks: QuestionRecipient,
     host: &Host,
     supervisor: &mut Supervisor,
     screen: &Screen,

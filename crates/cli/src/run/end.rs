@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_agent::TurnErrorKind;
 use allstop_core::receipt::{ConversationEffect, StopRequest};
 use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
-use allstop_runtime::{Envelope, LeftWork, System};
+use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::StopTarget;
 
 use super::turns::{RunOutcome, RunTurns, show};
@@ -65,7 +65,7 @@ impl RunTurns<'_, '_> {
         let stopped = self.stop_background().await;
         // Last: what is let go before its stop has been accepted runs on.
         let let_go = self.session.let_go();
-        envelope.background = let_go.iter().filter_map(LeftWork::of).collect();
+        envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
         let Some(background) = stopped else {
             if let (None, Some(stop)) = (&envelope.receipt, &self.stop)
                 && envelope.stop_reason != StopReason::Completed

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_runtime::config::OnStop;
+use allstop_core::turn::StopPolicy;
 use allstop_runtime::{Config, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
@@ -107,8 +107,8 @@ fn config(args: &RunArgs) -> Result<Config, Problem> {
     let tokens = flags.max_budget_tokens.map(NonZero::get);
     limits.max_budget_tokens = tokens.or(limits.max_budget_tokens);
     match flags.on_stop {
-        Some(OnStopArg::Keep) => config.on_stop = Some(OnStop::Keep),
-        Some(OnStopArg::Rollback) => config.on_stop = Some(OnStop::Rollback),
+        Some(OnStopArg::Keep) => config.on_stop = Some(StopPolicy::Keep),
+        Some(OnStopArg::Rollback) => config.on_stop = Some(StopPolicy::Rollback),
         None => {}
     }
     Ok(config)

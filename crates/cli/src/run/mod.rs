@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::StopReason;
-use allstop_runtime::{Asks, Envelope, OpenSession};
+use allstop_runtime::{Envelope, OpenSession, QuestionRecipient};
 use allstop_scope::GRACE_DEFAULT;
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{PermissionAnswer, Prompter};
@@ -75,7 +75,7 @@ async fn drive(
         system: inputs.system,
         session: id,
         flags,
-        asks: Asks::Prompter,
+        asks: QuestionRecipient::Prompter,
     };
     let (system, open) = start::open(opening, supervisor, |said| show.hint(said)).await?;
     tell_earlier(show, &open);

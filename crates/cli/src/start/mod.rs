@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::receipt::ItemKind;
-use allstop_runtime::{Asks, OpenSession, System, SystemOptions};
+use allstop_runtime::{OpenSession, QuestionRecipient, System, SystemOptions};
 use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
 
@@ -45,7 +45,7 @@ pub(crate) struct Opening {
     pub(crate) session: Option<String>,
     /// For commands that look at the same store.
     pub(crate) flags: SameFlags,
-    pub(crate) asks: Asks,
+    pub(crate) asks: QuestionRecipient,
 }
 
 /// Opens the store, starts the MCP servers and opens the session.
@@ -90,7 +90,7 @@ async fn open_session(
     system: Arc<System>,
     id: Option<String>,
     flags: SameFlags,
-    asks: Asks,
+    asks: QuestionRecipient,
 ) -> Result<OpenSession, StartFailure> {
     match id {
         Some(id) => {

@@ -6,7 +6,7 @@ use crate::ids::BackgroundId;
 use crate::record::{Attachment, SessionRecord};
 use crate::turn::illegal_record::IllegalRecord;
 use crate::turn::session_state::SessionState;
-use crate::turn::summary::BackgroundWork;
+use crate::turn::summary::RecordedWork;
 
 impl SessionState {
     pub(super) fn apply_background(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
@@ -26,7 +26,7 @@ impl SessionState {
                 if self.background.get(id).is_some() {
                     return Err(IllegalRecord::BackgroundStartedTwice(id.clone()));
                 }
-                self.background.push(BackgroundWork {
+                self.background.push(RecordedWork {
                     id: id.clone(),
                     turn: *turn,
                     call_id: call_id.clone(),
@@ -58,15 +58,15 @@ impl SessionState {
         Ok(())
     }
 
-    fn running(&mut self, id: &BackgroundId) -> Result<&mut BackgroundWork, IllegalRecord> {
+    fn running(&mut self, id: &BackgroundId) -> Result<&mut RecordedWork, IllegalRecord> {
         let found = self.background.get_mut(id);
         let running = found.filter(|work| work.ended.is_none());
         running.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
     }
 
     /// Attached background work that has ended, and that no committed or kept turn has reported to the model.
-    pub fn untold(&self) -> impl Iterator<Item = &BackgroundWork> {
-        let ended = |work: &&BackgroundWork| {
+    pub fn untold(&self) -> impl Iterator<Item = &RecordedWork> {
+        let ended = |work: &&RecordedWork| {
             work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
         };
         self.background.all().iter().filter(ended)
@@ -74,7 +74,7 @@ impl SessionState {
 
     /// All background work, including ended work, in the order of its start. If the state began with a snapshot, work
     /// that ended before it is here only if it is still needed.
-    pub fn background(&self) -> &[BackgroundWork] {
+    pub fn background(&self) -> &[RecordedWork] {
         self.background.all()
     }
 }

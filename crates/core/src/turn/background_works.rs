@@ -3,30 +3,30 @@
 use std::collections::HashMap;
 
 use crate::ids::BackgroundId;
-use crate::turn::summary::BackgroundWork;
+use crate::turn::summary::RecordedWork;
 
 /// Indexed, because a session may have started thousands.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct BackgroundWorks {
-    works: Vec<BackgroundWork>,
+    works: Vec<RecordedWork>,
     places: HashMap<BackgroundId, usize>,
 }
 
 impl BackgroundWorks {
-    pub(super) fn all(&self) -> &[BackgroundWork] {
+    pub(super) fn all(&self) -> &[RecordedWork] {
         &self.works
     }
 
-    pub(super) fn get(&self, id: &BackgroundId) -> Option<&BackgroundWork> {
+    pub(super) fn get(&self, id: &BackgroundId) -> Option<&RecordedWork> {
         self.works.get(*self.places.get(id)?)
     }
 
-    pub(super) fn get_mut(&mut self, id: &BackgroundId) -> Option<&mut BackgroundWork> {
+    pub(super) fn get_mut(&mut self, id: &BackgroundId) -> Option<&mut RecordedWork> {
         self.works.get_mut(*self.places.get(id)?)
     }
 
     /// Adds work with a new id.
-    pub(super) fn push(&mut self, work: BackgroundWork) {
+    pub(super) fn push(&mut self, work: RecordedWork) {
         self.places.insert(work.id.clone(), self.works.len());
         self.works.push(work);
     }
@@ -45,8 +45,8 @@ impl BackgroundWorks {
     }
 }
 
-impl From<Vec<BackgroundWork>> for BackgroundWorks {
-    fn from(works: Vec<BackgroundWork>) -> Self {
+impl From<Vec<RecordedWork>> for BackgroundWorks {
+    fn from(works: Vec<RecordedWork>) -> Self {
         let mut all = Self::default();
         for work in works {
             all.push(work);

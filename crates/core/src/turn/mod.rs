@@ -46,4 +46,4 @@ pub use session_state::SessionState;
 pub use snapshot::SessionSnapshot;
 pub use state::{Ending, IllegalEvent, TurnEvent, TurnState};
 pub use stop::{StopPolicy, StoppedTurn, TurnStop};
-pub use summary::{BackgroundWork, TurnEnding, TurnSummary};
+pub use summary::{RecordedWork, TurnEnding, TurnSummary};

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 use crate::turn::background_works::BackgroundWorks;
 use crate::turn::conversation::Conversation;
 use crate::turn::session_state::{Opened, SessionState};
-use crate::turn::summary::{BackgroundWork, TurnSummary};
+use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
 /// Everything that later records depend on. Its size does not grow with the history: besides the conversation it holds
@@ -23,7 +23,7 @@ pub struct SessionSnapshot {
     conversation: Conversation,
     metered: Usage,
     last_turn: Option<TurnSummary>,
-    background: Vec<BackgroundWork>,
+    background: Vec<RecordedWork>,
 }
 
 impl SessionState {
@@ -36,7 +36,7 @@ impl SessionState {
         let works = self.background();
         let last = works.last();
         let untold: Vec<_> = self.untold().map(|work| &work.id).collect();
-        let is_needed = |work: &&BackgroundWork| {
+        let is_needed = |work: &&RecordedWork| {
             work.ended.is_none()
                 || untold.contains(&&work.id)
                 || last.is_some_and(|last| last.id == work.id)

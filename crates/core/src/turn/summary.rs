@@ -53,7 +53,7 @@ pub struct TurnEnding {
 
 /// Summary of one piece of background work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BackgroundWork {
+pub struct RecordedWork {
     /// Id of the work.
     pub id: BackgroundId,
     /// Turn that started it.

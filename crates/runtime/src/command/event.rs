@@ -17,12 +17,12 @@ pub const EVENT_BYTES_MAX: usize = 64 * 1024;
 
 /// Event for one command. Dropping it removes its file.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct CommandEvent {
     text: String,
     _file: Option<NamedTempFile>,
 }
 
-impl Event {
+impl CommandEvent {
     pub(super) fn variable(&self) -> (OsString, OsString) {
         (EVENT_VARIABLE.into(), self.text.as_str().into())
     }

@@ -6,14 +6,14 @@ use allstop_agent::{Guardrail, GuardrailVerdict, HookCx, Stage};
 use futures::future::BoxFuture;
 
 use super::CommandSettings;
-use super::event::Event;
-use super::run::{Command, CommandEnd};
+use super::event::CommandEvent;
+use super::run::{CommandEnd, UserCommand};
 use crate::config::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig};
 
 #[derive(Debug)]
 pub(crate) struct CommandGuardrail {
     stage: Stage,
-    command: Command,
+    command: UserCommand,
 }
 
 impl CommandGuardrail {
@@ -21,7 +21,7 @@ impl CommandGuardrail {
         let limit = config.timeout.map_or(COMMAND_TIMEOUT_DEFAULT, Into::into);
         Self {
             stage: config.on.into(),
-            command: Command::new(&config.command, limit, settings),
+            command: UserCommand::new(&config.command, limit, settings),
         }
     }
 }
@@ -43,7 +43,7 @@ impl Guardrail for CommandGuardrail {
     ) -> BoxFuture<'static, GuardrailVerdict> {
         let (command, cx) = (self.command.clone(), cx.clone());
         Box::pin(async move {
-            let event = Event::of_guardrail(&cx, stage, &text, command.event_folder());
+            let event = CommandEvent::of_guardrail(&cx, stage, &text, command.event_folder());
             let name = &command.name;
             let reason = match command.run(&cx.scope, event).await {
                 CommandEnd::Passed => return GuardrailVerdict::Pass,

@@ -6,14 +6,14 @@ use allstop_agent::{Hook, HookCx, HookEvent, HookVerdict};
 use futures::future::BoxFuture;
 
 use super::CommandSettings;
-use super::event::Event;
-use super::run::{Command, CommandEnd};
+use super::event::CommandEvent;
+use super::run::{CommandEnd, UserCommand};
 use crate::config::{COMMAND_TIMEOUT_DEFAULT, HookConfig, HookMoment};
 
 #[derive(Debug)]
 pub(crate) struct CommandHook {
     on: HookMoment,
-    command: Command,
+    command: UserCommand,
 }
 
 impl CommandHook {
@@ -21,7 +21,7 @@ impl CommandHook {
         let limit = config.timeout.map_or(COMMAND_TIMEOUT_DEFAULT, Into::into);
         Self {
             on: config.on,
-            command: Command::new(&config.command, limit, settings),
+            command: UserCommand::new(&config.command, limit, settings),
         }
     }
 }
@@ -38,7 +38,7 @@ impl Hook for CommandHook {
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict> {
         let (command, cx) = (self.command.clone(), cx.clone());
         Box::pin(async move {
-            let event = Event::of_hook(&cx, &event, command.event_folder());
+            let event = CommandEvent::of_hook(&cx, &event, command.event_folder());
             let name = &command.name;
             let reason = match command.run(&cx.scope, event).await {
                 CommandEnd::Passed => return HookVerdict::Continue,

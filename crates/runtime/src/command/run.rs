@@ -11,7 +11,7 @@ use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use allstop_tools::{CommandLimit, RunningCommand, command_name, exit_text};
 
 use super::CommandSettings;
-use super::event::Event;
+use super::event::CommandEvent;
 
 /// Maximum size of the kept output of a command, in bytes: enough for a reason that a person reads. The rest is read
 /// and dropped.
@@ -21,7 +21,7 @@ const LEFT_OVER_GRACE: Duration = Duration::from_millis(200);
 
 /// A command that runs at each event.
 #[derive(Debug, Clone)]
-pub(super) struct Command {
+pub(super) struct UserCommand {
     /// Name in receipts and messages.
     pub(super) name: Arc<str>,
     /// Script, as given to `sh -c`.
@@ -40,7 +40,7 @@ pub(super) enum CommandEnd {
     Failed { why: String },
 }
 
-impl Command {
+impl UserCommand {
     pub(super) fn new(command: &str, limit: Duration, settings: &CommandSettings) -> Self {
         Self {
             name: command_name(command),
@@ -58,7 +58,7 @@ impl Command {
     ///
     /// # Cancel safety
     /// Dropping the future leaves the process in the scope, whose stop ends it.
-    pub(super) async fn run(&self, scope: &Scope, event: io::Result<Event>) -> CommandEnd {
+    pub(super) async fn run(&self, scope: &Scope, event: io::Result<CommandEvent>) -> CommandEnd {
         let failed = |why: String| CommandEnd::Failed { why };
         let event = match event {
             Ok(event) => event,
@@ -96,7 +96,7 @@ impl Command {
         verdict(exit, &output)
     }
 
-    fn spec(&self, event: &Event) -> ProcessSpec {
+    fn spec(&self, event: &CommandEvent) -> ProcessSpec {
         ProcessSpec {
             program: "/bin/sh".into(),
             args: vec!["-c".into(), (&*self.text).into()],

@@ -14,6 +14,7 @@ mod session;
 
 use std::path::PathBuf;
 
+use allstop_core::turn::StopPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,8 @@ pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, GuardrailStage, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection};
 pub use sections::{
-    DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, OnStop,
-    PermissionsConfig, ShellSection, StoreConfig, WorkspaceConfig,
+    DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, PermissionsConfig,
+    ShellSection, StoreConfig, WorkspaceConfig,
 };
 pub use session::SessionConfig;
 
@@ -38,7 +39,7 @@ pub struct Config {
     pub system_prompt_file: Option<PathBuf>,
     /// Conversation after a stopped turn: `rollback` (the state before the turn; the default of `run`) or `keep` (the
     /// completed steps and a marker of the stop).
-    pub on_stop: Option<OnStop>,
+    pub on_stop: Option<StopPolicy>,
     /// The model.
     #[serde(default)]
     pub model: ModelConfig,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use allstop_agent::{Deadlines, Settings};
 use allstop_core::WrittenDuration;
-use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
+use allstop_core::turn::{Budget, LoopLimits};
 use allstop_model::RetryPolicy;
 use allstop_tools::permission::PermissionRule;
 use schemars::JsonSchema;
@@ -125,25 +125,6 @@ pub struct DeadlinesConfig {
     pub grace: Option<WrittenDuration>,
 }
 
-/// Conversation after a stopped turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStop {
-    /// The conversation as it was before the turn.
-    Rollback,
-    /// The user's message, the completed steps and a marker of the stop.
-    Keep,
-}
-
-impl From<OnStop> for StopPolicy {
-    fn from(on_stop: OnStop) -> Self {
-        match on_stop {
-            OnStop::Rollback => Self::Rollback,
-            OnStop::Keep => Self::Keep,
-        }
-    }
-}
-
 /// Rules on tool calls: calls that run, and calls that ask a person first. A rule is a tool, `read`, or the beginning
 /// of a command, `shell:git status`. `deny` wins over `ask`, and `ask` over `allow`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -200,7 +181,7 @@ impl Config {
             },
             retry,
             loop_limits: self.limits.loops.into(),
-            stop_policy: self.on_stop.map(Into::into).unwrap_or_default(),
+            stop_policy: self.on_stop.unwrap_or_default(),
         }
     }
 }

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 /// Threads that clean up. No stop covers them; [`System::close`](super::System::close) waits for them, and its caller
 /// limits that wait.
 #[derive(Debug)]
-pub(super) struct Cleanup {
+pub(super) struct CleanupThreads {
     scope: Scope,
     /// Threads that may still run. `begin` removes those that have ended.
     running: Mutex<Vec<WorkHandle<()>>>,
 }
 
-impl Cleanup {
+impl CleanupThreads {
     pub(super) fn new(options: RootOptions) -> Self {
         Self {
             scope: Scope::root("clean-up", options),

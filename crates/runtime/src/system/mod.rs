@@ -27,7 +27,7 @@ pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::open_store;
-pub use sessions::{Asks, InterruptedTurn, OpenSession};
+pub use sessions::{InterruptedTurn, OpenSession, QuestionRecipient};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -36,13 +36,13 @@ use crate::error::StartError;
 #[derive(Debug)]
 pub struct System {
     scope: Scope,
-    store: parts::Store,
+    store: parts::SystemStore,
     recording: Option<Arc<RecordingModel>>,
-    parts: Arc<Parts>,
+    parts: Arc<SystemParts>,
 }
 
 /// Parts of a system that its sessions share.
-pub(crate) struct Parts {
+pub(crate) struct SystemParts {
     config: Config,
     log: Arc<dyn Log>,
     store_files: Vec<PathBuf>,
@@ -56,12 +56,12 @@ pub(crate) struct Parts {
     owner: Option<ProcessIdentity>,
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
-    cleanup: Arc<cleanup::Cleanup>,
+    cleanup: Arc<cleanup::CleanupThreads>,
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for SystemParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts")
+        f.debug_struct("SystemParts")
             .field("log", &self.log)
             .field("model", &self.model)
             .field("folder", &self.folder)
@@ -104,7 +104,7 @@ impl System {
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
         let mcp = mcp::servers(&options)?;
-        let store = parts::Store::open(&options.store).await?;
+        let store = parts::SystemStore::open(&options.store).await?;
         let mut store_files = store.files();
         store_files.extend(options.store.history_file());
         let SystemOptions {
@@ -117,7 +117,7 @@ impl System {
             hidden_variables,
             ..
         } = options;
-        let parts = Parts {
+        let parts = SystemParts {
             policy: Arc::new(open::policy(&config)),
             config,
             log: store.log(),
@@ -131,7 +131,7 @@ impl System {
             owner,
             hidden_variables,
             mcp,
-            cleanup: Arc::new(cleanup::Cleanup::new(scopes)),
+            cleanup: Arc::new(cleanup::CleanupThreads::new(scopes)),
         };
         Ok(Self {
             scope: root,

@@ -12,7 +12,7 @@ use allstop_tools::{
     ShellConfig, ToolRegistry, Workspace, builtin_tools,
 };
 
-use super::Parts;
+use super::SystemParts;
 use super::hidden::still_hidden;
 use super::options::SystemOptions;
 use super::spill::SpillFolder;
@@ -117,7 +117,7 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
 }
 
 pub(super) fn agent(
-    parts: &Parts,
+    parts: &SystemParts,
     background: &Arc<Background>,
     spill: &SpillFolder,
     prompter: &Arc<dyn Prompter>,

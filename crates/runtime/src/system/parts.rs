@@ -10,12 +10,12 @@ use super::options::{ModelChoice, StoreChoice, SystemOptions};
 use crate::error::{StartError, StartErrorKind};
 
 #[derive(Debug, Clone)]
-pub(super) enum Store {
+pub(super) enum SystemStore {
     Sqlite(SqliteLog),
     Memory(MemoryLog),
 }
 
-impl Store {
+impl SystemStore {
     pub(super) async fn open(choice: &StoreChoice) -> Result<Self, StartError> {
         Ok(match choice {
             StoreChoice::Sqlite(path) => Self::Sqlite(SqliteLog::open(path).await?),
@@ -49,12 +49,12 @@ impl Store {
 /// Opens a store, for commands that run no agent.
 ///
 /// # Errors
-/// Kind `Store`: the file is garbage, read-only, on a full disk, busy, or of a newer version.
+/// Kind `SystemStore`: the file is garbage, read-only, on a full disk, busy, or of a newer version.
 ///
 /// # Cancel safety
 /// Dropping the future may leave an empty store.
 pub async fn open_store(choice: &StoreChoice) -> Result<Arc<dyn Log>, StartError> {
-    Ok(Store::open(choice).await?.log())
+    Ok(SystemStore::open(choice).await?.log())
 }
 
 pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {

@@ -17,12 +17,12 @@ use allstop_session::{
 use futures::future::BoxFuture;
 
 use super::spill::SpillFolder;
-use super::{FoundWork, Parts, System, open};
+use super::{FoundWork, System, SystemParts, open};
 use crate::error::StartError;
 
 /// Recipient of permission questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
+pub enum QuestionRecipient {
     /// Subscribers of the session.
     Subscribers,
     /// The prompter of the system.
@@ -70,11 +70,11 @@ impl System {
     pub async fn new_session(
         &self,
         id: Option<SessionId>,
-        asks: Asks,
+        recipient: QuestionRecipient,
     ) -> Result<OpenSession, StartError> {
         let folder = self.parts.folder.to_string_lossy();
         Ok(OpenSession {
-            session: self.sessions(asks).create(id, &*folder).await?,
+            session: self.sessions(recipient).create(id, &*folder).await?,
             interrupted: None,
             found: Vec::new(),
         })
@@ -91,11 +91,11 @@ impl System {
     pub async fn resume_session(
         &self,
         id: SessionId,
-        asks: Asks,
+        recipient: QuestionRecipient,
     ) -> Result<OpenSession, StartError> {
         // Read before the session is opened: afterwards the log no longer shows what was interrupted.
         let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
-        let session = self.sessions(asks).resume(id).await?;
+        let session = self.sessions(recipient).resume(id).await?;
         Ok(OpenSession {
             session,
             interrupted: interrupted(&before).filter(|_| owner.is_none()),
@@ -103,11 +103,11 @@ impl System {
         })
     }
 
-    fn sessions(&self, asks: Asks) -> Sessions {
+    fn sessions(&self, recipient: QuestionRecipient) -> Sessions {
         let parts = &self.parts;
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
-            asks,
+            recipient,
         });
         let options = SessionOptions {
             sleep_after: None,
@@ -121,26 +121,26 @@ impl System {
 
 /// Creates the agents of sessions, with the tools, hooks, guardrails and permissions of the configuration.
 struct SystemAgents {
-    parts: Arc<Parts>,
-    asks: Asks,
+    parts: Arc<SystemParts>,
+    recipient: QuestionRecipient,
 }
 
 impl fmt::Debug for SystemAgents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SystemAgents")
             .field("parts", &self.parts)
-            .field("asks", &self.asks)
+            .field("recipient", &self.recipient)
             .finish()
     }
 }
 
 impl AgentSource for SystemAgents {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
-        let (parts, asks) = (Arc::clone(&self.parts), self.asks);
+        let (parts, recipient) = (Arc::clone(&self.parts), self.recipient);
         let scope = request.scope.clone();
         // On a dedicated thread: it creates and opens folders, and a disk may hang.
         let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
-        let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, asks, &request));
+        let making = scope.spawn_blocking(spec, move |_| make_agent(&parts, recipient, &request));
         Box::pin(async move {
             let making = making.map_err(|refused| open::stopped(&refused))?;
             making.await.map_err(open::bug)?
@@ -149,15 +149,15 @@ impl AgentSource for SystemAgents {
 }
 
 fn make_agent(
-    parts: &Arc<Parts>,
-    asks: Asks,
+    parts: &Arc<SystemParts>,
+    recipient: QuestionRecipient,
     request: &AgentRequest,
 ) -> Result<SessionAgent, TurnError> {
     let folder = parts.spill_folder.join(request.session.as_str());
     let spill = SpillFolder::make(folder, Arc::clone(&parts.cleanup));
-    let prompter = match asks {
-        Asks::Subscribers => &request.prompter,
-        Asks::Prompter => &parts.prompter,
+    let prompter = match recipient {
+        QuestionRecipient::Subscribers => &request.prompter,
+        QuestionRecipient::Prompter => &parts.prompter,
     };
     let agent = open::agent(parts, &request.background, &spill, prompter)?;
     Ok(SessionAgent {

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cleanup::Cleanup;
+use super::cleanup::CleanupThreads;
 
 /// The folder of a session's long output. Dropping it removes the folder if it is empty.
 #[derive(Debug)]
 pub(super) struct SpillFolder {
     path: PathBuf,
-    cleanup: Arc<Cleanup>,
+    cleanup: Arc<CleanupThreads>,
 }
 
 impl SpillFolder {
     /// Creates the folder. If that fails, long output is cut, with a note. Blocks as long as the disk does.
-    pub(super) fn make(path: PathBuf, cleanup: Arc<Cleanup>) -> Self {
+    pub(super) fn make(path: PathBuf, cleanup: Arc<CleanupThreads>) -> Self {
         if let Err(error) = super::open::make_folder(&path) {
             tracing::warn!(path = %path.display(), %error, "no folder for long output");
         }

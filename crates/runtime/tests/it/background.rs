@@ -7,7 +7,7 @@ use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
 use allstop_process::ProcessSignal;
-use allstop_runtime::{Asks, OpenSession, System, found_work};
+use allstop_runtime::{Asks, OpenSession, System, found_work, QuestionRecipient};
 use allstop_scope::StopOrder;
 use allstop_session::{DetachError, Session};
 use serde_json::json;
@@ -22,7 +22,9 @@ async fn with_background(place: &Place, command: &str) -> (System, Session) {
         Reply::text("started"),
     ];
     let system = place.system("", replies).await;
-    let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
+    let open = system
+        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .await;
     let session = open.expect("a new session").session;
     let sent = session.send("go").expect("the message is taken");
     let outcome = within(sent.outcome()).await;
@@ -31,7 +33,7 @@ async fn with_background(place: &Place, command: &str) -> (System, Session) {
 }
 
 async fn resumed(system: &System) -> OpenSession {
-    let open = system.resume_session("s1".into(), Asks::Prompter);
+    let open = system.resume_session("s1".into(), QuestionRecipient::Prompter);
     within(open).await.expect("the session is there")
 }
 
@@ -183,7 +185,9 @@ async fn work_without_a_keeper_is_not_detached() {
     );
     options.scopes.containment = allstop_process::ContainmentChoice::GroupAndMarker;
     let system = System::open(options).await.unwrap();
-    let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
+    let open = system
+        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .await;
     let session = open.unwrap().session;
     within(session.send("go").unwrap().outcome()).await;
     let detached = within(session.detach_background()).await.unwrap();

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use allstop_runtime::config::{HookMoment, OnStop};
+use allstop_core::turn::StopPolicy;
+use allstop_runtime::config::HookMoment;
 use allstop_runtime::{Config, StartError};
 
 use crate::Place;
@@ -124,7 +125,7 @@ fn full_configuration_is_loaded() {
     std::fs::write(&file, text).unwrap();
     let config = Config::load(&file).unwrap();
     assert_eq!(config.system_prompt.as_deref(), Some("Be brief."));
-    assert_eq!(config.on_stop, Some(OnStop::Keep));
+    assert_eq!(config.on_stop, Some(StopPolicy::Keep));
     let script = format!("script:{}", place.file("replies.yaml").display());
     assert_eq!(config.model.name, Some(script));
     assert_eq!(config.limits.max_steps, 50);

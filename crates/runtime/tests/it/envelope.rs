@@ -8,7 +8,7 @@ use allstop_core::receipt::{
 };
 use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp};
 use allstop_model::{Pause, Reply};
-use allstop_runtime::{Asks, Envelope};
+use allstop_runtime::{Envelope, QuestionRecipient};
 use allstop_session::{SessionEventKind, StopTarget};
 use insta::assert_json_snapshot;
 use serde_json::json;
@@ -29,7 +29,9 @@ async fn completed_run_of_two_turns() {
     let system = place
         .system("[permissions]\ndeny = [\"write\"]", replies)
         .await;
-    let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
+    let open = system
+        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .await;
     let session = open.unwrap().session;
     let mut outcomes = Vec::new();
     for prompt in ["one", "two"] {
@@ -72,7 +74,9 @@ async fn stopped_run() {
     let place = Place::new();
     let replies = vec![Reply::text("I think").pause(Pause::Forever)];
     let system = place.system("", replies).await;
-    let open = system.new_session(Some("s1".into()), Asks::Prompter).await;
+    let open = system
+        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
+        .await;
     let session = open.unwrap().session;
     let mut events = session.watch();
     let sent = session.send("go").unwrap();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use allstop_core::Receipt;
 use allstop_model::Reply;
 use allstop_runtime::{
-    Asks, Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent,
-    StreamLine,
+    Config, Envelope, EventLine, EventSchema, EventsMissed, McpServerEvent, QuestionRecipient,
+    StreamEvent, StreamLine,
 };
 use allstop_session::SessionEventKind;
 use schemars::generate::SchemaSettings;
@@ -110,7 +110,7 @@ async fn events_of_a_run_are_valid() {
         Reply::text("done"),
     ];
     let system = place.system("", replies).await;
-    let session = system.new_session(None, Asks::Prompter).await;
+    let session = system.new_session(None, QuestionRecipient::Prompter).await;
     let session = session.unwrap().session;
     let mut events = session.watch();
     let outcome = within(session.send("go").unwrap().outcome()).await;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use allstop_log::StreamName;
 use allstop_log::Version;
 use allstop_runtime::{
-    Asks, Config, ModelChoice, StartError, StartErrorKind, StoreChoice, System, SystemOptions,
+    Config, ModelChoice, QuestionRecipient, StartError, StartErrorKind, StoreChoice, System,
+    SystemOptions,
 };
 
 use crate::{Place, owner_answers, within};
@@ -171,7 +172,7 @@ async fn sessions() {
         .await
         .unwrap();
     let unknown = system
-        .resume_session("s1".into(), Asks::Prompter)
+        .resume_session("s1".into(), QuestionRecipient::Prompter)
         .await
         .unwrap_err();
     assert_eq!(
@@ -179,14 +180,14 @@ async fn sessions() {
         "there is no session s1"
     );
     let open = system
-        .new_session(Some("s1".into()), Asks::Prompter)
+        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
         .await
         .unwrap();
     let other = System::open(place.options("", Some(script())))
         .await
         .unwrap();
     let in_use = other
-        .resume_session("s1".into(), Asks::Prompter)
+        .resume_session("s1".into(), QuestionRecipient::Prompter)
         .await
         .unwrap_err();
     assert_eq!(
@@ -195,7 +196,7 @@ async fn sessions() {
     );
     within(open.session.close()).await;
     let exists = system
-        .new_session(Some("s1".into()), Asks::Prompter)
+        .new_session(Some("s1".into()), QuestionRecipient::Prompter)
         .await
         .unwrap_err();
     assert_eq!(
@@ -204,7 +205,7 @@ async fn sessions() {
     );
     let before = versions(&system).await;
     let open = system
-        .resume_session("s1".into(), Asks::Prompter)
+        .resume_session("s1".into(), QuestionRecipient::Prompter)
         .await
         .unwrap();
     assert!(open.interrupted.is_none() && open.found.is_empty());

@@ -34,7 +34,11 @@ async fn special_files_are_refused_without_blocking() {
     ] {
         for (tool, answer) in with_every_tool(&session, path).await {
             let error = answer.expect_err(&format!("{tool} {path}"));
-            let says = if tool == "list" { "is not a folder" } else { says };
+            let says = if tool == "list" {
+                "is not a folder"
+            } else {
+                says
+            };
             assert!(error.contains(says), "{tool} {path}: {error}");
         }
     }

@@ -7,7 +7,7 @@ use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{Attachment, StartedCall, StartedCallKind};
-use allstop_core::turn::{BackgroundWork, SessionState, TurnSummary};
+use allstop_core::turn::{RecordedWork, SessionState, TurnSummary};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
@@ -156,7 +156,7 @@ impl<'a> UnknownCall<'a> {
 
 impl<'a> Work<'a> {
     /// Looks at the processes, if the log knows of no end.
-    pub(super) fn of(work: &'a BackgroundWork) -> Self {
+    pub(super) fn of(work: &'a RecordedWork) -> Self {
         let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
         // The keeper lives as long as anything below it does, and ends it all; the process is only its first.
         let known = || keeper.into_iter().chain(process);
@@ -183,7 +183,7 @@ impl<'a> Work<'a> {
 }
 
 /// Whether any process of it is left.
-fn is_left(work: &BackgroundWork) -> bool {
+fn is_left(work: &RecordedWork) -> bool {
     let main = work.process.as_ref();
     main.is_some_and(|main| survivor(main, work.keeper.as_ref(), work.marker.as_deref()).is_some())
 }

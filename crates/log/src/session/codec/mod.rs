@@ -73,7 +73,7 @@ pub(super) fn encode_all(
 /// Decodes a record; `None` for an unknown type with `"optional": true`.
 pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
     #[derive(Deserialize)]
-    struct Envelope {
+    struct RecordEnvelope {
         v: u32,
         #[serde(default)]
         optional: bool,
@@ -86,7 +86,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
     {
         return Ok(Some(record));
     }
-    let envelope: Envelope = read(bytes)?;
+    let envelope: RecordEnvelope = read(bytes)?;
     if envelope.v > FORMAT {
         return Err(DecodeError::Newer(envelope.v));
     }
