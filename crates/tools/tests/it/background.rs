@@ -66,7 +66,7 @@ async fn background_command_returns_at_once_and_can_be_stopped() {
         .await;
     assert_eq!(
         again.as_deref(),
-        Ok("bg_1 had ended before: ended, killed by signal 15")
+        Ok("bg_1 is not running: ended, killed by signal 15")
     );
     refused(
         session

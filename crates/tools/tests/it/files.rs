@@ -38,7 +38,7 @@ async fn read_returns_a_file_or_some_of_its_lines() {
         session
             .call("read", json!({"path": "a.txt", "offset": 4}))
             .await,
-        "has 3 lines",
+        "ends at line 3",
     );
     refused(
         session

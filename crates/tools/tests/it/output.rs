@@ -137,7 +137,7 @@ fn output_continues_without_a_file_and_reports_it() {
     output.push(b"abcdef");
     let text = output.text();
     assert!(
-        text.starts_with("0123\n[… 8 of 16 bytes left out; they are lost, a file for them"),
+        text.starts_with("0123\n[… 8 of 16 bytes left out; they are lost, because no file"),
         "{text}"
     );
     assert!(text.ends_with("\ncdef"), "{text}");

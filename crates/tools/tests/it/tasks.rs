@@ -272,7 +272,7 @@ async fn wait_ends_at_the_end_the_limit_or_a_stop() {
         |timeout_s: Option<u32>| json!({"action": "wait", "id": "bg_1", "timeout_s": timeout_s});
     let began = tokio::time::Instant::now();
     let answer = stage.tool(wait(Some(5)), &turn).await;
-    assert_eq!(answer.as_deref(), Ok("hm\n[after 5 s: runs]"));
+    assert_eq!(answer.as_deref(), Ok("hm\n[after 5 s: running]"));
     assert_eq!(began.elapsed().as_secs(), 5);
     let answer = stage.tool(wait(None), &turn).await;
     assert_eq!(answer.as_deref(), Ok("hm\n[ended]\nit is 42"));
