@@ -84,13 +84,11 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Envelope of a run from the outcomes of its messages, each with a turn; there is at least one.
-    pub fn of_run(session_id: SessionId, turns: &[Arc<MessageOutcome>]) -> Self {
-        let Some(last) = turns.last() else {
-            return Self::of_no_run(Some(session_id), StopReason::Completed, None);
-        };
+    /// Envelope of a run from the outcomes of its messages, each with a turn; `None` without a turn.
+    pub fn of_run(session_id: &SessionId, turns: &[Arc<MessageOutcome>]) -> Option<Self> {
+        let last = turns.last()?;
         let receipt = receipt_of(turns, last);
-        Self {
+        Some(Self {
             turn: last.turn,
             cancel_observed: receipt
                 .as_ref()
@@ -106,8 +104,12 @@ impl Envelope {
                 .flat_map(|turn| turn.denials.iter().cloned())
                 .collect(),
             receipt,
-            ..Self::of_no_run(Some(session_id), last.stop_reason, last.error.clone())
-        }
+            ..Self::of_no_run(
+                Some(session_id.clone()),
+                last.stop_reason,
+                last.error.clone(),
+            )
+        })
     }
 
     /// Envelope of a run without a turn: it failed to start, was stopped before, or lost its engine.

@@ -118,7 +118,7 @@ impl From<ModelError> for StartError {
             ModelErrorKind::Script => StartErrorKind::Script,
             _ => StartErrorKind::Model,
         };
-        let script_hint = || "name a script that is there: `--model script:FILE`".to_owned();
+        let script_hint = || "name an existing script: `--model script:FILE`".to_owned();
         let hint = match kind {
             StartErrorKind::Script => Some(error.hint.unwrap_or_else(script_hint)),
             _ => error.hint,
@@ -147,11 +147,11 @@ impl From<SessionError> for StartError {
         let (kind, hint) = match error {
             SessionError::NotFound(_) => (
                 StartErrorKind::UnknownSession,
-                "`allstop sessions list` names those that are there",
+                "`allstop sessions list` lists all sessions",
             ),
             SessionError::Exists(_) => (
                 StartErrorKind::SessionExists,
-                "go on with it by `--session`, or take another id",
+                "continue it with `--session`, or choose another id",
             ),
             SessionError::InUse { .. } => (
                 StartErrorKind::SessionInUse,

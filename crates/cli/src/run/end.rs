@@ -16,7 +16,8 @@ use crate::shutdown;
 impl RunTurns<'_, '_> {
     /// Ends what the turns have left, and says what the run came to.
     pub(super) async fn end(mut self, id: SessionId, run: RunOutcome, system: &System) -> Envelope {
-        let mut envelope = Envelope::of_run(id, &run.messages);
+        let mut envelope = Envelope::of_run(&id, &run.messages)
+            .unwrap_or_else(|| Envelope::of_no_run(Some(id), StopReason::Error, None));
         if let Some(error) = run.error {
             envelope.stop_reason = StopReason::Error;
             envelope.error = Some(error);

@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
 
 use super::error::line_and_column;
 use super::{Config, ConfigError};
@@ -34,10 +37,10 @@ impl Config {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::at(path, text, error.span(), error.message()))?;
         if config.system_prompt.is_some() && config.system_prompt_file.is_some() {
-            let at = text.find("system_prompt_file").unwrap_or(0);
             let message =
                 "both `system_prompt` and `system_prompt_file` are given, expected one of them";
-            return Err(ConfigError::at(path, text, Some(at..at), message));
+            let span = span_of_key(text, "system_prompt_file");
+            return Err(ConfigError::at(path, text, span, message));
         }
         Ok(config)
     }
@@ -71,12 +74,20 @@ impl Config {
     }
 }
 
+/// Position of a key of the top level.
+fn span_of_key(text: &str, key: &str) -> Option<Range<usize>> {
+    let table = DeTable::parse(text).ok()?.into_inner();
+    let mut keys = table.keys();
+    keys.find(|name| *name.get_ref() == key)
+        .map(|name| name.span())
+}
+
 fn read_text(path: &Path) -> Result<String, ConfigError> {
     let failed = |error: std::io::Error| {
         ConfigError::of_file(
             path,
             format!("cannot be read: {error}"),
-            "name a file that is there and may be read",
+            "name an existing, readable file",
         )
     };
     let mut bytes = Vec::new();
@@ -86,11 +97,7 @@ fn read_text(path: &Path) -> Result<String, ConfigError> {
         .map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let message = format!("is longer than {FILE_BYTES_MAX} bytes");
-        return Err(ConfigError::of_file(
-            path,
-            message,
-            "is this the file that was meant?",
-        ));
+        return Err(ConfigError::of_file(path, message, "check the path"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();

@@ -106,8 +106,8 @@ fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpT
                 headers,
             })
         }
-        (Some(_), None) => Err("`headers` and `bearer_token_env` go with `url`".to_owned()),
-        (None, Some(_)) => Err("`args`, `env` and `inherit_env` go with `command`".to_owned()),
+        (Some(_), None) => Err("`headers` and `bearer_token_env` require `url`".to_owned()),
+        (None, Some(_)) => Err("`args`, `env` and `inherit_env` require `command`".to_owned()),
         (None, None) => Err("neither `command` nor `url` is given".to_owned()),
         (Some(_), Some(_)) => Err("both `command` and `url` are given".to_owned()),
     }

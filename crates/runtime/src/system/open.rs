@@ -57,7 +57,7 @@ fn check_tool(
     {
         return Ok(());
     }
-    let message = format!("{} names no tool that there is", what());
+    let message = format!("{} names an unknown tool", what());
     let hint = format!(
         "the tools are {}, {AGENT_TOOL}, and `SERVER__TOOL` of a configured server",
         BUILTIN_TOOLS.join(", ")
@@ -95,7 +95,7 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
             StartErrorKind::Folder,
             format!("the {what} {} cannot be used: {error}", folder.display()),
         )
-        .hint("name a folder that is there")
+        .hint("name an existing folder")
     };
     let mut workspace =
         Workspace::new(folder).map_err(|error| failed("working directory", folder, &error))?;

@@ -81,11 +81,11 @@ pub(super) fn model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartErro
         }
         None => {
             let message = match &config.base_url {
-                Some(_) => "no model is named for the base URL",
+                Some(_) => "the base URL needs the name of a model",
                 None => "no model is configured",
             };
             return Err(StartError::new(StartErrorKind::NoModel, message)
-                .hint("name one by `--model`, or by `name` in the section `[model]`"));
+                .hint("name one with `--model`, or with `name` in the section `[model]`"));
         }
     };
     Ok(model)
@@ -95,7 +95,7 @@ fn key(options: &SystemOptions, name: &str) -> Result<String, StartError> {
     (options.keys)(name).ok_or_else(|| {
         StartError::new(
             StartErrorKind::Model,
-            format!("the environment variable {name} is to hold the model's key, and is not set"),
+            format!("the environment variable {name} is not set (needed for the model's key)"),
         )
         .hint("set it, or change `api_key_env` in the section `[model]`")
     })

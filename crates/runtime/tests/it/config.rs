@@ -72,8 +72,8 @@ fn errors_have_line_and_column() {
             "allstop.toml:1:11: unknown variant `undo`, expected `rollback` or `keep`",
         ),
         (
-            "system_prompt = \"a\"\nsystem_prompt_file = \"b\"",
-            "allstop.toml:2:1: both `system_prompt` and `system_prompt_file` are given, expected one of them",
+            "# Not system_prompt_file.\nsystem_prompt = \"a\"\nsystem_prompt_file = \"b\"",
+            "allstop.toml:3:1: both `system_prompt` and `system_prompt_file` are given, expected one of them",
         ),
         (
             "[model\nname = 1",

@@ -37,7 +37,7 @@ async fn completed_run_of_two_turns() {
     for prompt in ["one", "two"] {
         outcomes.push(within(session.send(prompt).unwrap().outcome()).await);
     }
-    let envelope = Envelope::of_run(session.id().clone(), &outcomes);
+    let envelope = Envelope::of_run(session.id(), &outcomes).unwrap();
     assert_valid("envelope", &envelope);
     assert_json_snapshot!(envelope, @r#"
     {
@@ -89,7 +89,9 @@ async fn stopped_run() {
     .await;
     drop(session.stop(&StopTarget::Turn, user().detail("ctrl-c").by("cli")));
     let outcome = within(sent.outcome()).await;
-    let envelope = Envelope::of_run(session.id().clone(), &[outcome]).with_exit_code(129);
+    let envelope = Envelope::of_run(session.id(), &[outcome])
+        .unwrap()
+        .with_exit_code(129);
     assert_valid("envelope", &envelope);
     assert!(envelope.cancel_observed);
     assert_json_snapshot!(envelope, {

@@ -104,10 +104,10 @@ async fn invalid_server_is_reported_before_anything_starts() {
             "command = \"x\"\nurl = \"http://127.0.0.1:1\"",
             "both `command` and `url` are given",
         ),
-        ("command = \"x\"\nheaders = { a = \"b\" }", "go with `url`"),
+        ("command = \"x\"\nheaders = { a = \"b\" }", "require `url`"),
         (
             "url = \"http://127.0.0.1:1\"\nargs = [\"x\"]",
-            "go with `command`",
+            "require `command`",
         ),
         (
             "url = \"http://127.0.0.1:1\"\nbearer_token_env = \"NO\"",

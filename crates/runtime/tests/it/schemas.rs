@@ -132,7 +132,7 @@ async fn events_of_a_run_are_valid() {
         tools: vec!["files__read".into()],
     };
     assert_valid("events", &line(StreamEvent::McpServer(server)));
-    let envelope = Envelope::of_run(session.id().clone(), &[outcome]);
+    let envelope = Envelope::of_run(session.id(), &[outcome]).unwrap();
     assert_valid("events", &StreamLine::End(Box::new(envelope)));
 }
 

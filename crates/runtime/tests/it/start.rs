@@ -61,7 +61,7 @@ async fn models() {
             StartErrorKind::Model
         )
         .await,
-        "the environment variable MY_KEY is to hold the model's key, and is not set"
+        "the environment variable MY_KEY is not set (needed for the model's key)"
     );
     let no_url = refused(
         with("[model]\nname = \"x\"\nbase_url = \"nonsense\""),

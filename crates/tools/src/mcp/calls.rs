@@ -31,13 +31,13 @@ pub(super) struct OpenCalls {
 
 #[derive(Debug, Default)]
 struct CallTable {
-    open: HashMap<RequestId, OpenCall>,
+    open: HashMap<RequestId, OpenMcpCall>,
     /// Reason why no call begins any more.
     ending: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-struct OpenCall {
+struct OpenMcpCall {
     token: ProgressToken,
     link: CallLink,
     cancel: Arc<CallCancellation>,
@@ -106,7 +106,7 @@ impl OpenCalls {
             match cancel.send(request, options) {
                 Ok(handle) => {
                     let (answer, answered) = oneshot::channel();
-                    let open = OpenCall {
+                    let open = OpenMcpCall {
                         token: handle.progress_token.clone(),
                         link,
                         cancel: Arc::clone(cancel),
@@ -186,7 +186,7 @@ impl OpenCalls {
     /// # Cancel safety
     /// Dropping the future leaves unwritten cancellations to the connection.
     pub(super) async fn cancel_all(&self, reason: &str) {
-        let cancels = |open: &OpenCall| Arc::clone(&open.cancel);
+        let cancels = |open: &OpenMcpCall| Arc::clone(&open.cancel);
         let open: Vec<_> = self.table.lock().open.values().map(cancels).collect();
         for cancel in open {
             cancel.request(reason);
@@ -204,7 +204,7 @@ impl OpenCalls {
     }
 }
 
-impl OpenCall {
+impl OpenMcpCall {
     fn answer(self, answer: CallAnswer) {
         let answered = AnsweredCall {
             answer,

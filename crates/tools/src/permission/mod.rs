@@ -6,8 +6,8 @@
 //!
 //! This is not a sandbox: an allowed command can do anything that its user can. Rules for the shell look at the words
 //! of a command, and ask if these are uncertain. A question about a command that a denying rule may cover carries that
-//! rule ([`PermissionQuestion::doubt`]), and only a person can allow it. `docs/permissions.md` lists what rules guarantee and
-//! what they cannot, with examples that a test checks.
+//! rule ([`PermissionQuestion::doubt`]), and only a person can allow it. `docs/permissions.md` lists what rules
+//! guarantee and what they cannot, with examples that a test checks.
 
 mod command;
 mod policy;

@@ -40,8 +40,8 @@ pub enum PermissionDecision {
 /// themselves refuse paths outside the working directory.
 ///
 /// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
-/// cover the command, a person is asked, even if a rule allows it ([`PermissionQuestion::doubt`]); without a person it does not
-/// run.
+/// cover the command, a person is asked, even if a rule allows it ([`PermissionQuestion::doubt`]); without a person it
+/// does not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermissionPolicy {
     /// Calls that run without a question.

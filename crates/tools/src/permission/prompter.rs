@@ -21,7 +21,8 @@ pub struct PermissionQuestion {
     pub text: String,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,
-    /// Denying rule that may cover the call, if any. Then only a person can allow it: see [`PermissionQuestion::restrict_advance_answer`].
+    /// Denying rule that may cover the call, if any. Then only a person can allow it: see
+    /// [`PermissionQuestion::restrict_advance_answer`].
     pub doubt: Option<PermissionRule>,
     /// Calls that [`PermissionAnswer::AllowForSession`] would allow, for [`super::Permissions`].
     pub(super) grant: super::session::SessionGrant,

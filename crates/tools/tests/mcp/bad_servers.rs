@@ -91,7 +91,10 @@ async fn server_that_dies_in_a_call_fails_it_and_restarts() {
     let other = place.start_and_reach("t__wait", json!({})).await;
     let error = place.call("t__exit", json!({})).await.unwrap_err();
     assert!(error.contains("exit code 3: the disk is full"), "{error}");
-    assert!(error.contains("the outcome of the call is unknown"), "{error}");
+    assert!(
+        error.contains("the outcome of the call is unknown"),
+        "{error}"
+    );
     let error = other.answer().await.unwrap_err();
     assert!(error.contains("ended during the call"), "{error}");
     // The server's tools stay listed, and their error names the next attempt.
