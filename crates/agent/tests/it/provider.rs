@@ -9,7 +9,7 @@ use allstop_core::{FinishReason, Message, StopReason};
 use allstop_log::MemoryLog;
 use allstop_model::{ProviderModel, ProviderOptions};
 use allstop_testkit::ToolFn;
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use crate::{agent_of, history, history_on, records, root, run, settings, tools};
 
@@ -24,8 +24,11 @@ fn agent_at(server: &OpenAiServer) -> AgentBuilder {
 }
 
 /// A turn whose model writes a file of 20 kB in pieces of 8 bytes.
-async fn writes_a_file(last: Answer, call_usage: Option<(u64, u64)>) -> (TurnOutcome, Arc<Budget>) {
-    let call = Answer::stream().half_tool_call("call_1", "write", r#"{"text":""#);
+async fn writes_a_file(
+    last: ServerAnswer,
+    call_usage: Option<(u64, u64)>,
+) -> (TurnOutcome, Arc<Budget>) {
+    let call = ServerAnswer::stream().half_tool_call("call_1", "write", r#"{"text":""#);
     let call = (0..2_500).fold(call, |call, _| call.more_arguments("12345678"));
     let call = call.more_arguments(r#""}"#);
     let call = match call_usage {
@@ -45,7 +48,7 @@ async fn writes_a_file(last: Answer, call_usage: Option<(u64, u64)>) -> (TurnOut
 
 #[tokio::test]
 async fn streamed_call_is_metered_once_and_fits_its_budget() {
-    let done = || Answer::text("Done.");
+    let done = || ServerAnswer::text("Done.");
     let (turn, budget) = writes_a_file(done().usage(6_000, 2), Some((10, 5_100))).await;
     assert_eq!(turn.stop_reason, StopReason::Completed, "{:?}", turn.cause);
     assert_eq!(turn.usage.total_tokens(), 10 + 5_100 + 6_000 + 2);
@@ -82,8 +85,8 @@ async fn truncated_answer_is_marked_for_the_model() {
         ),
     ] {
         let server = OpenAiServer::start([
-            Answer::text("Once upon").finish(finish),
-            Answer::text("a time."),
+            ServerAnswer::text("Once upon").finish(finish),
+            ServerAnswer::text("a time."),
         ]);
         let log = Arc::new(MemoryLog::new());
         let agent = agent_at(&server).build();
@@ -104,7 +107,7 @@ async fn truncated_answer_is_marked_for_the_model() {
 
 #[tokio::test]
 async fn fully_filtered_answer_is_an_error() {
-    let server = OpenAiServer::start([Answer::stream().finish("content_filter")]);
+    let server = OpenAiServer::start([ServerAnswer::stream().finish("content_filter")]);
     let history = history_on(Arc::new(MemoryLog::new())).await;
     let (turn, _) = run(agent_at(&server).build(), &root(), history, "go").await;
     assert_eq!(turn.stop_reason, StopReason::Error);
@@ -116,8 +119,9 @@ async fn fully_filtered_answer_is_an_error() {
 #[tokio::test]
 async fn truncated_call_gets_an_error_result_and_does_not_run() {
     for finish in ["length", "content_filter"] {
-        let half = Answer::stream().half_tool_call("call_1", "write", r#"{"text":"Once"#);
-        let server = OpenAiServer::start([half.finish(finish), Answer::text("Shorter, then.")]);
+        let half = ServerAnswer::stream().half_tool_call("call_1", "write", r#"{"text":"Once"#);
+        let server =
+            OpenAiServer::start([half.finish(finish), ServerAnswer::text("Shorter, then.")]);
         let log = Arc::new(MemoryLog::new());
         let history = history_on(Arc::clone(&log) as _).await;
         let (turn, _) = run(agent_at(&server).build(), &root(), history, "go").await;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use crate::support::fault::Fault;
 use crate::support::{Allstop, Place};
@@ -77,7 +77,7 @@ fn without_times(seen: &str) -> String {
 
 /// The same for a run with this configuration of the model, against a server.
 #[track_caller]
-fn check_answer(name: &str, answer: Answer) {
+fn check_answer(name: &str, answer: ServerAnswer) {
     let place = Place::new();
     let server = OpenAiServer::start([answer]);
     let config = place.file("allstop.toml", "[model]\nretries = 0\n");
@@ -186,7 +186,7 @@ fn prompts() {
 #[test]
 fn a_prompt_of_ten_megabytes_reaches_the_model_whole() {
     let place = Place::new();
-    let server = OpenAiServer::start([Answer::text("Read.")]);
+    let server = OpenAiServer::start([ServerAnswer::text("Read.")]);
     let prompt = "word ".repeat(2 * 1024 * 1024);
     let file = place.file("prompt.txt", &prompt);
     let run = place
@@ -272,27 +272,27 @@ fn configurations() {
 
 #[test]
 fn answers() {
-    check_answer("answer_401", Answer::status(401));
-    check_answer("answer_404", Answer::status(404));
-    check_answer("answer_500", Answer::status(500));
-    check_answer("answer_html", Answer::html());
+    check_answer("answer_401", ServerAnswer::status(401));
+    check_answer("answer_404", ServerAnswer::status(404));
+    check_answer("answer_500", ServerAnswer::status(500));
+    check_answer("answer_html", ServerAnswer::html());
     check_answer(
         "answer_429_for_an_hour",
-        Answer::status(429).header("retry-after", "3600"),
+        ServerAnswer::status(429).header("retry-after", "3600"),
     );
     check_answer(
         "answer_cut_in_mid_token",
-        Answer::text("Half an").raw("data: {\"choi").cut(),
+        ServerAnswer::text("Half an").raw("data: {\"choi").cut(),
     );
     check_answer(
         "answer_cut_in_a_tool_call",
-        Answer::stream()
+        ServerAnswer::stream()
             .half_tool_call("call_1", "shell", "{\"comm")
             .cut(),
     );
     check_answer(
         "answer_ends_early",
-        Answer::text("Half an").end_without_marker(),
+        ServerAnswer::text("Half an").end_without_marker(),
     );
 }
 
@@ -313,9 +313,9 @@ fn nobody_listens() {
 
 #[test]
 fn a_rate_limit_is_waited_for_inside_the_deadline_and_not_beyond() {
-    let limited = || Answer::status(429).header("retry-after", "1");
+    let limited = || ServerAnswer::status(429).header("retry-after", "1");
     let place = Place::new();
-    let server = OpenAiServer::start([limited(), Answer::text("Hello.")]);
+    let server = OpenAiServer::start([limited(), ServerAnswer::text("Hello.")]);
     let run = || {
         let run = place.run().args("--json --model any --base-url");
         run.arg(server.url()).arg("hello")

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;
 
 use crate::support::random::{self, Random};
@@ -13,7 +13,7 @@ use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, hist
 struct Point {
     name: &'static str,
     /// The answers of the turn that is stopped; the last one hangs.
-    answers: fn() -> Vec<Answer>,
+    answers: fn() -> Vec<ServerAnswer>,
     /// Waits until it hangs.
     wait: fn(&Place, &OpenAiServer, &Running),
     /// How many messages `keep` leaves of it, beside the user's and the marker.
@@ -21,14 +21,14 @@ struct Point {
 }
 
 /// Two calls: one that is over at once, one that never is.
-fn asks() -> Answer {
-    Answer::text("Let me see.")
+fn asks() -> ServerAnswer {
+    ServerAnswer::text("Let me see.")
         .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
         .tool_call("call_b", "shell", r#"{"command":"touch ready; sleep 600"}"#)
 }
 
-fn asks_quickly() -> Answer {
-    Answer::text("Let me see.")
+fn asks_quickly() -> ServerAnswer {
+    ServerAnswer::text("Let me see.")
         .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
         .tool_call("call_b", "list", "{}")
 }
@@ -45,13 +45,13 @@ fn wait_requests(server: &OpenAiServer, count: usize) {
 const POINTS: [Point; 8] = [
     Point {
         name: "before the first answer",
-        answers: || vec![Answer::stream().stall_before_headers()],
+        answers: || vec![ServerAnswer::stream().stall_before_headers()],
         wait: |_, server, _| wait_requests(server, 1),
         kept: 0,
     },
     Point {
         name: "in the middle of a text",
-        answers: || vec![Answer::text("Half an").stall()],
+        answers: || vec![ServerAnswer::text("Half an").stall()],
         wait: |_, _, running| {
             running.wait_stdout("Half");
         },
@@ -60,7 +60,7 @@ const POINTS: [Point; 8] = [
     Point {
         name: "in the middle of a call",
         answers: || {
-            let half = Answer::text("Half.").half_tool_call("call_a", "shell", "{\"comm");
+            let half = ServerAnswer::text("Half.").half_tool_call("call_a", "shell", "{\"comm");
             vec![half.stall()]
         },
         wait: |_, _, running| {
@@ -89,13 +89,18 @@ const POINTS: [Point; 8] = [
     },
     Point {
         name: "before the second answer",
-        answers: || vec![asks_quickly(), Answer::stream().stall_before_headers()],
+        answers: || {
+            vec![
+                asks_quickly(),
+                ServerAnswer::stream().stall_before_headers(),
+            ]
+        },
         wait: |_, server, _| wait_requests(server, 2),
         kept: 3,
     },
     Point {
         name: "in the middle of the second answer",
-        answers: || vec![asks_quickly(), Answer::text("Half an").stall()],
+        answers: || vec![asks_quickly(), ServerAnswer::text("Half an").stall()],
         wait: |_, _, running| {
             running.wait_stdout("Half");
         },
@@ -104,7 +109,7 @@ const POINTS: [Point; 8] = [
     Point {
         name: "in the back-off before the second answer",
         answers: || {
-            let busy = Answer::status(503).header("retry-after", "50");
+            let busy = ServerAnswer::status(503).header("retry-after", "50");
             vec![asks_quickly(), busy]
         },
         wait: |_, _, running| {
@@ -123,11 +128,11 @@ fn run<'a>(place: &'a Place, server: &OpenAiServer) -> Allstop<'a> {
 #[track_caller]
 fn next_request_after(point: &Point, policy: &str) -> Vec<Value> {
     let place = Place::new();
-    let mut answers = vec![Answer::text("Hello.")];
+    let mut answers = vec![ServerAnswer::text("Hello.")];
     answers.extend((point.answers)());
     let last = answers.len();
     let server = OpenAiServer::deciding(move |number, _| {
-        let finally = || Answer::text("Fine.");
+        let finally = || ServerAnswer::text("Fine.");
         answers.get(number).cloned().unwrap_or_else(finally)
     });
     let session = run(&place, &server).arg("first").end().ok().session();
@@ -235,7 +240,7 @@ fn a_stop_at_any_moment_leaves_a_conversation_that_can_be_sent() {
             if is_new {
                 asks_quickly()
             } else {
-                Answer::text("Done with it.")
+                ServerAnswer::text("Done with it.")
             }
             .every(PIECE)
         });

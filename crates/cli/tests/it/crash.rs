@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;
 
 use crate::support::processes::{Process, is_alive};
@@ -185,7 +185,7 @@ impl<'a> Victim<'a> {
         events: &[Value],
         left: &[Process],
     ) {
-        let server = OpenAiServer::start([Answer::text("Yes.")]);
+        let server = OpenAiServer::start([ServerAnswer::text("Yes.")]);
         let check = format!("check {round}");
         let run = self
             .place

@@ -1,7 +1,7 @@
 //! A provider that sends without end: memory stays bounded, the run ends with what was wrong, and a stop is as quick as
 //! ever.
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
 
 use crate::support::{Allstop, Place};
@@ -32,7 +32,7 @@ mod alone {
     /// Work that only the flood can have caused.
     const BUSY: Duration = Duration::from_millis(300);
 
-    fn peak_kb_and_error(answer: Answer) -> (u64, String, Duration) {
+    fn peak_kb_and_error(answer: ServerAnswer) -> (u64, String, Duration) {
         let place = Place::new();
         let server = OpenAiServer::start([answer]);
         let running = run(&place, &server).start();
@@ -51,12 +51,12 @@ mod alone {
 
     #[test]
     fn provider_without_end_costs_bounded_memory() {
-        let (idle, none, _) = peak_kb_and_error(Answer::text("hello"));
+        let (idle, none, _) = peak_kb_and_error(ServerAnswer::text("hello"));
         assert_eq!(none, "");
         let words = "word ".repeat(50);
         let text = event(&json!({"content": words}));
         let reasoning = event(&json!({"reasoning_content": words}));
-        let call = Answer::text("x").half_tool_call("a", "write", "{\"content\":\"");
+        let call = ServerAnswer::text("x").half_tool_call("a", "write", "{\"content\":\"");
         let arguments =
             event(&json!({"tool_calls": [{"index": 0, "function": {"arguments": words}}]}));
         let call_of = |id| {
@@ -65,42 +65,48 @@ mod alone {
         };
         let calls = call_of("a") + &call_of("b");
         let heavy = |text: &str| format!("[{}0]", text.repeat(2_000_000 / text.len()));
-        let call_with = |arguments: &str| Answer::text("x").tool_call("a", "write", arguments);
+        let call_with =
+            |arguments: &str| ServerAnswer::text("x").tool_call("a", "write", arguments);
         let letters = json!({"path": "x", "content": "x".repeat(2_000_000)});
-        let event_of = |text: &str| Answer::stream().event(&heavy(text)).end_without_marker();
-        let page = |status, bytes: usize| Answer::page(status, "text/plain", "x".repeat(bytes));
+        let event_of = |text: &str| {
+            ServerAnswer::stream()
+                .event(&heavy(text))
+                .end_without_marker()
+        };
+        let page =
+            |status, bytes: usize| ServerAnswer::page(status, "text/plain", "x".repeat(bytes));
         for (name, answer, said) in [
             (
                 "text",
-                Answer::stream().forever(text),
+                ServerAnswer::stream().forever(text),
                 "2 MiB in the answer",
             ),
             (
                 "reasoning",
-                Answer::stream().forever(reasoning),
+                ServerAnswer::stream().forever(reasoning),
                 "2 MiB in the answer",
             ),
             ("arguments", call.forever(arguments), "2 MiB in the answer"),
-            ("calls", Answer::stream().forever(calls), "256 calls"),
+            ("calls", ServerAnswer::stream().forever(calls), "256 calls"),
             (
                 "line",
-                Answer::stream().raw("data: ").forever("x"),
+                ServerAnswer::stream().raw("data: ").forever("x"),
                 "16 MiB in one event",
             ),
             (
                 "lines of one event",
-                Answer::stream().forever("data: xxxxxxxx\n"),
+                ServerAnswer::stream().forever("data: xxxxxxxx\n"),
                 "16 MiB in one event",
             ),
             (
                 "line without data",
-                Answer::stream().forever("x"),
+                ServerAnswer::stream().forever("x"),
                 "16 MiB in one event",
             ),
             ("long argument", call_with(&letters.to_string()), ""),
             (
                 "long text",
-                Answer::stream().chunk(&"word ".repeat(400_000)),
+                ServerAnswer::stream().chunk(&"word ".repeat(400_000)),
                 "",
             ),
             (
@@ -120,7 +126,7 @@ mod alone {
             ),
             (
                 "error body",
-                Answer::stream().with_status(400).forever("no way "),
+                ServerAnswer::stream().with_status(400).forever("no way "),
                 "400 Bad Request: no way",
             ),
             (
@@ -146,7 +152,7 @@ mod alone {
             ("empty deltas", event(&json!({"content": ""}))),
         ] {
             let place = Place::new();
-            let server = OpenAiServer::start([Answer::stream().forever(flood)]);
+            let server = OpenAiServer::start([ServerAnswer::stream().forever(flood)]);
             let running = run(&place, &server).start();
             eventually("the flood is read", || {
                 (cpu_time(running.pid())? > BUSY).then_some(())

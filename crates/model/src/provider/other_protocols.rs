@@ -17,11 +17,11 @@ use serde_json::json;
 
 use super::{ClientPlan, ClientPool, ProviderModel, ProviderOptions, Target};
 use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
-use openai_server::{Answer, OpenAiServer};
+use openai_server::{OpenAiServer, ServerAnswer};
 
 /// Events and error of a call to this model, with this body as response. `is_cut`: the body ends by a disconnect.
 async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
-    let answer = Answer::stream().raw(body);
+    let answer = ServerAnswer::stream().raw(body);
     let server = OpenAiServer::start([if is_cut {
         answer.cut()
     } else {

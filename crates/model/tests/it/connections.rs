@@ -7,12 +7,12 @@ use allstop_model::{
 };
 use futures::{FutureExt, StreamExt};
 
-use crate::openai_server::{Answer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{PATIENCE, all_of, ask, model_at};
 
 #[tokio::test]
 async fn stop_in_mid_stream_closes_the_connection() {
-    let server = OpenAiServer::start([Answer::text("one two").stall()]);
+    let server = OpenAiServer::start([ServerAnswer::text("one two").stall()]);
     let model = model_at(&server.url());
     let request = ask("hi");
     let probe = request.probe.clone();
@@ -35,7 +35,10 @@ async fn stop_in_mid_stream_closes_the_connection() {
 
 #[tokio::test]
 async fn stop_before_the_headers_closes_the_connection() {
-    let server = OpenAiServer::start([Answer::text("x").stall_before_headers(), Answer::text("y")]);
+    let server = OpenAiServer::start([
+        ServerAnswer::text("x").stall_before_headers(),
+        ServerAnswer::text("y"),
+    ]);
     let model = model_at(&server.url());
     let request = ask("hi");
     let probe = request.probe.clone();
@@ -133,7 +136,7 @@ async fn connect_limit_ends_a_hanging_connect() {
 
 #[tokio::test]
 async fn stop_of_one_call_leaves_parallel_calls_open() {
-    let server = OpenAiServer::start([Answer::text("one ").stall()]);
+    let server = OpenAiServer::start([ServerAnswer::text("one ").stall()]);
     let model = model_at(&server.url());
     let mut calls = Vec::new();
     for _ in 0..20 {
@@ -162,9 +165,9 @@ async fn call_watches_a_reused_connection() {
     let server = OpenAiServer::deciding(move |_, request| {
         let is_first = used.lock().insert(request.connection);
         if is_first {
-            Answer::text("first")
+            ServerAnswer::text("first")
         } else {
-            Answer::text("reused ").stall()
+            ServerAnswer::text("reused ").stall()
         }
     });
     let model = model_at(&server.url());
@@ -198,7 +201,7 @@ async fn call_watches_a_reused_connection() {
 #[tokio::test]
 async fn endless_answer_is_cut_off() {
     let server = OpenAiServer::start([
-        Answer::text(&"word ".repeat(100_000)).every(Duration::from_micros(100))
+        ServerAnswer::text(&"word ".repeat(100_000)).every(Duration::from_micros(100))
     ]);
     let model = model_at(&server.url());
     let request = ask("hi");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_model::{ModelError, ModelErrorKind, ProviderModel, ProviderOptions};
 use serde_json::json;
 
-use crate::openai_server::{Answer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{PATIENCE, all_of, ask, failure_of, model_at};
 
 #[track_caller]
@@ -22,46 +22,46 @@ fn check(error: &ModelError, kind: ModelErrorKind, part: &str) {
 
 #[tokio::test]
 async fn statuses_have_kinds_and_hints() {
-    let error = failure_of(Answer::status(401)).await;
+    let error = failure_of(ServerAnswer::status(401)).await;
     check(&error, ModelErrorKind::Unauthorized, "401");
     assert!(error.hint.unwrap().contains("key"));
 
-    let error = failure_of(Answer::status(429).header("retry-after", "7")).await;
+    let error = failure_of(ServerAnswer::status(429).header("retry-after", "7")).await;
     check(&error, ModelErrorKind::RateLimited, "429");
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
     assert!(error.hint.unwrap().contains("7 s"));
 
-    let ms = Answer::status(503)
+    let ms = ServerAnswer::status(503)
         .header("retry-after", "9")
         .header("retry-after-ms", "1500");
     let error = failure_of(ms).await;
     check(&error, ModelErrorKind::Unavailable, "503");
     assert_eq!(error.retry_after, Some(Duration::from_millis(1500)));
 
-    let date = Answer::status(429).header("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT");
+    let date = ServerAnswer::status(429).header("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT");
     assert_eq!(failure_of(date).await.retry_after, Some(Duration::ZERO));
     for nonsense in ["-5", "soon", "NaN", "1e300", ""] {
-        let error = failure_of(Answer::status(429).header("retry-after", nonsense)).await;
+        let error = failure_of(ServerAnswer::status(429).header("retry-after", nonsense)).await;
         check(&error, ModelErrorKind::RateLimited, "429");
         assert_eq!(error.retry_after, None, "{nonsense}");
     }
 
     check(
-        &failure_of(Answer::status(500)).await,
+        &failure_of(ServerAnswer::status(500)).await,
         ModelErrorKind::Unavailable,
         "500",
     );
     check(
-        &failure_of(Answer::status(529)).await,
+        &failure_of(ServerAnswer::status(529)).await,
         ModelErrorKind::Unavailable,
         "529",
     );
     check(
-        &failure_of(Answer::status(400)).await,
+        &failure_of(ServerAnswer::status(400)).await,
         ModelErrorKind::Invalid,
         "400",
     );
-    let redirect = Answer::status(302).header("location", "http://127.0.0.1:1/");
+    let redirect = ServerAnswer::status(302).header("location", "http://127.0.0.1:1/");
     check(&failure_of(redirect).await, ModelErrorKind::Protocol, "302");
 }
 
@@ -69,14 +69,19 @@ async fn statuses_have_kinds_and_hints() {
 async fn account_without_quota_is_not_retried() {
     let body =
         json!({"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}});
-    let error = failure_of(Answer::page(429, "application/json", body.to_string())).await;
+    let error = failure_of(ServerAnswer::page(
+        429,
+        "application/json",
+        body.to_string(),
+    ))
+    .await;
     check(&error, ModelErrorKind::Unauthorized, "exceeded your quota");
     assert!(!error.kind.is_transient());
 }
 
 #[tokio::test]
 async fn error_with_status_200_quotes_the_server() {
-    let page = |body: &str| Answer::page(200, "application/json", body);
+    let page = |body: &str| ServerAnswer::page(200, "application/json", body);
     let quota =
         json!({"error": {"message": "no credit", "code": 402, "type": "billing_not_active"}});
     let error = failure_of(page(&quota.to_string())).await;
@@ -109,26 +114,26 @@ async fn error_with_status_200_quotes_the_server() {
 #[tokio::test]
 async fn error_names_the_unknown_model() {
     let body = json!({"error": {"message": "model 'x' not found"}}).to_string();
-    let error = failure_of(Answer::page(404, "application/json", body)).await;
+    let error = failure_of(ServerAnswer::page(404, "application/json", body)).await;
     check(&error, ModelErrorKind::NotFound, "some::model-high");
     assert!(error.hint.unwrap().contains("name"));
 }
 
 #[tokio::test]
 async fn web_page_instead_of_an_answer_is_a_protocol_error() {
-    let error = failure_of(Answer::html()).await;
+    let error = failure_of(ServerAnswer::html()).await;
     check(&error, ModelErrorKind::Protocol, "no stream of events");
     assert!(error.hint.unwrap().contains("/v1"));
 
-    let page = Answer::page(404, "text/html", "<html>nginx</html>");
+    let page = ServerAnswer::page(404, "text/html", "<html>nginx</html>");
     check(
         &failure_of(page).await,
         ModelErrorKind::Protocol,
         "web page",
     );
-    let page = Answer::page(502, "text/html", "<html>nginx</html>");
+    let page = ServerAnswer::page(502, "text/html", "<html>nginx</html>");
     check(&failure_of(page).await, ModelErrorKind::Unavailable, "502");
-    let json = Answer::page(200, "application/json", r#"{"hello": "world"}"#);
+    let json = ServerAnswer::page(200, "application/json", r#"{"hello": "world"}"#);
     check(
         &failure_of(json).await,
         ModelErrorKind::Protocol,
@@ -139,20 +144,20 @@ async fn web_page_instead_of_an_answer_is_a_protocol_error() {
 #[tokio::test]
 async fn cut_stream_is_a_disconnect() {
     for answer in [
-        Answer::text("one two").cut(),
-        Answer::text("one two").end_without_marker(),
+        ServerAnswer::text("one two").cut(),
+        ServerAnswer::text("one two").end_without_marker(),
         // A cut within an event, and within a character.
-        Answer::text("one")
+        ServerAnswer::text("one")
             .raw("data: {\"choices\":[{\"index\":0,\"del")
             .cut(),
-        Answer::text("one")
+        ServerAnswer::text("one")
             .raw("data: {\"choices\":[{\"index\":0,\"del")
             .end_without_marker(),
-        Answer::text("one")
+        ServerAnswer::text("one")
             .raw(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xc3".to_vec())
             .cut(),
-        Answer::stream().cut(),
-        Answer::stream().end_without_marker(),
+        ServerAnswer::stream().cut(),
+        ServerAnswer::stream().end_without_marker(),
     ] {
         let shown = format!("{answer:?}");
         let error = failure_of(answer).await;
@@ -172,9 +177,11 @@ async fn cut_stream_is_a_disconnect() {
 #[tokio::test]
 async fn garbage_is_a_protocol_error() {
     for answer in [
-        Answer::stream().event("this is no JSON"),
-        Answer::text("one").event("{\"choices\": nonsense}"),
-        Answer::stream().raw(b"data: \xff\xfe\n\n".to_vec()).stall(),
+        ServerAnswer::stream().event("this is no JSON"),
+        ServerAnswer::text("one").event("{\"choices\": nonsense}"),
+        ServerAnswer::stream()
+            .raw(b"data: \xff\xfe\n\n".to_vec())
+            .stall(),
     ] {
         let shown = format!("{answer:?}");
         let error = failure_of(answer).await;
@@ -207,7 +214,7 @@ async fn server_without_http_is_a_protocol_error() {
 #[tokio::test]
 async fn error_object_in_the_stream_has_a_kind() {
     let error = |code| json!({"error": {"message": "it broke", "code": code}}).to_string();
-    let in_stream = async |data: String| failure_of(Answer::text("one").event(&data)).await;
+    let in_stream = async |data: String| failure_of(ServerAnswer::text("one").event(&data)).await;
     check(
         &in_stream(error(json!(500))).await,
         ModelErrorKind::Unavailable,
@@ -239,7 +246,7 @@ async fn error_object_in_the_stream_has_a_kind() {
 #[tokio::test]
 async fn no_event_follows_an_error_object() {
     let data = json!({"error": {"message": "it broke"}}).to_string();
-    let answer = Answer::text("one").event(&data).chunk(" two");
+    let answer = ServerAnswer::text("one").event(&data).chunk(" two");
     let server = OpenAiServer::start([answer]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
     assert_eq!(events.len(), 1, "{events:?}");
@@ -264,7 +271,7 @@ async fn secrets_are_never_repeated() {
     let key = "sk-very-secret-0123456789";
     let body =
         json!({"error": {"message": format!("Incorrect API key provided: {key}")}}).to_string();
-    let server = OpenAiServer::start([Answer::page(401, "application/json", body)]);
+    let server = OpenAiServer::start([ServerAnswer::page(401, "application/json", body)]);
     let address = server.address();
     let options = ProviderOptions {
         base_url: Some(format!("http://me:hunter2@{address}/v1?token=abc")),
@@ -287,7 +294,7 @@ async fn secrets_are_never_repeated() {
 
 #[tokio::test]
 async fn endless_error_text_becomes_one_short_line() {
-    let page = Answer::page(400, "text/plain", "many\nlines\n".repeat(100_000));
+    let page = ServerAnswer::page(400, "text/plain", "many\nlines\n".repeat(100_000));
     check(
         &failure_of(page).await,
         ModelErrorKind::Invalid,

@@ -10,7 +10,7 @@ use allstop_model::{
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use crate::openai_server::{Answer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{PATIENCE, ask, model_at};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ async fn slow_provider_within_the_limits_succeeds() {
 
 #[tokio::test]
 async fn exceeded_limit_closes_the_connection() {
-    let server = OpenAiServer::start([Answer::text("one").stall()]);
+    let server = OpenAiServer::start([ServerAnswer::text("one").stall()]);
     let model = model_at(&server.url());
     let limits = TokenLimits {
         first_token: None,
@@ -172,7 +172,7 @@ fn only_transient_errors_are_retried() {
 
 #[tokio::test]
 async fn dropping_a_limited_stream_drops_the_inner_stream() {
-    let server = OpenAiServer::start([Answer::text("one").stall()]);
+    let server = OpenAiServer::start([ServerAnswer::text("one").stall()]);
     let model = model_at(&server.url());
     let request = ask("hi");
     let probe = request.probe.clone();

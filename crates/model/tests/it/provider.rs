@@ -9,7 +9,7 @@ use allstop_model::{
 };
 use serde_json::json;
 
-use crate::openai_server::{Answer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{all_of, ask, model_at, shell_tool, text_of};
 
 fn calls_of(events: &[ModelEvent]) -> Vec<&ToolCall> {
@@ -24,7 +24,7 @@ fn calls_of(events: &[ModelEvent]) -> Vec<&ToolCall> {
 
 #[tokio::test]
 async fn text_arrives_in_pieces_with_usage_and_end() {
-    let server = OpenAiServer::start([Answer::text("one two three").usage(12, 3)]);
+    let server = OpenAiServer::start([ServerAnswer::text("one two three").usage(12, 3)]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
     assert_eq!(error, None);
     assert_eq!(
@@ -45,7 +45,7 @@ async fn text_arrives_in_pieces_with_usage_and_end() {
 
 #[tokio::test]
 async fn missing_usage_is_not_invented() {
-    let server = OpenAiServer::start([Answer::text("one").without_usage()]);
+    let server = OpenAiServer::start([ServerAnswer::text("one").without_usage()]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
     assert_eq!(error, None);
     assert_eq!(
@@ -59,7 +59,7 @@ async fn missing_usage_is_not_invented() {
 
 #[tokio::test]
 async fn base_url_gets_the_literal_name_and_a_request_for_usage() {
-    let server = OpenAiServer::start([Answer::text("x")]);
+    let server = OpenAiServer::start([ServerAnswer::text("x")]);
     let model = model_at(&server.url());
     let request = ModelRequest {
         system: Some("be brief".into()),
@@ -93,7 +93,7 @@ async fn base_url_gets_the_literal_name_and_a_request_for_usage() {
 
 #[tokio::test]
 async fn given_key_is_sent_to_a_base_url() {
-    let server = OpenAiServer::start([Answer::text("x")]);
+    let server = OpenAiServer::start([ServerAnswer::text("x")]);
     let options = ProviderOptions {
         base_url: Some(format!("{}/v1", server.url())),
         key: Some("sk-given".into()),
@@ -109,7 +109,7 @@ async fn given_key_is_sent_to_a_base_url() {
 
 #[tokio::test]
 async fn tool_calls_arrive_complete_and_in_order() {
-    let server = OpenAiServer::start([Answer::text("Look.")
+    let server = OpenAiServer::start([ServerAnswer::text("Look.")
         .tool_call("a", "shell", r#"{"command":"ls"}"#)
         .tool_call("b", "shell", r#"{"command":"pwd"}"#)]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
@@ -127,7 +127,8 @@ async fn tool_calls_arrive_complete_and_in_order() {
 #[tokio::test]
 async fn malformed_arguments_stay_text() {
     for arguments in [r#"{"command": "ls"#, "", "not json", "{}{}"] {
-        let server = OpenAiServer::start([Answer::stream().tool_call("a", "shell", arguments)]);
+        let server =
+            OpenAiServer::start([ServerAnswer::stream().tool_call("a", "shell", arguments)]);
         let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
         assert_eq!(error, None);
         let [call] = calls_of(&events)[..] else {
@@ -143,7 +144,7 @@ async fn call_cut_by_the_length_limit_is_malformed() {
         ("length", FinishReason::Length),
         ("content_filter", FinishReason::ContentFilter),
     ] {
-        let server = OpenAiServer::start([Answer::text("a")
+        let server = OpenAiServer::start([ServerAnswer::text("a")
             .tool_call("a", "shell", r#"{"command":"ls"}"#)
             .half_tool_call("b", "shell", r#"{"comma"#)
             .finish(finish)]);
@@ -171,9 +172,10 @@ fn progress_of(events: &[ModelEvent]) -> usize {
 
 #[tokio::test]
 async fn each_byte_of_a_streamed_call_is_counted_once() {
-    let pieces =
-        |answer: Answer| (0..2_500).fold(answer, |answer, _| answer.more_arguments("12345678"));
-    let answer = Answer::stream().half_tool_call("a", "write", r#"{"text":""#);
+    let pieces = |answer: ServerAnswer| {
+        (0..2_500).fold(answer, |answer, _| answer.more_arguments("12345678"))
+    };
+    let answer = ServerAnswer::stream().half_tool_call("a", "write", r#"{"text":""#);
     let first = pieces(answer).more_arguments(r#""}"#);
     // The same id in each call: some servers do not number calls.
     let second = first.half_tool_call("a", "write", r#"{"text":"x"#);
@@ -189,10 +191,10 @@ async fn each_byte_of_a_streamed_call_is_counted_once() {
 #[tokio::test]
 async fn partial_call_is_never_emitted() {
     for answer in [
-        Answer::text("x")
+        ServerAnswer::text("x")
             .half_tool_call("a", "shell", r#"{"command":"ls"}"#)
             .cut(),
-        Answer::text("x")
+        ServerAnswer::text("x")
             .half_tool_call("a", "shell", r#"{"command":"ls"}"#)
             .end_without_marker(),
     ] {
@@ -205,7 +207,7 @@ async fn partial_call_is_never_emitted() {
 
 #[tokio::test]
 async fn repeated_ids_are_made_unique() {
-    let server = OpenAiServer::start([Answer::stream()
+    let server = OpenAiServer::start([ServerAnswer::stream()
         .tool_call("call_0", "shell", "{}")
         .delta(
             &json!({"tool_calls": [{"index": 1, "function": {"name": "shell", "arguments": "{}"}}]}),
@@ -247,7 +249,7 @@ async fn repeated_ids_are_made_unique() {
 
 #[tokio::test]
 async fn connection_is_reused_after_a_complete_answer() {
-    let server = OpenAiServer::start([Answer::text("x")]);
+    let server = OpenAiServer::start([ServerAnswer::text("x")]);
     let model = model_at(&server.url());
     for _ in 0..50 {
         let (_, error) = all_of(&model, ask("hi")).await;
@@ -261,7 +263,7 @@ async fn connection_is_reused_after_a_complete_answer() {
 
 #[tokio::test]
 async fn prompt_of_ten_megabytes_is_accepted() {
-    let server = OpenAiServer::start([Answer::text("x")]);
+    let server = OpenAiServer::start([ServerAnswer::text("x")]);
     let prompt = "word ".repeat(2 * 1024 * 1024);
     let (_, error) = all_of(&model_at(&server.url()), ask(&prompt)).await;
     assert_eq!(error, None);

@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::openai_server::{Answer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{all_of, ask, model_at, text_of};
 
 fn recording(folder: &Path, replies: Vec<Reply>) -> RecordingModel {
@@ -206,7 +206,7 @@ async fn any_text_survives_a_recording() {
 #[tokio::test]
 async fn provider_can_be_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let server = OpenAiServer::start([Answer::text("one two three")
+    let server = OpenAiServer::start([ServerAnswer::text("one two three")
         .every(Duration::from_millis(5))
         .tool_call("a", "shell", r#"{"command":"ls"}"#)]);
     let model = RecordingModel::new(

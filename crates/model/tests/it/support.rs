@@ -10,7 +10,7 @@ use allstop_model::{
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::openai_server::{Answer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 
 /// Long enough for a loaded machine; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub(crate) async fn all_of(
 }
 
 /// Error of a call to a server with this answer.
-pub(crate) async fn failure_of(answer: Answer) -> ModelError {
+pub(crate) async fn failure_of(answer: ServerAnswer) -> ModelError {
     let server = OpenAiServer::start([answer]);
     let (_, error) = tokio::time::timeout(PATIENCE, all_of(&model_at(&server.url()), ask("hi")))
         .await

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Answer to one request. Built left to right, in the order in which it is sent.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ServerAnswer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     /// Sent as one body with its length, instead of a stream.
@@ -36,7 +36,7 @@ pub(super) enum AnswerPiece {
     End,
 }
 
-impl Answer {
+impl ServerAnswer {
     /// An answer that is nothing yet: a stream that only ends.
     pub fn stream() -> Self {
         Self {

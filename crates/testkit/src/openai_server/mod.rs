@@ -4,12 +4,12 @@
 //! keeps every request that it receives, and sees when each connection is closed.
 //!
 //! ```
-//! use allstop_testkit::openai_server::{Answer, OpenAiServer};
+//! use allstop_testkit::openai_server::{ServerAnswer, OpenAiServer};
 //!
 //! let server = OpenAiServer::start([
-//!     Answer::text("Let me look.").tool_call("call_1", "shell", r#"{"command":"ls"}"#),
-//!     Answer::text("Three files."),
-//!     Answer::status(429).header("retry-after", "2"),
+//!     ServerAnswer::text("Let me look.").tool_call("call_1", "shell", r#"{"command":"ls"}"#),
+//!     ServerAnswer::text("Three files."),
+//!     ServerAnswer::status(429).header("retry-after", "2"),
 //! ]);
 //! let base_url = server.url();
 //! # let _ = base_url;
@@ -18,7 +18,7 @@
 mod answer;
 mod wire;
 
-pub use answer::Answer;
+pub use answer::ServerAnswer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl ServerView {
     }
 }
 
-type Decide = dyn Fn(usize, &Received) -> Answer + Send + Sync;
+type Decide = dyn Fn(usize, &Received) -> ServerAnswer + Send + Sync;
 
 /// The server. Dropping it closes everything.
 #[must_use = "dropping the server ends it"]
@@ -94,7 +94,7 @@ impl OpenAiServer {
     ///
     /// # Panics
     /// If there is no answer, or no port.
-    pub fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub fn start(answers: impl IntoIterator<Item = ServerAnswer>) -> Self {
         let answers: Vec<_> = answers.into_iter().collect();
         let last = answers
             .len()
@@ -107,7 +107,9 @@ impl OpenAiServer {
     ///
     /// # Panics
     /// If there is no port.
-    pub fn deciding(decide: impl Fn(usize, &Received) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn deciding(
+        decide: impl Fn(usize, &Received) -> ServerAnswer + Send + Sync + 'static,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("openai-server")

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::answer::{Answer, AnswerPiece};
+use super::answer::{AnswerPiece, ServerAnswer};
 use super::{Decide, Received, ServerView};
 
 /// The longest head of a request: far beyond what clients send, so that garbage ends.
@@ -76,7 +76,7 @@ enum SentAnswer {
 }
 
 async fn send(
-    answer: &Answer,
+    answer: &ServerAnswer,
     write: &mut OwnedWriteHalf,
     seen: &watch::Sender<ServerView>,
 ) -> std::io::Result<SentAnswer> {

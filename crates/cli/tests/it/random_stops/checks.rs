@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;
 
 use super::life::{Life, Round};
@@ -190,7 +190,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
         .filter(stays)
         .filter_map(|turn| turn["input"].as_str())
         .collect();
-    let server = OpenAiServer::start([Answer::text("Yes.")]);
+    let server = OpenAiServer::start([ServerAnswer::text("Yes.")]);
     let run = life
         .place
         .run()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use super::case::pick;
 use crate::support::random::Random;
@@ -55,18 +55,17 @@ pub(super) fn provider(seed: u64) -> OpenAiServer {
             // Several of the same would be taken for a loop.
             let arguments =
                 format!(r#"{{"command": "{command}; echo {number}", "background": {background}}}"#);
-            Answer::stream().tool_call(&format!("call_{number}"), "shell", &arguments)
+            ServerAnswer::stream().tool_call(&format!("call_{number}"), "shell", &arguments)
         };
         match random.below(9) {
-            0 | 1 => {
-                Answer::text("Hello to all of you.").every(Duration::from_millis(random.below(60)))
-            }
+            0 | 1 => ServerAnswer::text("Hello to all of you.")
+                .every(Duration::from_millis(random.below(60))),
             2 | 3 => call("sleep 0.1", false),
             4 => call("sleep 600", true),
-            5 => Answer::stream().stall_before_headers(),
-            6 => Answer::text("Half an answer").stall(),
+            5 => ServerAnswer::stream().stall_before_headers(),
+            6 => ServerAnswer::text("Half an answer").stall(),
             7 => call("sleep 0.1", false).stall(),
-            _ => Answer::stream().chunk(&"x".repeat(LARGE_BYTES)).cut(),
+            _ => ServerAnswer::stream().chunk(&"x".repeat(LARGE_BYTES)).cut(),
         }
     })
 }

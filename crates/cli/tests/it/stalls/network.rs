@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
 
 use super::stall::{Hanging, Stall};
@@ -26,7 +26,7 @@ fn against<'a>(place: &'a Place, url: &str, args: &str) -> Allstop<'a> {
 }
 
 /// A run that has sent its request.
-fn provider(place: &Place, args: &str, answer: Answer) -> Hanging {
+fn provider(place: &Place, args: &str, answer: ServerAnswer) -> Hanging {
     let server = OpenAiServer::start([answer]);
     let running = against(place, &server.url(), args).start();
     let asked = server.wait_until_blocking(FACT_MAX, |seen| !seen.requests.is_empty());
@@ -36,15 +36,16 @@ fn provider(place: &Place, args: &str, answer: Answer) -> Hanging {
 
 #[test]
 fn the_provider_before_its_answer() {
-    let begin =
-        |place: &Place, args: &str| provider(place, args, Answer::stream().stall_before_headers());
+    let begin = |place: &Place, args: &str| {
+        provider(place, args, ServerAnswer::stream().stall_before_headers())
+    };
     Stall::new(begin).item(CONNECTION).check(&Way::ALL);
 }
 
 #[test]
 fn the_provider_in_mid_stream() {
     let begin = |place: &Place, args: &str| {
-        let hanging = provider(place, args, Answer::text("Half an ans").stall());
+        let hanging = provider(place, args, ServerAnswer::text("Half an ans").stall());
         hanging.running.wait_stdout("\"ans\"");
         hanging
     };
@@ -61,7 +62,7 @@ fn the_largest_event_that_is_taken() {
         let delta = json!({"content": "word ".repeat(LARGE_TEXT_BYTES / 5)});
         let padding = "x".repeat(LARGE_EVENT_BYTES - LARGE_TEXT_BYTES);
         let event = json!({"choices": [{"index": 0, "delta": delta}], "padding": padding});
-        let answer = Answer::stream().event(&event.to_string());
+        let answer = ServerAnswer::stream().event(&event.to_string());
         provider(place, args, answer.stall())
     };
     Stall::new(begin).check(&Way::ALL);
@@ -133,7 +134,7 @@ fn the_resolver() {
 #[test]
 fn the_back_off_after_a_503() {
     let begin = |place: &Place, args: &str| {
-        let answer = Answer::status(503).header("retry-after", "50");
+        let answer = ServerAnswer::status(503).header("retry-after", "50");
         let hanging = provider(place, args, answer);
         hanging.running.wait_stdout("retry_scheduled");
         hanging

@@ -3,7 +3,7 @@
 mod hostile;
 
 use allstop_core::terminal_text::is_unsafe_in_question;
-use allstop_testkit::openai_server::{Answer, OpenAiServer};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
 
 use crate::support::terminal::Terminal;
@@ -28,20 +28,20 @@ fn nothing_of_a_provider_is_raw() {
     let hostile = hostile();
     let error = json!({"error": {"message": hostile}}).to_string();
     let answers = || {
-        let call = Answer::stream()
+        let call = ServerAnswer::stream()
             .delta(&json!({"reasoning_content": hostile}))
             .chunk(&hostile)
             .tool_call(&hostile, &hostile, &json!({"path": hostile}).to_string());
-        [call, Answer::text(&hostile)]
+        [call, ServerAnswer::text(&hostile)]
     };
     for flags in ["--yes", "--yes --json", "--yes --stream-json"] {
-        let shown = |answers: Vec<Answer>| {
+        let shown = |answers: Vec<ServerAnswer>| {
             let place = Place::new();
             let server = OpenAiServer::start(answers);
             let run = place.run_unasked().args(flags).args("--model any hello");
             shown(run.arg("--base-url").arg(server.url()))
         };
-        let page = |status, kind: &str, body: &str| vec![Answer::page(status, kind, body); 3];
+        let page = |status, kind: &str, body: &str| vec![ServerAnswer::page(status, kind, body); 3];
         check(flags, &shown(page(400, "application/json", &error)));
         check(flags, &shown(page(500, "text/plain", &hostile)));
         check_harmless(flags, &shown(page(200, "text/html", &hostile)));

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::machine::MARK;
 use crate::observe::{CallEffect, NEXT_MESSAGE};
-use crate::openai_server::{Answer, OpenAiServer, Received};
+use crate::openai_server::{OpenAiServer, Received, ServerAnswer};
 
 /// Limit of an ask: long enough for a command that listens, shorter than one that does not.
 pub(super) const GRACE: Duration = Duration::from_millis(60);
@@ -149,7 +149,7 @@ fn folder() -> std::io::Result<TempDir> {
 }
 
 /// The answer to a request: the step is told by what was said since the user's last message.
-fn answer(request: &Received) -> Answer {
+fn answer(request: &Received) -> ServerAnswer {
     let messages = request.messages();
     let is_user = |message: &Value| message["role"] == "user";
     let last_user = messages.iter().rposition(is_user).unwrap_or_default();
@@ -161,9 +161,9 @@ fn answer(request: &Received) -> Answer {
     let id = |call: u32| format!("call_{number}_{step}_{call}");
     let text = turn.first().map(|message| message["content"].to_string());
     if text.is_some_and(|text| text.contains(NEXT_MESSAGE)) {
-        return Answer::text("Yes.");
+        return ServerAnswer::text("Yes.");
     }
-    let shell = |answer: Answer, call: u32, command: &str, background: bool| {
+    let shell = |answer: ServerAnswer, call: u32, command: &str, background: bool| {
         let id = id(call);
         let command = format!("echo begins {id} >> trail; {command}; echo ends {id} >> trail");
         let arguments = json!({"command": command, "background": background}).to_string();
@@ -171,7 +171,7 @@ fn answer(request: &Received) -> Answer {
     };
     match step {
         0 => {
-            let answer = Answer::text("I do two things, side by side.").every(PIECE);
+            let answer = ServerAnswer::text("I do two things, side by side.").every(PIECE);
             let answer = shell(answer, 1, "sleep 0.04", false);
             // Its child holds on to its output, and neither hears SIGTERM.
             shell(
@@ -181,8 +181,8 @@ fn answer(request: &Received) -> Answer {
                 false,
             )
         }
-        1 if number == 0 => shell(Answer::stream(), 1, BACKGROUND, true),
-        _ => Answer::text("That is all of it.").every(PIECE),
+        1 if number == 0 => shell(ServerAnswer::stream(), 1, BACKGROUND, true),
+        _ => ServerAnswer::text("That is all of it.").every(PIECE),
     }
 }
 
