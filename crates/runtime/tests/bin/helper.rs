@@ -19,10 +19,9 @@ use allstop_log::AppendId;
 use allstop_log::session::{encode, stream_of};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper_main};
-use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions, QuestionRecipient};
+use allstop_runtime::{Config, ModelChoice, QuestionRecipient, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
-use allstop_tools::{Answer, PermissionAnswer};
-use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of, keeper};
+use allstop_tools::PermissionAnswer;
 use allstop_tools::permission::FixedAnswer;
 use serde_json::json;
 

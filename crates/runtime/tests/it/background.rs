@@ -7,7 +7,7 @@ use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
 use allstop_process::ProcessSignal;
-use allstop_runtime::{Asks, OpenSession, System, found_work, QuestionRecipient};
+use allstop_runtime::{OpenSession, QuestionRecipient, System, found_work};
 use allstop_scope::StopOrder;
 use allstop_session::{DetachError, Session};
 use serde_json::json;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemState;
 use allstop_model::Reply;
-use allstop_process::{ProcessSignal, is_alive, signal, Signal};
-use allstop_runtime::{Asks, QuestionRecipient};
+use allstop_process::{ProcessSignal, is_alive, signal};
+use allstop_runtime::QuestionRecipient;
 
 use crate::{HELPER, Place, owner_answers, sleepers, state_of, token, wait_until, within};
 

@@ -24,7 +24,7 @@ use allstop_log::session::{decode, stream_of};
 use allstop_log::{Version, read_session};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
-use allstop_runtime::{Asks, Config, ModelChoice, StoreChoice, System, SystemOptions, QuestionRecipient};
+use allstop_runtime::{Config, ModelChoice, QuestionRecipient, StoreChoice, System, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_session::{MessageOutcome, Session};
 use allstop_tools::PermissionAnswer;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::record::Attachment;
-use allstop_process::{ContainmentChoice, ProcessSpec};
 use allstop_core::{Effect, error_chain};
+use allstop_process::{ContainmentChoice, ProcessSpec};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
