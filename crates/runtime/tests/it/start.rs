@@ -43,7 +43,7 @@ async fn models() {
             StartErrorKind::NoModel
         )
         .await,
-        "no model is named for the base URL"
+        "the base URL needs the name of a model"
     );
     let unknown = refused(with("[model]\nname = \"nosuch::x\""), StartErrorKind::Model).await;
     assert!(unknown.contains("nosuch"), "{unknown}");

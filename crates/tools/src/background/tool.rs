@@ -137,7 +137,7 @@ async fn wait(
     })?;
     tokio::select! {
         biased;
-        cause = invocation.scope.stopped_at("background wait") => Err(ToolError::new(format!("{} {}; the wait was stopped: {cause}", work.id, state(work)))),
+        cause = invocation.scope.stopped_at("background wait") => Err(ToolError::new(format!("{}: {}; the wait was stopped: {cause}", work.id, state(work)))),
         _ended = work.ended() => Ok(output_and_end(work)),
         () = tokio::time::sleep(limit) => Ok(format!(
             "{}\n[after {} s: {}]",

@@ -72,7 +72,7 @@ async fn background_command_returns_at_once_and_can_be_stopped() {
         session
             .call("background", json!({"action": "stop", "id": "bg_9"}))
             .await,
-        "no background work \"bg_9\"",
+        "unknown background work \"bg_9\"",
     );
     refused(
         session

@@ -44,7 +44,7 @@ async fn read_returns_a_file_or_some_of_its_lines() {
         session
             .call("read", json!({"path": "no_end.txt", "offset": 3}))
             .await,
-        "has 2 lines",
+        "ends at line 2",
     );
     refused(
         session.call("read", json!({"path": "none.txt"})).await,

@@ -297,7 +297,7 @@ async fn wait_ends_at_the_end_the_limit_or_a_stop() {
     });
     assert_eq!(
         answer,
-        Err("bg_2 runs; the wait was stopped: user".to_owned())
+        Err("bg_2: running; the wait was stopped: user".to_owned())
     );
     assert!(receipt.quiet());
     assert_eq!(began.elapsed(), Duration::ZERO);
