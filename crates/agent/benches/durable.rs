@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{Agent, EventSink, History, RunRequest, Settings};
+use allstop_agent::{Agent, EventSink, RunHistory, RunRequest, Settings};
 use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{SessionId, StopReason, Timestamp};
 use allstop_log::{AppendIds, Log, SessionStream, SqliteLog, StreamName, Version};
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         let id = SessionId::from(format!("s{sessions}"));
         let (log, at) = (Arc::clone(&log), Timestamp::from_unix_ms(0));
         let stream = runtime.block_on(SessionStream::create(log, id, at, "/"));
-        let history = History::Logged(Box::new(stream.expect("a session")));
+        let history = RunHistory::Logged(Box::new(stream.expect("a session")));
         let request = RunRequest::new(history, "go");
         let (took, outcome) = timed(|| {
             runtime.block_on(async {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::{Agent, EventSink, History, Run, RunOutcome, RunRequest};
+use allstop_agent::{Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest};
 use allstop_bench::{BenchSuite, Figure};
 use allstop_core::{Cause, CauseKind, Effect, Extent, SessionId, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
@@ -136,10 +136,10 @@ fn agent(begun: UnboundedSender<()>) -> Agent {
     Agent::builder(Arc::new(model)).tools(tools).build()
 }
 
-async fn history(log: &Arc<MemoryLog>, n: usize) -> History {
+async fn history(log: &Arc<MemoryLog>, n: usize) -> RunHistory {
     let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
     let session = SessionStream::create(Arc::clone(log) as _, id, at, "/").await;
-    History::Logged(Box::new(session.expect("a session in memory")))
+    RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 
 fn is_stopped(outcome: &RunOutcome) {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{Agent, EventSink, History, RunRequest};
+use allstop_agent::{Agent, EventSink, RunHistory, RunRequest};
 use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
@@ -91,17 +91,17 @@ fn agent() -> Agent {
     Agent::builder(Arc::new(model)).tools(echo()).build()
 }
 
-async fn logged() -> History {
+async fn logged() -> RunHistory {
     let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
     let stream = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
-    History::Logged(Box::new(stream.expect("a session in memory")))
+    RunHistory::Logged(Box::new(stream.expect("a session in memory")))
 }
 
-fn bare() -> History {
-    History::bare(SessionId::from("s"), Arc::default())
+fn bare() -> RunHistory {
+    RunHistory::bare(SessionId::from("s"), Arc::default())
 }
 
-async fn product_turn(agent: &Agent, scope: &Scope, history: History) {
+async fn product_turn(agent: &Agent, scope: &Scope, history: RunHistory) {
     let run = agent.start(scope, RunRequest::new(history, "go"), EventSink::none());
     let outcome = run.finish().await.expect("a finished run");
     assert_eq!(outcome.turns[0].stop_reason, StopReason::Completed);

@@ -15,7 +15,7 @@ use allstop_tools::{
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
 use crate::hook::{self, Hook, HookCx, HookEvent};
-use crate::parts::Parts;
+use crate::parts::AgentParts;
 use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
@@ -23,13 +23,13 @@ use crate::toolbox::Toolbox;
 /// An agent. Clones share the same parts. It holds no session state and can serve any number of sessions at once.
 #[derive(Debug, Clone)]
 pub struct Agent {
-    parts: Arc<Parts>,
+    parts: Arc<AgentParts>,
 }
 
 /// Builder of an [`Agent`].
 #[must_use = "call build"]
 pub struct AgentBuilder {
-    parts: Parts,
+    parts: AgentParts,
 }
 
 impl std::fmt::Debug for AgentBuilder {
@@ -44,7 +44,7 @@ impl Agent {
     pub fn builder(model: Arc<dyn Model>) -> AgentBuilder {
         let model_name = model.name().into();
         AgentBuilder {
-            parts: Parts {
+            parts: AgentParts {
                 model,
                 model_name,
                 tools: Toolbox::default(),
@@ -74,7 +74,7 @@ impl Agent {
             ..self.parts.settings.clone()
         };
         Self {
-            parts: Arc::new(Parts {
+            parts: Arc::new(AgentParts {
                 hooks: Vec::new(),
                 guardrails: Vec::new(),
                 permissions: None,
@@ -83,7 +83,7 @@ impl Agent {
         }
     }
 
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &AgentParts {
         &self.parts
     }
 
@@ -98,12 +98,12 @@ impl Agent {
     ///
     /// # Cancel safety
     /// Dropping the future does not end a hook that has begun: the scope of `cx` owns it.
-    pub async fn tell(&self, cx: &HookCx, event: &HookEvent) {
-        drop(hook::tell(&self.parts.hooks, cx, event).await);
+    pub async fn notify_hooks(&self, cx: &HookCx, event: &HookEvent) {
+        drop(hook::call_hooks(&self.parts.hooks, cx, event).await);
     }
 
     /// True if at least one hook wants this event.
-    pub fn is_heard(&self, event: &HookEvent) -> bool {
+    pub fn has_hook_for(&self, event: &HookEvent) -> bool {
         self.parts.hooks.iter().any(|hook| hook.wants(event))
     }
 

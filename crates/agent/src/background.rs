@@ -14,22 +14,22 @@ use parking_lot::Mutex;
 
 /// Background work of one session.
 #[derive(Debug)]
-pub struct Background {
+pub struct SessionBackground {
     registry: BackgroundRegistry,
     /// Work whose start or end is not yet recorded. Stored separately, since the registry forgets ended work.
-    unrecorded: Mutex<Vec<(Arc<BackgroundWork>, Known)>>,
+    unrecorded: Mutex<Vec<(Arc<BackgroundWork>, RecordedPart)>>,
     /// Records that were taken but not written.
     unwritten: Mutex<Vec<SessionRecord>>,
 }
 
 /// Part of the work's lifecycle that is recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Known {
+enum RecordedPart {
     Nothing,
     Start,
 }
 
-impl Background {
+impl SessionBackground {
     /// Creates the background work of a session. Work runs below `scope`, which no stop of a turn covers. `first` is
     /// the number of the first id.
     pub fn new(scope: Scope, first: u64) -> Arc<Self> {
@@ -48,9 +48,9 @@ impl Background {
     /// Takes the changes since the last call, as records. `turn` is the running turn.
     pub fn take_records(&self, turn: TurnNumber) -> Vec<SessionRecord> {
         let mut records = std::mem::take(&mut *self.unwritten.lock());
-        self.unrecorded.lock().retain_mut(|(work, known)| {
-            if *known == Known::Nothing {
-                *known = Known::Start;
+        self.unrecorded.lock().retain_mut(|(work, recorded)| {
+            if *recorded == RecordedPart::Nothing {
+                *recorded = RecordedPart::Start;
                 records.push(started(work, turn));
             }
             let end = work.end();
@@ -86,7 +86,7 @@ impl Background {
     }
 }
 
-impl BackgroundHost for Background {
+impl BackgroundHost for SessionBackground {
     fn scope(&self) -> Scope {
         self.registry.scope()
     }
@@ -98,7 +98,7 @@ impl BackgroundHost for Background {
     fn adopt(&self, work: Arc<BackgroundWork>) {
         self.unrecorded
             .lock()
-            .push((Arc::clone(&work), Known::Nothing));
+            .push((Arc::clone(&work), RecordedPart::Nothing));
         self.registry.adopt(work);
     }
 
@@ -152,7 +152,7 @@ mod tests {
     async fn each_start_and_end_is_recorded_once_even_of_forgotten_work() {
         let root = Scope::root("session", RootOptions::current());
         let jobs = root.child("background", ScopeOptions::default());
-        let background = Background::new(jobs.expect("nothing is stopped"), 1);
+        let background = SessionBackground::new(jobs.expect("nothing is stopped"), 1);
         let start = |name: &'static str| {
             let folder = Arc::new(OutputFolder::new("/nowhere"));
             let spec = TaskSpec {

@@ -17,7 +17,7 @@ use allstop_scope::{Scope, Stop, StopOrder};
 use allstop_tools::{CallLink, NotPromotable};
 use parking_lot::Mutex;
 
-use crate::after_turn::{AfterTurn, TurnInterrupted};
+use crate::ending_turn::{EndingTurn, InterruptReason};
 use crate::outcome::TurnOutcome;
 
 /// Control of a running run besides stopping it.
@@ -25,16 +25,24 @@ use crate::outcome::TurnOutcome;
 pub struct RunControls {
     /// Calls of the running turn, or else of the last turn.
     calls: Mutex<HashMap<CallId, ControlledCall>>,
-    steered: Mutex<SteerBox>,
+    steered: Mutex<SteerQueue>,
     superseded: OnceLock<StopPolicy>,
     /// Stop policy of the agent, set when the first turn begins.
     stop_policy: OnceLock<StopPolicy>,
     /// Decision of the running turn, or else of the last turn.
     decision: Mutex<Option<Arc<Decision>>>,
-    after_turn: AfterTurn,
+    ending_turn: EndingTurn,
     meter: ModelMeter,
-    /// Steps begun, and usage of the finished model calls.
-    so_far: Mutex<(u32, Usage)>,
+    totals: Mutex<RunTotals>,
+}
+
+/// Totals of the run so far.
+#[derive(Debug, Default)]
+struct RunTotals {
+    /// Steps begun.
+    steps: u32,
+    /// Usage of the finished model calls, and of the tool calls of earlier turns.
+    usage: Usage,
 }
 
 /// Callback for the usage of each finished model call.
@@ -65,7 +73,7 @@ pub struct SteeredMessage {
 }
 
 #[derive(Debug, Default)]
-struct SteerBox {
+struct SteerQueue {
     // Bounded by the sender: a session limits the messages that wait.
     messages: Vec<SteeredMessage>,
     /// Messages withdrawn before the turn took them.
@@ -78,7 +86,7 @@ struct SteerBox {
 impl RunControls {
     /// Creates the controls of a run and calls `meter` with the usage of each model call when the call ends, so that no
     /// usage is lost if the run never reports its outcome.
-    pub(crate) fn metered_by(meter: impl Fn(Usage) + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_meter(meter: impl Fn(Usage) + Send + Sync + 'static) -> Self {
         Self {
             meter: ModelMeter(Some(Box::new(meter))),
             ..Self::default()
@@ -86,11 +94,11 @@ impl RunControls {
     }
 
     pub(crate) fn begin_step(&self) {
-        self.so_far.lock().0 += 1;
+        self.totals.lock().steps += 1;
     }
 
     pub(crate) fn meter_model(&self, usage: Usage) {
-        self.so_far.lock().1 += usage;
+        self.totals.lock().usage += usage;
         if let Some(meter) = &self.meter.0 {
             meter(usage);
         }
@@ -105,23 +113,23 @@ impl RunControls {
     }
 
     /// Interrupt that ends the running turn, or else the last turn, without a commit; set while that ending is written.
-    pub fn interrupted_turn(&self) -> Option<TurnInterrupted> {
-        self.after_turn.interrupted()
+    pub fn interrupted_turn(&self) -> Option<InterruptReason> {
+        self.ending_turn.interrupted()
     }
 
     /// Outcome of the running turn, or else of the last turn; set while its hooks run.
     pub fn ended_turn(&self) -> Option<TurnOutcome> {
-        self.after_turn.outcome()
+        self.ending_turn.outcome()
     }
 
     /// Stops the hooks that run after the turn has ended: a stop that arrives after the commit covers only them. `None`
     /// if no hook runs. No further hook of this turn starts.
     pub fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
-        self.after_turn.stop_hooks(order)
+        self.ending_turn.stop_hooks(order)
     }
 
-    pub(crate) fn after_turn(&self) -> &AfterTurn {
-        &self.after_turn
+    pub(crate) fn ending_turn(&self) -> &EndingTurn {
+        &self.ending_turn
     }
 
     /// Stops one call. Its siblings and the turn continue, and the model learns of the stop from the call's result.
@@ -216,13 +224,20 @@ impl RunControls {
         superseded.or(self.stop_policy.get().copied())
     }
 
-    /// Begins a turn: clears the calls of the last turn and opens the queue for messages.
+    /// Begins a turn: clears the calls of the last turn, keeping their usage, and opens the queue for messages.
     pub(crate) fn begin_turn(&self, decision: &Arc<Decision>, policy: StopPolicy) {
         // All turns of a run have the same policy.
         let _ = self.stop_policy.set(policy);
         *self.decision.lock() = Some(Arc::clone(decision));
-        self.after_turn.reset();
-        self.calls.lock().clear();
+        self.ending_turn.reset();
+        {
+            // Locked together: `usage` counts each call once.
+            let mut calls = self.calls.lock();
+            let mut totals = self.totals.lock();
+            for (_, call) in calls.drain() {
+                totals.usage += call.link.metered();
+            }
+        }
         self.steered.lock().closed = false;
     }
 
@@ -255,16 +270,17 @@ impl RunControls {
         notes.collect()
     }
 
-    /// Metered usage of the run so far: finished model calls, and usage reported by the tool calls of the current turn.
+    /// Metered usage of the run so far: finished model calls, and usage reported by tool calls.
     pub fn usage(&self) -> Usage {
-        let calls = self.call_notes().into_iter();
-        let models = self.so_far.lock().1;
-        calls.fold(models, |sum, (_, note)| sum + note.usage)
+        let calls = self.calls.lock();
+        let earlier = self.totals.lock().usage;
+        let calls = calls.values().map(|call| call.link.metered());
+        calls.fold(earlier, |sum, usage| sum + usage)
     }
 
     /// Number of steps that the run has begun.
     pub fn steps(&self) -> u32 {
-        self.so_far.lock().0
+        self.totals.lock().steps
     }
 
     /// Takes the messages that wait for the turn's next step.
@@ -298,5 +314,30 @@ pub(crate) fn note_of(link: &CallLink) -> CallNote {
     CallNote {
         usage: link.metered(),
         exit_code: link.exit_code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_scope::RootOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn usage_includes_the_calls_of_earlier_turns() {
+        let controls = RunControls::default();
+        let tokens = |input_tokens| Usage {
+            input_tokens,
+            ..Usage::default()
+        };
+        for turn in 1..=2 {
+            controls.begin_turn(&Arc::default(), StopPolicy::Rollback);
+            controls.meter_model(tokens(1));
+            let link = CallLink::unwatched("call_1".into());
+            link.meter(tokens(10));
+            let scope = Scope::root("call", RootOptions::current());
+            controls.add_call("call_1".into(), scope, link);
+            assert_eq!(controls.usage(), tokens(11 * turn));
+        }
     }
 }

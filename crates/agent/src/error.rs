@@ -62,9 +62,17 @@ impl TurnError {
     pub fn ending_unknown() -> Self {
         Self {
             kind: TurnErrorKind::Store,
-            message: "the store has not confirmed the turn's ending, which is not known yet"
-                .to_owned(),
-            hint: Some("`allstop sessions show` tells, once the store answers again".to_owned()),
+            message: "the store has not confirmed how the turn ended".to_owned(),
+            hint: Some("run `allstop sessions show` once the store answers again".to_owned()),
+        }
+    }
+
+    /// Failure that is a bug of Allstop.
+    pub fn bug(message: impl Into<String>) -> Self {
+        Self {
+            kind: TurnErrorKind::Bug,
+            message: message.into(),
+            hint: Some("this is a bug of Allstop: please report it".to_owned()),
         }
     }
 }
@@ -108,10 +116,6 @@ impl From<SessionError> for TurnError {
 
 impl From<IllegalEvent> for TurnError {
     fn from(error: IllegalEvent) -> Self {
-        Self {
-            kind: TurnErrorKind::Bug,
-            message: error.to_string(),
-            hint: Some("this is a bug of Allstop: please report it".to_owned()),
-        }
+        Self::bug(error.to_string())
     }
 }

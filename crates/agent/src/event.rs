@@ -169,10 +169,10 @@ pub struct UnfinishedCall {
 
 /// Sink of a run's events. A run without a receiver builds no events.
 #[derive(Clone, Default)]
-pub struct EventSink(Watcher);
+pub struct EventSink(EventReceiver);
 
 #[derive(Clone, Default)]
-enum Watcher {
+enum EventReceiver {
     #[default]
     Nobody,
     Channel(broadcast::Sender<AgentEvent>),
@@ -182,27 +182,27 @@ enum Watcher {
 impl EventSink {
     /// Returns a sink that drops all events.
     pub fn none() -> Self {
-        Self(Watcher::Nobody)
+        Self(EventReceiver::Nobody)
     }
 
     /// Creates a sink and its first receiver. A receiver that lags gets the number of events that it missed.
     pub fn channel() -> (Self, broadcast::Receiver<AgentEvent>) {
         let (tx, rx) = broadcast::channel(EVENTS_KEPT_MAX);
-        (Self(Watcher::Channel(tx)), rx)
+        (Self(EventReceiver::Channel(tx)), rx)
     }
 
     /// Creates a sink that loses no event: it calls `observe` on the engine's thread, which must not block.
     pub fn observer(observe: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
-        Self(Watcher::Observer(Arc::new(observe)))
+        Self(EventReceiver::Observer(Arc::new(observe)))
     }
 
     /// Sends an event if there is a receiver; never waits.
     pub fn send(&self, event: impl FnOnce() -> AgentEvent) {
         match &self.0 {
-            Watcher::Nobody => {}
+            EventReceiver::Nobody => {}
             // A channel without a receiver is not an error: receivers attach and detach.
-            Watcher::Channel(tx) => drop(tx.send(event())),
-            Watcher::Observer(observe) => observe(&event()),
+            EventReceiver::Channel(tx) => drop(tx.send(event())),
+            EventReceiver::Observer(observe) => observe(&event()),
         }
     }
 }
@@ -210,9 +210,9 @@ impl EventSink {
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Watcher::Nobody => "EventSink::none",
-            Watcher::Channel(_) => "EventSink::channel",
-            Watcher::Observer(_) => "EventSink::observer",
+            EventReceiver::Nobody => "EventSink::none",
+            EventReceiver::Channel(_) => "EventSink::channel",
+            EventReceiver::Observer(_) => "EventSink::observer",
         })
     }
 }

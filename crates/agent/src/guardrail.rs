@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Stage of a turn that a guardrail checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+/// Text that a guardrail checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardrailStage {
     /// The user's message, before the first model call.
     Input,
     /// The final answer, before the commit.
@@ -32,7 +35,7 @@ pub trait Guardrail: Send + Sync + fmt::Debug {
     fn name(&self) -> &Arc<str>;
 
     /// True if the guardrail checks this stage.
-    fn looks_at(&self, stage: Stage) -> bool;
+    fn wants(&self, stage: GuardrailStage) -> bool;
 
     /// Checks the text of a stage.
     ///
@@ -41,7 +44,7 @@ pub trait Guardrail: Send + Sync + fmt::Debug {
     fn check(
         &self,
         cx: &crate::hook::HookCx,
-        stage: Stage,
+        stage: GuardrailStage,
         text: Arc<str>,
     ) -> BoxFuture<'static, GuardrailVerdict>;
 }

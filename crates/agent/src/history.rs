@@ -9,7 +9,7 @@ use allstop_log::{SessionError, SessionStream};
 
 /// Destination of a run's turns.
 #[derive(Debug)]
-pub enum History {
+pub enum RunHistory {
     /// A session in a log. The conversation is the fold of its records.
     Logged(Box<SessionStream>),
     /// A conversation that the caller provides and takes back. Nothing is written.
@@ -23,7 +23,7 @@ pub enum History {
     },
 }
 
-impl History {
+impl RunHistory {
     /// Creates a history in memory.
     pub fn bare(session_id: SessionId, conversation: Arc<Conversation>) -> Self {
         let next_turn = TurnNumber(conversation.turns + 1);

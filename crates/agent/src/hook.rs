@@ -9,7 +9,7 @@ use allstop_core::{Receipt, SessionId, StopReason, ToolCall, TurnNumber};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
-use crate::foreign::{self, Foreign};
+use crate::user_code::{self, UserCodeResult};
 
 /// A point of a turn or of a session.
 #[derive(Debug, Clone)]
@@ -126,23 +126,31 @@ pub trait Hook: Send + Sync + fmt::Debug {
 }
 
 /// Result of a call of the hooks.
-pub(crate) enum Told {
+pub(crate) enum HookResult {
     Continue,
     Denied(String),
     Stopped,
 }
 
 /// Calls every hook that wants the event, in order, until a hook denies.
-pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], cx: &HookCx, event: &HookEvent) -> Told {
+pub(crate) async fn call_hooks(
+    hooks: &[Arc<dyn Hook>],
+    cx: &HookCx,
+    event: &HookEvent,
+) -> HookResult {
     for hook in hooks.iter().filter(|hook| hook.wants(event)) {
-        let hearing = hook.on(cx, event.clone());
+        let handling = hook.on(cx, event.clone());
         let name = Arc::clone(hook.name());
-        match foreign::run(&cx.scope, ItemKind::Hook, name, event.name(), hearing).await {
-            Foreign::Answered(HookVerdict::Continue) => {}
-            Foreign::Answered(HookVerdict::Deny { reason }) => return Told::Denied(reason),
-            Foreign::Panicked => return Told::Denied(format!("the hook {} panicked", hook.name())),
-            Foreign::Stopped => return Told::Stopped,
+        match user_code::run(&cx.scope, ItemKind::Hook, name, event.name(), handling).await {
+            UserCodeResult::Answered(HookVerdict::Continue) => {}
+            UserCodeResult::Answered(HookVerdict::Deny { reason }) => {
+                return HookResult::Denied(reason);
+            }
+            UserCodeResult::Panicked => {
+                return HookResult::Denied(format!("the hook {} panicked", hook.name()));
+            }
+            UserCodeResult::Stopped => return HookResult::Stopped,
         }
     }
-    Told::Continue
+    HookResult::Continue
 }

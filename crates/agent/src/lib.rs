@@ -5,24 +5,23 @@
 //! `disconnect`; dropping a future that waits for it stops nothing.
 //!
 //! A turn is a [`Draft`](allstop_core::turn::Draft) over an immutable conversation. When the turn ends, for any reason,
-//! its records go to the [`History`] in one append, and only a commit (or the policy `keep`) changes the conversation.
+//! its records go to the [`RunHistory`] in one append, and only a commit (or the policy `keep`) changes the conversation.
 //!
 //! Modules: `run` runs turns one after another; `turn` runs one turn, in `steps` (the loop), `model_call`, `calls`
-//! (admission, then the calls of a step in parallel) and `ending` (commit or stop); `foreign` runs code of the
+//! (admission, then the calls of a step in parallel) and `ending` (commit or stop); `user_code` runs code of the
 //! embedding program (hooks, guardrails, questions) so that every stop covers it, however it behaves; `subagent` is the
 //! tool with which an agent starts sub-agents.
 
-mod after_turn;
+mod activity;
 mod agent;
 mod background;
 mod controls;
+mod ending_turn;
 mod error;
 mod event;
-mod foreign;
 mod guardrail;
 mod history;
 mod hook;
-mod life;
 mod notes;
 mod outcome;
 mod parts;
@@ -32,15 +31,16 @@ mod settings;
 mod subagent;
 mod toolbox;
 mod turn;
+mod user_code;
 
-pub use after_turn::TurnInterrupted;
 pub use agent::{Agent, AgentBuilder};
-pub use background::Background;
+pub use background::SessionBackground;
 pub use controls::{RunControls, SteeredMessage};
+pub use ending_turn::InterruptReason;
 pub use error::{TurnError, TurnErrorKind};
 pub use event::{AgentEvent, EventSink, UnfinishedCall};
-pub use guardrail::{Guardrail, GuardrailVerdict, Stage};
-pub use history::History;
+pub use guardrail::{Guardrail, GuardrailStage, GuardrailVerdict};
+pub use history::RunHistory;
 pub use hook::{Hook, HookCx, HookEvent, HookVerdict};
 pub use outcome::{Denial, RunOutcome, TurnOutcome};
 pub use prompt::Prompt;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TurnError;
-use crate::history::History;
+use crate::history::RunHistory;
 
 /// A call that did not run because it was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,5 +58,5 @@ pub struct RunOutcome {
     /// Turns in order. The last one states why the run ended.
     pub turns: Vec<TurnOutcome>,
     /// History with these turns, for the next run.
-    pub history: History,
+    pub history: RunHistory,
 }

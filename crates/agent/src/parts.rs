@@ -12,7 +12,7 @@ use crate::hook::Hook;
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
 
-pub(crate) struct Parts {
+pub(crate) struct AgentParts {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) model_name: Arc<str>,
     pub(crate) tools: Toolbox,
@@ -25,7 +25,7 @@ pub(crate) struct Parts {
     pub(crate) owner: Option<ProcessIdentity>,
 }
 
-impl Parts {
+impl AgentParts {
     /// Copies the parts, with these tools and settings.
     pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Parts {
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for AgentParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent")
             .field("model", &self.model_name)

@@ -11,27 +11,27 @@ use allstop_scope::{
 };
 use tokio::time::Instant;
 
-use crate::background::Background;
+use crate::background::SessionBackground;
 use crate::controls::RunControls;
 use crate::event::EventSink;
-use crate::history::History;
+use crate::history::RunHistory;
 use crate::notes;
 use crate::outcome::RunOutcome;
-use crate::parts::Parts;
+use crate::parts::AgentParts;
 use crate::prompt::Prompt;
-use crate::turn::{self, Asked, TurnCx};
+use crate::turn::{self, TurnCx, TurnInput};
 
 /// Input of a run.
 #[derive(Debug)]
 pub struct RunRequest {
     /// Destination of the turns, with the conversation so far.
-    pub history: History,
+    pub history: RunHistory,
     /// Messages of the user. Each becomes one turn; the run ends with the first turn that does not complete.
     pub prompts: VecDeque<Prompt>,
     /// Extra context for this run only: appended to the system prompt and not stored.
     pub context: Option<Arc<str>>,
     /// Background work of the session, if the tools start any.
-    pub background: Option<Arc<Background>>,
+    pub background: Option<Arc<SessionBackground>>,
     /// Control of the run while it runs.
     pub controls: Arc<RunControls>,
     /// Decision of the first turn, if the caller has created it already: a stop of the caller's scope that holds it
@@ -41,7 +41,7 @@ pub struct RunRequest {
 
 impl RunRequest {
     /// Creates a request with one prompt.
-    pub fn new(history: History, prompt: impl Into<Prompt>) -> Self {
+    pub fn new(history: RunHistory, prompt: impl Into<Prompt>) -> Self {
         Self {
             history,
             prompts: VecDeque::from([prompt.into()]),
@@ -65,7 +65,7 @@ pub struct Run {
 
 impl Run {
     pub(crate) fn start(
-        parts: Arc<Parts>,
+        parts: Arc<AgentParts>,
         parent: &Scope,
         request: RunRequest,
         events: EventSink,
@@ -142,7 +142,7 @@ impl Drop for Run {
 }
 
 fn run_scope(
-    parts: &Parts,
+    parts: &AgentParts,
     parent: &Scope,
     request: &RunRequest,
     bystander: Option<Scope>,
@@ -164,7 +164,7 @@ fn run_scope(
 
 /// Engine of the run: runs turns until one does not complete.
 async fn drive(
-    parts: Arc<Parts>,
+    parts: Arc<AgentParts>,
     above: Scope,
     scope: Result<Scope, NotStarted>,
     mut request: RunRequest,
@@ -179,10 +179,10 @@ async fn drive(
             () = above.stopped() => {}
         }
         let notes: Vec<Note> = match &request.background {
-            Some(background) => notes::untold(&request.history, background),
+            Some(background) => notes::undelivered_notes(&request.history, background),
             None => Vec::new(),
         };
-        let asked = Asked {
+        let input = TurnInput {
             prompt,
             notes,
             decision: request.decision.take().unwrap_or_default(),
@@ -196,7 +196,7 @@ async fn drive(
             context: request.context.as_ref(),
             events: &events,
         };
-        let outcome = turn::run(cx, &mut request.history, &mut loops, asked).await;
+        let outcome = turn::run(cx, &mut request.history, &mut loops, input).await;
         let completed = outcome.stop_reason == StopReason::Completed;
         turns.push(outcome);
         if !completed {

@@ -52,18 +52,18 @@ impl Toolbox {
         match &*last {
             Some((of, tools)) if *of == version => Arc::clone(tools),
             _ => {
-                let tools = Arc::new(self.look());
+                let tools = Arc::new(self.collect());
                 *last = Some((version, Arc::clone(&tools)));
                 tools
             }
         }
     }
 
-    fn look(&self) -> Tools {
+    fn collect(&self) -> Tools {
         let mut registry = self.own.clone();
         for tool in self.source.iter().flat_map(|source| source.tools()) {
             if let Err(error) = registry.register(tool) {
-                tracing::warn!(%error, "a tool is left out");
+                tracing::warn!(%error, "a tool is skipped");
             }
         }
         let declaration = |spec: &ToolSpec| ToolDeclaration {
@@ -78,29 +78,29 @@ impl Toolbox {
     }
 
     /// Returns the tools for which `wanted` is true, with the same filter on later versions of the source.
-    pub(crate) fn chosen(&self, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn filtered(&self, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let own = self.own.chosen(&wanted);
         let source = self.source.as_ref().map(|of| {
             let of = Arc::clone(of);
-            Arc::new(Chosen { of, wanted }) as _
+            Arc::new(FilteredSource { of, wanted }) as _
         });
         Self::new(own, source)
     }
 }
 
 /// A source of tools with a filter.
-struct Chosen<F> {
+struct FilteredSource<F> {
     of: Arc<dyn ToolSource>,
     wanted: F,
 }
 
-impl<F> fmt::Debug for Chosen<F> {
+impl<F> fmt::Debug for FilteredSource<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Chosen").field(&self.of).finish()
+        f.debug_tuple("FilteredSource").field(&self.of).finish()
     }
 }
 
-impl<F: Fn(&str) -> bool + Send + Sync> ToolSource for Chosen<F> {
+impl<F: Fn(&str) -> bool + Send + Sync> ToolSource for FilteredSource<F> {
     fn version(&self) -> u64 {
         self.of.version()
     }

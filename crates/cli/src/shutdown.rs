@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Receipt};
-use allstop_runtime::{FoundWork, System};
-use allstop_session::{Detached, Session, StopTarget, Stopping};
+use allstop_runtime::{System, UnendedWork};
+use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
 
 use crate::control::Effect;
 use crate::supervise::Supervisor;
@@ -35,17 +35,17 @@ pub(crate) async fn detach_background(
         None if is_running() => vec![not_kept("the store does not answer")],
         None => Vec::new(),
     };
-    said.extend(session.let_go().iter().map(runs_on_in_words));
+    said.extend(session.detached_work().iter().map(runs_on_in_words));
     said
 }
 
-fn refused_in_words(answer: &Detached) -> Option<String> {
+fn refused_in_words(answer: &DetachResult) -> Option<String> {
     let (id, name) = (&answer.work.id, &answer.work.name);
     let why = answer.refused.as_ref()?;
     Some(format!("{id} is not kept: {name} · {why}"))
 }
 
-fn runs_on_in_words(work: &FoundWork) -> String {
+fn runs_on_in_words(work: &UnendedWork) -> String {
     let runs = Some(format!("{} runs on: {}", work.id, work.name));
     let end = work.keeper.as_ref();
     let end = end.map(|keeper| format!("end it: kill {}", keeper.pid));
@@ -132,7 +132,7 @@ impl Closing<'_> {
             }
         };
         let closed = supervisor.wait_to_exit(both, hurry).await;
-        let receipts = [&ended, &stopped].map(|stop| stop.get().map(Stopping::account_now));
+        let receipts = [&ended, &stopped].map(|stop| stop.get().map(SessionStop::account_now));
         let mut receipts: Vec<_> = receipts.into_iter().flatten().collect();
         receipts.retain(|receipt| had_work_to_stop(receipt));
         let path = self.system.recording_path();

@@ -7,7 +7,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{ItemState, StopRequest, Why};
 use allstop_core::{FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
-use allstop_session::found::FoundWork;
+use allstop_session::unended::UnendedWork;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub struct DetachedWork {
 
 impl DetachedWork {
     /// Describes detached work; `None` if the work has no keeper to signal.
-    pub fn of(work: &FoundWork) -> Option<Self> {
+    pub fn of(work: &UnendedWork) -> Option<Self> {
         Some(Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),

@@ -20,6 +20,6 @@ pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
 pub use stream::{EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine};
 pub use system::{
-    FoundWork, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient, StoreChoice, System,
-    SystemOptions, found_work, is_secret_variable, open_store,
+    InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient, StoreChoice, System,
+    SystemOptions, UnendedWork, is_secret_variable, open_store, unended_work,
 };

@@ -1,24 +1,28 @@
 //! Commands for the owner, which it carries out between two turns.
 
+use allstop_agent::TurnError;
 use allstop_core::TurnNumber;
 use allstop_core::ids::BackgroundId;
 use allstop_log::SessionError;
 use tokio::sync::oneshot;
 
-use crate::compaction::{CompactError, Compacted};
-use crate::desk::NotAdmitted;
-use crate::found::FoundWork;
+use crate::compaction::{CompactError, CompactionResult};
+use crate::queue::MessageRefused;
+use crate::unended::UnendedWork;
 
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum OwnerCommand {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
-    Compact(oneshot::Sender<Result<Compacted, CompactError>>),
-    Detach(Detach, oneshot::Sender<Result<Vec<Detached>, DetachError>>),
+    Compact(oneshot::Sender<Result<CompactionResult, CompactError>>),
+    Detach(
+        DetachTarget,
+        oneshot::Sender<Result<Vec<DetachResult>, BackgroundDetachError>>,
+    ),
 }
 
 /// Background work to detach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Detach {
+pub(crate) enum DetachTarget {
     One(BackgroundId),
     /// All running work.
     All,
@@ -26,11 +30,11 @@ pub(crate) enum Detach {
 
 /// Result of a detach for one piece of background work.
 #[derive(Debug)]
-pub struct Detached {
+pub struct DetachResult {
     /// The work, as the log names it.
-    pub work: FoundWork,
+    pub work: UnendedWork,
     /// Reason for which the work still belongs to the session, if it could not be detached.
-    pub refused: Option<DetachError>,
+    pub refused: Option<BackgroundDetachError>,
 }
 
 /// Reason for which the last turn was not removed.
@@ -40,35 +44,35 @@ pub enum UndoError {
     #[error("a turn is running")]
     Busy,
     /// There is no turn, or only a summary of it.
-    #[error("there is no turn that could be taken back")]
+    #[error("no turn to undo")]
     NothingToUndo,
     /// The log failed or refused.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
-    #[error("the session is not open: {0}")]
-    NotOpen(String),
+    #[error(transparent)]
+    NotOpen(TurnError),
     /// The session is closed.
     #[error(transparent)]
-    Closed(#[from] NotAdmitted),
+    Closed(#[from] MessageRefused),
 }
 
 /// Reason for which background work was not detached.
 #[derive(Debug, thiserror::Error)]
-pub enum DetachError {
+pub enum BackgroundDetachError {
     /// No such work runs.
-    #[error("no background work of this id runs")]
+    #[error("no running background work has this id")]
     NotRunning,
     /// Only processes with a keeper can outlive their session.
-    #[error("it cannot be let go: {0}")]
+    #[error("cannot be detached: {0}")]
     NotPossible(String),
     /// The log failed or refused: nothing was detached.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
-    #[error("the session is not open: {0}")]
-    NotOpen(String),
+    #[error(transparent)]
+    NotOpen(TurnError),
     /// The session is closed.
     #[error(transparent)]
-    Closed(#[from] NotAdmitted),
+    Closed(#[from] MessageRefused),
 }

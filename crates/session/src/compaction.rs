@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
+use allstop_agent::TurnError;
 use allstop_core::turn::Conversation;
 use allstop_core::{Cause, Usage};
 use allstop_log::SessionError;
 
-use crate::desk::NotAdmitted;
+use crate::queue::MessageRefused;
 
 /// Limits of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compaction {
+pub struct CompactionLimits {
     /// Length above which the conversation is compacted before a turn, estimated at four bytes per token.
     pub tokens_max: u64,
     /// Number of newest turns that are kept unchanged.
     pub turns_kept: u32,
 }
 
-impl Default for Compaction {
+impl Default for CompactionLimits {
     /// Half of the context of common models, and enough turns to show the topic.
     fn default() -> Self {
         Self {
@@ -29,7 +30,7 @@ impl Default for Compaction {
 
 /// Result of a compaction, as in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionResult {
     /// Number of messages that were dropped.
     pub messages_dropped: u32,
     /// Number of turns that were dropped. They still count for the limit of turns.
@@ -44,7 +45,7 @@ pub struct Compacted {
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The conversation has no more turns than are kept.
-    #[error("there is nothing to compact: only {0} turns are there word by word")]
+    #[error("nothing to compact: only {}", turn_count(*.0))]
     TooShort(usize),
     /// A stop was first.
     #[error("stopped: {0}")]
@@ -56,11 +57,15 @@ pub enum CompactError {
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The session could not be opened.
-    #[error("the session is not open: {0}")]
-    NotOpen(String),
+    #[error(transparent)]
+    NotOpen(TurnError),
     /// The session is closed.
     #[error(transparent)]
-    Closed(#[from] NotAdmitted),
+    Closed(#[from] MessageRefused),
+}
+
+fn turn_count(turns: usize) -> String {
+    format!("{turns} turn{}", if turns == 1 { "" } else { "s" })
 }
 
 /// Prompt for the summary. The summary replaces the messages, so it must hold all that the conversation still needs.

@@ -64,14 +64,14 @@ impl fmt::Display for FollowUp {
 
 /// Error for a word that is not a follow-up policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no follow-up policy: reject, enqueue, interrupt, replace or steer")]
-pub struct NoFollowUp(String);
+#[error("unknown follow-up policy `{0}`: use reject, enqueue, interrupt, replace or steer")]
+pub struct InvalidFollowUp(String);
 
 impl FromStr for FollowUp {
-    type Err = NoFollowUp;
+    type Err = InvalidFollowUp;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|policy| policy.as_str() == word);
-        found.ok_or_else(|| NoFollowUp(word.to_owned()))
+        found.ok_or_else(|| InvalidFollowUp(word.to_owned()))
     }
 }

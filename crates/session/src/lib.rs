@@ -44,40 +44,42 @@
 //! background work that still runs, and `session_idle` once no attached background work runs. The model learns of ended
 //! background work with the next message, or at once ([`OnBackgroundEnd`]).
 //!
-//! Modules: `desk` is the message queue, synchronous and without a runtime; `slot` is one queued turn, which a stop
-//! covers from the moment of sending; `shared` is the state shared by handles and owner; `driver` is the owner;
+//! Modules: `queue` is the message queue, synchronous and without a runtime; `queued_turn` is one queued turn, which a stop
+//! covers from the moment of sending; `inner` is the state shared by handles and owner; `accept` takes messages and commands; `owner` is the owner;
 //! `events` are the events for subscribers.
 
+mod accept;
 mod command;
 mod compaction;
-mod desk;
-mod driver;
 mod events;
 mod follow_up;
-pub mod found;
-mod left;
+mod inner;
 mod message;
+mod orphan_stop;
+mod orphans;
+mod owner;
 mod questions;
+mod queue;
+mod queued_turn;
 mod session;
+mod session_stop;
 mod sessions;
-mod shared;
-mod slot;
 mod source;
 mod stop;
-mod stopping;
+pub mod unended;
 mod wait;
 
-pub use command::{DetachError, Detached, UndoError};
-pub use compaction::{CompactError, Compacted, Compaction};
-pub use desk::{Admission, NotAdmitted};
+pub use command::{BackgroundDetachError, DetachResult, UndoError};
+pub use compaction::{CompactError, CompactionLimits, CompactionResult};
 pub use events::{
     BackgroundItem, LiveEvents, OpenQuestion, SessionEvent, SessionEventKind, Subscription,
 };
-pub use follow_up::{FollowUp, NoFollowUp};
-pub use message::{MessageDeadline, MessageOutcome, NewMessage, SendError, Sent};
-pub use questions::Answered;
+pub use follow_up::{FollowUp, InvalidFollowUp};
+pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, SendError};
+pub use questions::AnswerResult;
+pub use queue::{Admission, MessageRefused};
 pub use session::{Session, WAIT_DEFAULT};
+pub use session_stop::{SessionStop, StopTarget};
 pub use sessions::{OpenError, Sessions};
 pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};
-pub use stopping::{StopTarget, Stopping};
-pub use wait::Waited;
+pub use wait::WaitResult;

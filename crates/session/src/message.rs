@@ -10,9 +10,9 @@ use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumb
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
-use crate::desk::{Admission, NotAdmitted};
 use crate::follow_up::FollowUp;
-use crate::stopping::Stopping;
+use crate::queue::{Admission, MessageRefused};
+use crate::session_stop::SessionStop;
 
 /// A message to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,19 +77,19 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The session does not accept the message now.
-    #[error("the message was not taken: {0}")]
-    NotAdmitted(#[from] NotAdmitted),
+    #[error("message refused: {0}")]
+    Refused(#[from] MessageRefused),
     /// The text is empty.
     #[error("the message is empty")]
     Empty,
     /// All work of this process is being stopped.
-    #[error("the message was not taken: stopped, {0}")]
+    #[error("message refused: stopped, {0}")]
     Stopped(Cause),
 }
 
 /// A message that was accepted. Dropping this stops nothing.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct MessageHandle {
     /// Id of the message in the log and in every event that it causes.
     pub id: MessageId,
     /// Initial place of the message.
@@ -97,7 +97,7 @@ pub struct Sent {
     pub(crate) state: Arc<MessageState>,
 }
 
-impl Sent {
+impl MessageHandle {
     /// Waits for the outcome of exactly this message.
     ///
     /// # Cancel safety
@@ -175,11 +175,11 @@ impl MessageOutcome {
     }
 
     /// Known part of the outcome of a message that has not ended. `stopping` is the requested stop.
-    pub(crate) fn not_ended(sent: &Sent, stopping: Option<&Stopping>) -> Self {
+    pub(crate) fn provisional(sent: &MessageHandle, stopping: Option<&SessionStop>) -> Self {
         if let Some(ended) = sent.state.ended_turn() {
             return Self {
                 message: Some(sent.id.clone()),
-                receipt: stopping.map(Stopping::account_now).or(ended.receipt),
+                receipt: stopping.map(SessionStop::account_now).or(ended.receipt),
                 ..ended
             };
         }
@@ -208,9 +208,9 @@ impl MessageOutcome {
             cause,
             usage: sent.state.usage_now(),
             steps: sent.state.controls.steps(),
-            receipt: stopping.map(Stopping::account_now),
+            receipt: stopping.map(SessionStop::account_now),
             is_ending_known: false,
-            ..Self::nothing(Some(sent.id.clone()))
+            ..Self::error_only(Some(sent.id.clone()))
         }
     }
 
@@ -218,12 +218,12 @@ impl MessageOutcome {
     pub(crate) fn failed(message: Option<MessageId>, error: TurnError) -> Self {
         Self {
             error: Some(error),
-            ..Self::nothing(message)
+            ..Self::error_only(message)
         }
     }
 
     /// Error outcome without any details.
-    fn nothing(message: Option<MessageId>) -> Self {
+    fn error_only(message: Option<MessageId>) -> Self {
         Self {
             message,
             turn: None,

@@ -16,13 +16,13 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::events::{Hub, OpenQuestion, SessionEventKind};
+use crate::events::{EventHub, OpenQuestion, SessionEventKind};
 use crate::source::SessionOptions;
 
 /// Result of answering a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an answer may come too late"]
-pub enum Answered {
+pub enum AnswerResult {
     /// The answer was accepted.
     Taken,
     /// Another answer was first, or a stop removed the question.
@@ -34,7 +34,7 @@ pub enum Answered {
 /// Open questions of one session.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    hub: Arc<Hub>,
+    hub: Arc<EventHub>,
     session: SessionId,
     /// Answer while the session has no subscriber.
     unwatched: PermissionAnswer,
@@ -44,7 +44,11 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    pub(crate) fn new(session: SessionId, hub: Arc<Hub>, options: &SessionOptions) -> Arc<Self> {
+    pub(crate) fn new(
+        session: SessionId,
+        hub: Arc<EventHub>,
+        options: &SessionOptions,
+    ) -> Arc<Self> {
         Arc::new(Self {
             hub,
             session,
@@ -63,18 +67,18 @@ impl Questions {
             .collect()
     }
 
-    pub(crate) fn answer(&self, id: &QuestionId, answer: PermissionAnswer) -> Answered {
+    pub(crate) fn answer(&self, id: &QuestionId, answer: PermissionAnswer) -> AnswerResult {
         let Some(number) = number_of(id) else {
-            return Answered::NotFound;
+            return AnswerResult::NotFound;
         };
         // The caller that removes the entry answers it: there is no second answer.
         match self.open.lock().remove(&number) {
             Some((_, tx)) => match tx.send(answer) {
-                Ok(()) => Answered::Taken,
-                Err(_) => Answered::TooLate,
+                Ok(()) => AnswerResult::Taken,
+                Err(_) => AnswerResult::TooLate,
             },
-            None if number <= self.asked.load(Ordering::Relaxed) => Answered::TooLate,
-            None => Answered::NotFound,
+            None if number <= self.asked.load(Ordering::Relaxed) => AnswerResult::TooLate,
+            None => AnswerResult::NotFound,
         }
     }
 }
@@ -93,14 +97,14 @@ fn number_of(id: &QuestionId) -> Option<u64> {
 }
 
 /// Guard that removes the question, even if the caller is dropped.
-struct Asking<'a> {
+struct OpenQuestionGuard<'a> {
     questions: &'a Questions,
     number: u64,
     id: QuestionId,
     answer: Option<PermissionAnswer>,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for OpenQuestionGuard<'_> {
     fn drop(&mut self) {
         self.questions.open.lock().remove(&self.number);
         let allowed = self.answer.is_some_and(PermissionAnswer::allows);
@@ -126,16 +130,16 @@ impl Prompter for Questions {
             };
             let (tx, mut rx) = oneshot::channel();
             self.open.lock().insert(number, (open.clone(), tx));
-            let mut asking = Asking {
+            let mut asking = OpenQuestionGuard {
                 questions: self,
                 number,
                 id,
                 answer: None,
             };
             self.hub.send(|| SessionEventKind::PermissionAsked(open));
-            let deserted = async {
+            let unwatched_for = async {
                 match self.unanswered_after {
-                    Some(after) => self.hub.deserted(after).await,
+                    Some(after) => self.hub.unwatched_for(after).await,
                     None => std::future::pending().await,
                 }
             };
@@ -144,7 +148,7 @@ impl Prompter for Questions {
                 // The sender is dropped only after its answer, or with the question.
                 answer = &mut rx => answer.unwrap_or(PermissionAnswer::Deny),
                 // Here too, the caller that removes the entry answers it.
-                () = deserted => {
+                () = unwatched_for => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {
                         PermissionAnswer::Unanswered

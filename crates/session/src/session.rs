@@ -10,17 +10,17 @@ use allstop_log::{SessionError, Version, read_session_end};
 use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
 use tokio::sync::oneshot;
 
-use crate::command::{Command, Detach, DetachError, Detached, UndoError};
-use crate::compaction::{CompactError, Compacted};
-use crate::desk::NotAdmitted;
+use crate::command::{BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, UndoError};
+use crate::compaction::{CompactError, CompactionResult};
 use crate::events::{LiveEvents, OpenQuestion, SessionEventKind, Subscription};
 use crate::follow_up::FollowUp;
-use crate::found::FoundWork;
-use crate::message::{MessageOutcome, NewMessage, SendError, Sent};
-use crate::questions::Answered;
-use crate::shared::{Inner, Shared};
-use crate::stopping::{StopTarget, Stopping};
-use crate::wait::Waited;
+use crate::inner::{LockedState, SessionInner};
+use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
+use crate::questions::AnswerResult;
+use crate::queue::MessageRefused;
+use crate::session_stop::{SessionStop, StopTarget};
+use crate::unended::UnendedWork;
+use crate::wait::WaitResult;
 
 /// Usual limit for [`Session::send_and_wait`].
 pub const WAIT_DEFAULT: Duration = Duration::from_mins(1);
@@ -29,13 +29,13 @@ pub const WAIT_DEFAULT: Duration = Duration::from_mins(1);
 /// ends when the session sleeps or is closed.
 #[derive(Debug, Clone)]
 pub struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) inner: Arc<SessionInner>,
 }
 
 impl Session {
     /// Id of the session.
     pub fn id(&self) -> &SessionId {
-        &self.shared.id
+        &self.inner.id
     }
 
     /// Sends a message. On return it has its place: a stop of its turn covers it even before the turn begins.
@@ -44,15 +44,15 @@ impl Session {
     ///
     /// # Errors
     /// If the message was refused: nothing was changed.
-    pub fn send(&self, message: impl Into<NewMessage>) -> Result<Sent, SendError> {
-        self.shared.send(message.into())
+    pub fn send(&self, message: impl Into<NewMessage>) -> Result<MessageHandle, SendError> {
+        self.inner.send(message.into())
     }
 
     /// Sends a message to the running turn, which takes it before its next step; without one, a normal message.
     ///
     /// # Errors
     /// Same as [`Session::send`].
-    pub fn steer(&self, message: impl Into<NewMessage>) -> Result<Sent, SendError> {
+    pub fn steer(&self, message: impl Into<NewMessage>) -> Result<MessageHandle, SendError> {
         self.send(message.into().policy(FollowUp::Steer))
     }
 
@@ -69,9 +69,9 @@ impl Session {
         &self,
         message: impl Into<NewMessage>,
         limit: Duration,
-    ) -> Result<Waited, SendError> {
+    ) -> Result<WaitResult, SendError> {
         let sent = self.send(message)?;
-        Ok(self.shared.wait(sent, limit).await)
+        Ok(self.inner.wait(sent, limit).await)
     }
 
     /// Current account of a message, for a process that must exit before the outcome arrives. `stopping`: the stop, if
@@ -79,71 +79,77 @@ impl Session {
     ///
     /// A turn that has decided to commit is never reported as stopped: until its write is confirmed, the outcome is an
     /// error of kind `store`, which states that the ending is not known yet.
-    pub fn outcome_now(&self, sent: &Sent, stopping: Option<&Stopping>) -> Arc<MessageOutcome> {
+    pub fn outcome_now(
+        &self,
+        sent: &MessageHandle,
+        stopping: Option<&SessionStop>,
+    ) -> Arc<MessageOutcome> {
         match sent.try_outcome() {
             Some(outcome) => outcome,
-            None => Arc::new(MessageOutcome::not_ended(sent, stopping)),
+            None => Arc::new(MessageOutcome::provisional(sent, stopping)),
         }
     }
 
     /// Stops a target. On return no further work of the target starts; await the receipt.
     ///
     /// The receipt of an ended target says `already_ended`, of an unknown target `not_found`; neither has items.
-    pub fn stop(&self, target: &StopTarget, cause: Cause) -> Stopping {
-        self.shared.stop(target, cause)
+    pub fn stop(&self, target: &StopTarget, cause: Cause) -> SessionStop {
+        self.inner.stop(target, cause)
     }
 
     /// Stops one call of the running turn, or of one of its sub-agents, by its name in receipts. Its siblings and the
     /// turn continue; the model gets a result that reports the stop.
-    pub fn cancel_call(&self, call: &CallId, cause: Cause) -> Stopping {
-        self.shared.stop(&StopTarget::Call(call.clone()), cause)
+    pub fn cancel_call(&self, call: &CallId, cause: Cause) -> SessionStop {
+        self.inner.stop(&StopTarget::Call(call.clone()), cause)
     }
 
     /// Dry run of a stop: lists the work that the stop would find now.
     pub fn preview(&self, target: &StopTarget) -> Receipt {
-        self.shared.preview(target, Cause::new(CauseKind::User))
+        self.inner.preview(target, Cause::new(CauseKind::User))
     }
 
     /// Policy for a message that arrives while a turn runs.
     pub fn policy(&self) -> FollowUp {
-        self.shared.inner.lock().policy
+        self.inner.state.lock().policy
     }
 
     /// Sets the policy for later messages that arrive while a turn runs.
     pub fn set_policy(&self, policy: FollowUp) {
-        self.shared.inner.lock().policy = policy;
+        self.inner.state.lock().policy = policy;
     }
 
     /// Background work: running work, and recently ended work.
     pub fn background(&self) -> Vec<Arc<BackgroundWork>> {
-        let background = self.shared.background();
+        let background = self.inner.background();
         background.map_or_else(Vec::new, |background| background.works())
     }
 
     /// Background work that this process has detached and that still runs, even before the detach call has returned.
-    pub fn let_go(&self) -> Vec<FoundWork> {
+    pub fn detached_work(&self) -> Vec<UnendedWork> {
         let works = self.background().into_iter();
-        let let_go = works.filter(|work| work.is_detached());
-        let_go.map(|work| FoundWork::running(&work, true)).collect()
+        let detached = works.filter(|work| work.is_detached());
+        detached
+            .map(|work| UnendedWork::running(&work, true))
+            .collect()
     }
 
     /// Background work that runs without this process, because it was detached or an earlier process left it running.
     /// State as of the last check. [`StopTarget::Background`] stops such work, too.
-    pub fn left(&self) -> Vec<FoundWork> {
-        self.shared.left()
+    pub fn orphaned_work(&self) -> Vec<UnendedWork> {
+        self.inner.orphaned_work()
     }
 
     /// Background work that runs without this process, checked now by pid and start time, on a separate thread.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn look_for_left(&self) -> Vec<FoundWork> {
-        self.shared.look_for_left(&self.shared.host.scope).await
+    pub async fn check_orphaned_work(&self) -> Vec<UnendedWork> {
+        self.inner.check_orphans(&self.inner.host.scope).await
     }
 
     /// True if background work or a hook of the session itself runs.
-    pub fn works_beside_turn(&self) -> bool {
-        let awake = self.shared.inner.lock().awake.clone();
+    pub fn has_background_activity(&self) -> bool {
+        let awake = self.inner.state.lock().awake.clone();
         let hooks = awake.is_some_and(|awake| awake.hooks.is_some());
         hooks || self.background().iter().any(|work| work.is_running())
     }
@@ -153,7 +159,7 @@ impl Session {
     /// # Cancel safety
     /// Cancel safe: dropping the future stops nothing.
     pub async fn background_idle(&self) {
-        self.shared.background_idle().await;
+        self.inner.background_idle().await;
     }
 
     /// Asks a running call to continue in the background. Its turn continues with a result that reports the move.
@@ -161,19 +167,19 @@ impl Session {
     /// # Errors
     /// If no such call runs, or its tool cannot continue in the background.
     pub fn promote(&self, call: &CallId) -> Result<(), NotPromotable> {
-        let running = self.shared.inner.lock().desk.running().cloned();
+        let running = self.inner.state.lock().queue.running().cloned();
         running.ok_or(NotPromotable)?.controls.promote(call)
     }
 
     /// Running calls of the running turn.
     pub fn running_calls(&self) -> Vec<CallId> {
-        let running = self.shared.inner.lock().desk.running().cloned();
-        running.map_or_else(Vec::new, |slot| slot.controls.running_calls())
+        let running = self.inner.state.lock().queue.running().cloned();
+        running.map_or_else(Vec::new, |queued| queued.controls.running_calls())
     }
 
     /// True if a turn runs or waits.
     pub fn is_busy(&self) -> bool {
-        !self.shared.inner.lock().desk.is_idle()
+        !self.inner.state.lock().queue.is_idle()
     }
 
     /// Detaches one piece of background work: it outlives the session and this process, and idle events list it. The
@@ -184,9 +190,9 @@ impl Session {
     ///
     /// # Cancel safety
     /// Cancel safe: the owner detaches the work even if no caller waits.
-    pub async fn detach(&self, work: &BackgroundId) -> Result<(), DetachError> {
-        let mut detached = self.ask_to_detach(Detach::One(work.clone())).await?;
-        let detached = detached.pop().ok_or(DetachError::NotRunning)?;
+    pub async fn detach(&self, work: &BackgroundId) -> Result<(), BackgroundDetachError> {
+        let mut detached = self.send_detach(DetachTarget::One(work.clone())).await?;
+        let detached = detached.pop().ok_or(BackgroundDetachError::NotRunning)?;
         detached.refused.map_or(Ok(()), Err)
     }
 
@@ -197,14 +203,17 @@ impl Session {
     ///
     /// # Cancel safety
     /// Cancel safe: the owner detaches the work even if no caller waits.
-    pub async fn detach_background(&self) -> Result<Vec<Detached>, DetachError> {
-        self.ask_to_detach(Detach::All).await
+    pub async fn detach_background(&self) -> Result<Vec<DetachResult>, BackgroundDetachError> {
+        self.send_detach(DetachTarget::All).await
     }
 
-    async fn ask_to_detach(&self, what: Detach) -> Result<Vec<Detached>, DetachError> {
+    async fn send_detach(
+        &self,
+        target: DetachTarget,
+    ) -> Result<Vec<DetachResult>, BackgroundDetachError> {
         let (tx, rx) = oneshot::channel();
-        self.shared.command(Command::Detach(what, tx))?;
-        rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
+        self.inner.command(OwnerCommand::Detach(target, tx))?;
+        rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
     /// Subscribes to the session: first the open permission questions, then every record from number `from` on (`None`:
@@ -214,13 +223,13 @@ impl Session {
     /// Cancel safe.
     pub fn subscribe(&self, from: Option<Version>) -> Subscription {
         // The live events first, then the end of the log: records in between are in both, and are delivered once.
-        let live = self.shared.hub.subscribe();
-        let until = self.shared.inner.lock().known.version;
+        let live = self.inner.hub.subscribe();
+        let until = self.inner.state.lock().position.version;
         let after = from.map_or(until, |from| Version(from.0.saturating_sub(1)));
-        let log = Arc::clone(&self.shared.host.log);
-        let open = self.shared.questions.open();
+        let log = Arc::clone(&self.inner.host.log);
+        let open = self.inner.questions.open();
         let open = self
-            .shared
+            .inner
             .hub
             .events(open.into_iter().map(SessionEventKind::PermissionAsked));
         Subscription::new(self.id().clone(), log, live, after, until, open)
@@ -228,7 +237,7 @@ impl Session {
 
     /// Subscribes to live events only: deltas, requested tools and their output. Reads no log and never waits for it.
     pub fn watch(&self) -> LiveEvents {
-        LiveEvents::new(self.shared.hub.subscribe())
+        LiveEvents::new(self.inner.hub.subscribe())
     }
 
     /// The committed conversation.
@@ -239,11 +248,11 @@ impl Session {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn history(&self) -> Result<Arc<Conversation>, SessionError> {
-        let awake = self.shared.inner.lock().awake.clone();
+        let awake = self.inner.state.lock().awake.clone();
         if let Some(conversation) = awake.and_then(|awake| awake.conversation) {
             return Ok(conversation);
         }
-        let (state, _) = read_session_end(&*self.shared.host.log, self.id()).await?;
+        let (state, _) = read_session_end(&*self.inner.host.log, self.id()).await?;
         Ok(Arc::clone(state.conversation()))
     }
 
@@ -256,11 +265,11 @@ impl Session {
     /// Cancel safe: the owner removes the turn even if no caller waits.
     pub async fn undo(&self) -> Result<TurnNumber, UndoError> {
         let (tx, rx) = oneshot::channel();
-        let is_idle = |inner: &Inner| inner.desk.is_idle();
-        if !self.shared.command_if(Command::Undo(tx), is_idle)? {
+        let is_idle = |state: &LockedState| state.queue.is_idle();
+        if !self.inner.command_if(OwnerCommand::Undo(tx), is_idle)? {
             return Err(UndoError::Busy);
         }
-        rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
+        rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
     /// Replaces the oldest turns by a summary that the model writes. Waits for the running turn.
@@ -271,20 +280,20 @@ impl Session {
     ///
     /// # Cancel safety
     /// Cancel safe: the owner compacts even if no caller waits.
-    pub async fn compact(&self) -> Result<Compacted, CompactError> {
+    pub async fn compact(&self) -> Result<CompactionResult, CompactError> {
         let (tx, rx) = oneshot::channel();
-        self.shared.command(Command::Compact(tx))?;
-        rx.await.unwrap_or(Err(NotAdmitted::Closed.into()))
+        self.inner.command(OwnerCommand::Compact(tx))?;
+        rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
     /// Open permission questions.
     pub fn questions(&self) -> Vec<OpenQuestion> {
-        self.shared.questions.open()
+        self.inner.questions.open()
     }
 
     /// Answers a permission question. The first answer counts.
-    pub fn answer(&self, question: &QuestionId, answer: PermissionAnswer) -> Answered {
-        self.shared.questions.answer(question, answer)
+    pub fn answer(&self, question: &QuestionId, answer: PermissionAnswer) -> AnswerResult {
+        self.inner.questions.answer(question, answer)
     }
 
     /// Stops all work of the session and waits until its owner has written the results. The session can be resumed
@@ -296,7 +305,7 @@ impl Session {
         let cause = Cause::new(CauseKind::Shutdown).detail("the session was closed");
         let stopping = self.stop(&StopTarget::Session, cause);
         let receipt = stopping.receipt().await;
-        self.shared.ended.wait().await;
+        self.inner.ended.wait().await;
         receipt
     }
 }

@@ -6,23 +6,14 @@ use allstop_core::{SessionId, TurnNumber};
 use allstop_log::{Log, SessionError, SessionStream};
 use allstop_scope::{NotStarted, Scope};
 
+use crate::inner::{LogPosition, SessionInner};
 use crate::session::Session;
-use crate::shared::{Known, Shared};
-use crate::source::{AgentSource, SessionOptions};
+use crate::source::{AgentSource, SessionHost, SessionOptions};
 
 /// The sessions of one system. Clones refer to the same sessions. No two sessions share a lock.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    pub(crate) host: Arc<Host>,
-}
-
-/// Parts of the system that sessions need.
-#[derive(Debug)]
-pub(crate) struct Host {
-    pub(crate) log: Arc<dyn Log>,
-    pub(crate) scope: Scope,
-    pub(crate) source: Arc<dyn AgentSource>,
-    pub(crate) options: SessionOptions,
+    pub(crate) host: Arc<SessionHost>,
 }
 
 /// Reason for which a session was not opened.
@@ -45,7 +36,7 @@ impl Sessions {
         options: SessionOptions,
     ) -> Self {
         Self {
-            host: Arc::new(Host {
+            host: Arc::new(SessionHost {
                 log,
                 scope,
                 source,
@@ -88,12 +79,12 @@ impl Sessions {
     }
 
     fn opened(&self, stream: SessionStream) -> Result<Session, OpenError> {
-        let known = Known {
+        let position = LogPosition {
             last_turn: TurnNumber(stream.state().next_turn().0 - 1),
             version: stream.version(),
         };
-        let shared = Shared::new(Arc::clone(&self.host), stream.id().clone(), known);
-        shared.start_with(stream)?;
-        Ok(Session { shared })
+        let inner = SessionInner::new(Arc::clone(&self.host), stream.id().clone(), position);
+        inner.start_with(stream)?;
+        Ok(Session { inner })
     }
 }

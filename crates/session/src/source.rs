@@ -1,12 +1,13 @@
-//! Source of agents for sessions, and options of sessions.
+//! Parts of the embedding program that sessions use: the source of their agents, and their options.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use allstop_agent::{Agent, Background, TurnError};
+use allstop_agent::{Agent, SessionBackground, TurnError};
 use allstop_core::{MessageId, SessionId, Timestamp};
+use allstop_log::Log;
 use allstop_scope::Scope;
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{PermissionAnswer, Prompter};
@@ -14,7 +15,7 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compaction::Compaction;
+use crate::compaction::CompactionLimits;
 use crate::follow_up::FollowUp;
 
 /// Source of agents: creates the agent of a session each time when the session is opened.
@@ -36,7 +37,7 @@ pub struct AgentRequest {
     /// Scope of the session, for work that blocks a thread during the creation.
     pub scope: Scope,
     /// Background work of the session, for tools that start background work.
-    pub background: Arc<Background>,
+    pub background: Arc<SessionBackground>,
     /// Prompter that asks the session's subscribers; optional for the agent.
     pub prompter: Arc<dyn Prompter>,
     /// Callback for an answer of an external tool that arrives too late, which notifies subscribers: for
@@ -57,7 +58,7 @@ pub struct SessionAgent {
     /// The agent.
     pub agent: Agent,
     /// A value that lives as long as the session is open, such as a temporary folder.
-    pub kept: Option<Box<dyn Any + Send + Sync>>,
+    pub resources: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for SessionAgent {
@@ -73,7 +74,7 @@ impl AgentSource for Agent {
     fn agent(&self, _request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         let agent = SessionAgent {
             agent: self.clone(),
-            kept: None,
+            resources: None,
         };
         Box::pin(std::future::ready(Ok(agent)))
     }
@@ -103,7 +104,7 @@ pub struct SessionOptions {
     /// message opens it again. A session with background work does not sleep. `None`: it never sleeps.
     pub sleep_after: Option<Duration>,
     /// Limits for automatic compaction; `None`: the session compacts only on request.
-    pub compaction: Option<Compaction>,
+    pub compaction: Option<CompactionLimits>,
     /// Time limit for the hooks of the session itself, all together: they must not delay the next message.
     pub hooks_max: Duration,
     /// Answer to permission questions while the session has no subscriber.
@@ -145,4 +146,13 @@ impl fmt::Debug for SessionOptions {
             .field("compaction", &self.compaction)
             .finish_non_exhaustive()
     }
+}
+
+/// Parts of the system that sessions need.
+#[derive(Debug)]
+pub(crate) struct SessionHost {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) scope: Scope,
+    pub(crate) source: Arc<dyn AgentSource>,
+    pub(crate) options: SessionOptions,
 }

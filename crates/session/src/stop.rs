@@ -8,45 +8,45 @@ use allstop_core::{CallId, Cause, Extent, MessageId, Receipt};
 use allstop_scope::{Scope, StopOrder};
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 
-use crate::shared::{Awake, Inner, Shared};
-use crate::slot::Slot;
-use crate::stopping::{StopTarget, Stopping};
+use crate::inner::{AwakeSession, LockedState, SessionInner};
+use crate::queued_turn::QueuedTurn;
+use crate::session_stop::{SessionStop, StopTarget};
 
-impl Shared {
+impl SessionInner {
     /// Stops a target. On return no further work of the target starts.
-    pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> Stopping {
-        let mut inner = self.inner.lock();
+    pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
+        let mut state = self.state.lock();
         let ends_session = matches!(target, StopTarget::Session | StopTarget::Process);
-        if ends_session && inner.awake.is_some() {
+        if ends_session && state.awake.is_some() {
             // In the same critical section that reads `awake`: the owner that exists now will end the session.
-            inner.desk.close();
+            state.queue.close();
         }
-        let (running, last) = (inner.desk.running().cloned(), inner.last.clone());
-        let next = running.clone().or_else(|| inner.desk.all().next().cloned());
-        let awake = inner.awake.clone();
-        let had_turns = inner.known.last_turn.0 > 0;
+        let (running, last) = (state.queue.running().cloned(), state.last.clone());
+        let next = state.next_turn().cloned();
+        let awake = state.awake.clone();
+        let had_turns = state.position.last_turn.0 > 0;
         let named = match target {
-            StopTarget::Message(id) => inner.slot_of(id),
+            StopTarget::Message(id) => state.queued_turn_of(id),
             _ => None,
         };
-        drop(inner);
-        let nothing = |outcome| self.nothing(target, cause.clone(), outcome);
+        drop(state);
+        let nothing_to_stop = |outcome| self.nothing_to_stop(target, cause.clone(), outcome);
         let ended = if had_turns {
             StopOutcome::AlreadyEnded
         } else {
             StopOutcome::NotFound
         };
         let Some(awake) = awake else {
-            return nothing(match target {
+            return nothing_to_stop(match target {
                 StopTarget::Background(id) => {
                     return self
-                        .stop_left(id, &cause, &self.host.scope)
-                        .unwrap_or_else(|| nothing(StopOutcome::NotFound));
+                        .stop_orphan(id, &cause, &self.host.scope)
+                        .unwrap_or_else(|| nothing_to_stop(StopOutcome::NotFound));
                 }
                 StopTarget::Call(_) | StopTarget::Message(_) => StopOutcome::NotFound,
                 StopTarget::Process => {
                     let order = StopOrder::new(target.extent(), cause);
-                    return Stopping::one(self.host.scope.stop(order), None);
+                    return SessionStop::one(self.host.scope.stop(order), None);
                 }
                 StopTarget::Session if self.ended.get().is_none() => {
                     return match self.close_asleep(&cause) {
@@ -58,25 +58,25 @@ impl Shared {
                 _ => ended,
             });
         };
-        let stop_turn = |slot: &Slot, bystander: Option<&Scope>| {
-            let stop = slot.stop(cause.clone(), bystander);
-            let stop = Stopping::one(stop, Some(Arc::clone(&slot.state)));
-            self.with_hooks(slot, &awake, stop, target)
+        let stop_turn = |queued: &QueuedTurn, bystander: Option<&Scope>| {
+            let stop = queued.stop(cause.clone(), bystander);
+            let stop = SessionStop::one(stop, Some(Arc::clone(&queued.state)));
+            self.with_hooks(queued, &awake, stop, target)
         };
         match target {
             StopTarget::Call(id) => match call_scope(&awake, running.iter().chain(&last), id) {
                 Some(scope) => {
-                    Stopping::one(scope.stop(StopOrder::new(target.extent(), cause)), None)
+                    SessionStop::one(scope.stop(StopOrder::new(target.extent(), cause)), None)
                 }
-                None => nothing(StopOutcome::NotFound),
+                None => nothing_to_stop(StopOutcome::NotFound),
             },
             StopTarget::Turn => match next.or(last) {
-                Some(slot) => stop_turn(&slot, Some(&awake.background_scope)),
-                None => nothing(ended),
+                Some(queued) => stop_turn(&queued, Some(&awake.background_scope)),
+                None => nothing_to_stop(ended),
             },
             StopTarget::Message(id) => match named {
                 Some((own, taken_by)) => {
-                    let slot = match &taken_by {
+                    let queued = match &taken_by {
                         // The message is a part of that turn. If the turn puts it back, the message itself is stopped
                         // as well.
                         Some(turn) if !turn.controls.withdraw(id) => {
@@ -85,24 +85,24 @@ impl Shared {
                         }
                         _ => &own,
                     };
-                    stop_turn(slot, Some(&awake.background_scope))
+                    stop_turn(queued, Some(&awake.background_scope))
                 }
-                None => nothing(StopOutcome::NotFound),
+                None => nothing_to_stop(StopOutcome::NotFound),
             },
             StopTarget::TurnAndBackground => {
                 // The turn first: background work that its calls start now is refused, or is found below.
-                let turn = next.map(|slot| stop_turn(&slot, None));
+                let turn = next.map(|queued| stop_turn(&queued, None));
                 let background = self.stop_background(&cause, turn.is_some());
                 let mut parts: Vec<_> = turn.into_iter().chain(background).collect();
                 // Hooks that run after the last turn.
                 let hooks = awake.hooks.filter(|hooks| !hooks.is_stopped());
                 let stop =
                     |hooks: Scope| hooks.stop(StopOrder::new(target.extent(), cause.clone()));
-                parts.extend(hooks.map(|hooks| Stopping::one(stop(hooks), None)));
+                parts.extend(hooks.map(|hooks| SessionStop::one(stop(hooks), None)));
                 if parts.is_empty() {
-                    return nothing(ended);
+                    return nothing_to_stop(ended);
                 }
-                Stopping::parts(self.request(target, cause), parts)
+                SessionStop::parts(self.request(target, cause), parts)
             }
             StopTarget::Session | StopTarget::Process => {
                 let scope = match target {
@@ -111,13 +111,13 @@ impl Shared {
                 };
                 let stop = scope.stop(StopOrder::new(target.extent(), cause));
                 self.changed.notify_one();
-                Stopping::one(stop, running.map(|slot| Arc::clone(&slot.state)))
+                SessionStop::one(stop, running.map(|queued| Arc::clone(&queued.state)))
             }
             StopTarget::Background(id) => match work(&awake, id) {
-                Some(work) if !work.is_detached() => Stopping::one(work.stop(cause), None),
+                Some(work) if !work.is_detached() => SessionStop::one(work.stop(cause), None),
                 _ => self
-                    .stop_left(id, &cause, &awake.scope)
-                    .unwrap_or_else(|| nothing(StopOutcome::NotFound)),
+                    .stop_orphan(id, &cause, &awake.scope)
+                    .unwrap_or_else(|| nothing_to_stop(StopOutcome::NotFound)),
             },
         }
     }
@@ -126,17 +126,17 @@ impl Shared {
     /// otherwise the ending of the turn would wait for the hooks.
     fn with_hooks(
         &self,
-        slot: &Slot,
-        awake: &Awake,
-        stop: Stopping,
+        queued: &QueuedTurn,
+        awake: &AwakeSession,
+        stop: SessionStop,
         target: &StopTarget,
-    ) -> Stopping {
+    ) -> SessionStop {
         match &awake.hooks {
-            Some(hooks) if !slot.state.has_begun() => {
+            Some(hooks) if !queued.state.has_begun() => {
                 let cause = stop.request().cause.clone();
                 let hooks = hooks.stop(StopOrder::new(target.extent(), cause.clone()));
-                let parts = vec![stop, Stopping::one(hooks, None)];
-                Stopping::parts(self.request(target, cause), parts)
+                let parts = vec![stop, SessionStop::one(hooks, None)];
+                SessionStop::parts(self.request(target, cause), parts)
             }
             _ => stop,
         }
@@ -145,9 +145,9 @@ impl Shared {
     /// Stops all background work and opens a new scope for work of later turns. Joins earlier stops that have not
     /// ended. Returns nothing if there is no background work; with the stop of a turn the scope is stopped in any case,
     /// so that no work can start in between.
-    fn stop_background(&self, cause: &Cause, beside_turn: bool) -> Vec<Stopping> {
-        let mut inner = self.inner.lock();
-        let Some(awake) = inner.awake.as_mut() else {
+    fn stop_background(&self, cause: &Cause, beside_turn: bool) -> Vec<SessionStop> {
+        let mut state = self.state.lock();
+        let Some(awake) = state.awake.as_mut() else {
             return Vec::new();
         };
         awake.being_stopped.retain(|scope| !scope.is_quiet());
@@ -165,62 +165,62 @@ impl Shared {
                 awake.being_stopped.push(old);
             }
         }
-        drop(inner);
+        drop(state);
         let order = || StopOrder::new(Extent::TurnAndBackground, cause.clone());
-        let stop = |scope: Scope| Stopping::one(scope.stop(order()), None);
+        let stop = |scope: Scope| SessionStop::one(scope.stop(order()), None);
         scopes.into_iter().map(stop).collect()
     }
 
     /// Closes a sleeping session, which has no work. `None` if the session is awake.
-    fn close_asleep(&self, cause: &Cause) -> Option<Stopping> {
-        let mut inner = self.inner.lock();
-        if inner.awake.is_some() {
+    fn close_asleep(&self, cause: &Cause) -> Option<SessionStop> {
+        let mut state = self.state.lock();
+        if state.awake.is_some() {
             return None;
         }
-        inner.desk.close();
-        drop(inner);
+        state.queue.close();
+        drop(state);
         self.hub.close();
         drop(self.ended.set(()));
         let request = self.request(&StopTarget::Session, cause.clone());
         let found = Receipt::of_stop(request, StopFindings::default());
-        Some(Stopping::answered(found))
+        Some(SessionStop::answered(found))
     }
 
     /// Dry run of a stop of the target.
     pub(crate) fn preview(&self, target: &StopTarget, cause: Cause) -> Receipt {
-        let inner = self.inner.lock();
+        let state = self.state.lock();
         let scopes = match target {
             StopTarget::Process => vec![self.host.scope.clone()],
-            _ => scopes_of(&inner, target),
+            _ => scopes_of(&state, target),
         };
-        let bystander = match (target, &inner.awake) {
+        let bystander = match (target, &state.awake) {
             (StopTarget::Turn | StopTarget::Message(_), Some(awake)) => {
                 Some(awake.background_scope.clone())
             }
             _ => None,
         };
-        drop(inner);
+        drop(state);
         let running = scopes.iter().flat_map(Scope::running);
-        let left = self.preview_left(target);
-        let items = running.chain(left).collect();
+        let orphan = self.preview_orphan(target);
+        let items = running.chain(orphan).collect();
         let receipt = Receipt::of_preview(self.request(target, cause), items);
         let outside = bystander.map(|scope| scope.running()).unwrap_or_default();
         receipt.with_bystanders(outside)
     }
 
-    pub(crate) fn nothing(
+    pub(crate) fn nothing_to_stop(
         &self,
         target: &StopTarget,
         cause: Cause,
         outcome: StopOutcome,
-    ) -> Stopping {
+    ) -> SessionStop {
         let mut request = self.request(target, cause);
         // The session itself exists: its last turn has ended.
-        let last = self.inner.lock().known.last_turn;
+        let last = self.state.lock().position.last_turn;
         if let (StopTarget::Turn | StopTarget::TurnAndBackground, 1..) = (target, last.0) {
             request.target = format!("{}/turn/{last}", self.label()).into();
         }
-        Stopping::answered(Receipt::of_nothing(request, outcome))
+        SessionStop::answered(Receipt::of_nothing(request, outcome))
     }
 
     pub(crate) fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {
@@ -241,18 +241,18 @@ impl Shared {
     }
 }
 
-fn work(awake: &Awake, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
+fn work(awake: &AwakeSession, id: &BackgroundId) -> Option<Arc<BackgroundWork>> {
     let works = awake.background.as_ref()?.works();
     works.into_iter().find(|work| work.id == *id)
 }
 
 /// Scopes of background work: the current one, and those whose stop has not ended.
-fn background_scopes(awake: &Awake) -> impl Iterator<Item = &Scope> {
+fn background_scopes(awake: &AwakeSession) -> impl Iterator<Item = &Scope> {
     awake.being_stopped.iter().chain([&awake.background_scope])
 }
 
 /// Scope of a call of a background sub-agent, by its path.
-fn behind(awake: &Awake, id: &CallId) -> Option<Scope> {
+fn background_call_scope(awake: &AwakeSession, id: &CallId) -> Option<Scope> {
     let path = id.as_str().contains('/').then(|| id.as_str())?;
     background_scopes(awake).find_map(|scope| scope.find_unit(path))
 }
@@ -260,51 +260,66 @@ fn behind(awake: &Awake, id: &CallId) -> Option<Scope> {
 /// Scope of a call of these turns, or of a call that has moved to the background. The turns first: a moving call
 /// appears in the background before it leaves the turn, where it may remain listed as ended.
 fn call_scope<'a>(
-    awake: &Awake,
-    mut turns: impl Iterator<Item = &'a Arc<Slot>>,
+    awake: &AwakeSession,
+    mut turns: impl Iterator<Item = &'a Arc<QueuedTurn>>,
     id: &CallId,
 ) -> Option<Scope> {
     let is_there = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
-    match turns.find_map(|slot| slot.controls.call(id)) {
+    match turns.find_map(|queued| queued.controls.call(id)) {
         Some(scope) if is_there(&scope) => Some(scope),
-        ended => behind(awake, id).or(ended),
+        ended => background_call_scope(awake, id).or(ended),
     }
 }
 
-impl Inner {
-    /// Slot of a message that has not ended, or of the last message that has; and the slot of the running turn, if the
+impl LockedState {
+    /// Running turn, or else the first waiting turn.
+    fn next_turn(&self) -> Option<&Arc<QueuedTurn>> {
+        self.queue.all().next()
+    }
+
+    /// Turn of a message that has not ended, or of the last message that has; and the running turn, if the
     /// message was handed to that turn.
-    fn slot_of(&self, id: &MessageId) -> Option<(Arc<Slot>, Option<Arc<Slot>>)> {
-        let is_it = |slot: &Arc<Slot>| slot.message() == Some(id);
-        let own = self.desk.all().chain(&self.last).find(|slot| is_it(slot))?;
-        let handed = self.desk.was_handed(is_it);
-        let taken_by = self.desk.running().filter(|_| handed).cloned();
+    fn queued_turn_of(&self, id: &MessageId) -> Option<(Arc<QueuedTurn>, Option<Arc<QueuedTurn>>)> {
+        let is_it = |queued: &Arc<QueuedTurn>| queued.message() == Some(id);
+        let own = self
+            .queue
+            .all()
+            .chain(&self.last)
+            .find(|queued| is_it(queued))?;
+        let handed = self.queue.has_steered(is_it);
+        let taken_by = self.queue.running().filter(|_| handed).cloned();
         Some((Arc::clone(own), taken_by))
     }
 }
 
-fn scopes_of(inner: &Inner, target: &StopTarget) -> Vec<Scope> {
-    let Some(awake) = &inner.awake else {
+fn scopes_of(state: &LockedState, target: &StopTarget) -> Vec<Scope> {
+    let Some(awake) = &state.awake else {
         return Vec::new();
     };
-    let running = || inner.desk.running().map(|slot| slot.scope.clone());
+    // A turn that has not begun waits for the session's hooks: a stop of the turn stops them as well.
+    let turn_scopes = |turn: &Arc<QueuedTurn>| {
+        let hooks = awake.hooks.iter().filter(|_| !turn.state.has_begun());
+        [&turn.scope].into_iter().chain(hooks).cloned().collect()
+    };
     match target {
         StopTarget::Session | StopTarget::Process => vec![awake.scope.clone()],
-        StopTarget::Turn => running().into_iter().collect(),
+        StopTarget::Turn => state.next_turn().map_or_else(Vec::new, turn_scopes),
         StopTarget::TurnAndBackground => {
             let beside = background_scopes(awake).chain(&awake.hooks).cloned();
-            running().into_iter().chain(beside).collect()
+            let turn = state.next_turn().map(|turn| turn.scope.clone());
+            turn.into_iter().chain(beside).collect()
         }
         StopTarget::Call(id) => {
-            let turns = inner.desk.running().into_iter().chain(&inner.last);
+            let turns = state.queue.running().into_iter().chain(&state.last);
             call_scope(awake, turns, id).into_iter().collect()
         }
         StopTarget::Message(id) => {
-            let slot = inner.slot_of(id).map(|(own, taken_by)| match taken_by {
+            let named = state.queued_turn_of(id);
+            let turn = named.map(|(own, taken_by)| match taken_by {
                 Some(turn) if turn.controls.has_taken(id) => turn,
                 _ => own,
             });
-            slot.map(|slot| slot.scope.clone()).into_iter().collect()
+            turn.as_ref().map_or_else(Vec::new, turn_scopes)
         }
         StopTarget::Background(id) => {
             let work = work(awake, id).into_iter();

@@ -8,15 +8,15 @@ use allstop_tools::{BackgroundHost as _, BackgroundWork};
 use tokio::time::timeout;
 
 use crate::events::{BackgroundItem, OpenQuestion};
-use crate::message::{MessageOutcome, Sent};
-use crate::shared::Shared;
+use crate::inner::SessionInner;
+use crate::message::{MessageHandle, MessageOutcome};
 
 /// Result of a wait for a message.
 #[derive(Debug, Clone)]
 #[must_use = "the wait may have ended before the work"]
-pub struct Waited {
+pub struct WaitResult {
     /// The message.
-    pub sent: Sent,
+    pub sent: MessageHandle,
     /// The outcome; `None` if the turn still runs or waits.
     pub outcome: Option<Arc<MessageOutcome>>,
     /// True if the limit of the wait passed. Nothing was stopped.
@@ -27,7 +27,7 @@ pub struct Waited {
     pub questions: Vec<OpenQuestion>,
 }
 
-impl Shared {
+impl SessionInner {
     /// Running background work that this process watches.
     pub(crate) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.background();
@@ -36,24 +36,24 @@ impl Shared {
 
     /// Running background work: the work that this process watches, and detached work.
     pub(crate) fn background_items(&self) -> Vec<BackgroundItem> {
-        let (watched, left) = (self.running_background(), self.left());
+        let (watched, orphans) = (self.running_background(), self.orphaned_work());
         let watched = watched.iter().map(|work| BackgroundItem::of(work));
-        let left = left.iter().filter(|left| left.alive);
-        watched.chain(left.map(BackgroundItem::left)).collect()
+        let orphans = orphans.iter().filter(|orphan| orphan.alive);
+        watched.chain(orphans.map(BackgroundItem::orphan)).collect()
     }
 
-    pub(crate) fn background(&self) -> Option<Arc<allstop_agent::Background>> {
-        let inner = self.inner.lock();
-        inner.awake.as_ref()?.background.clone()
+    pub(crate) fn background(&self) -> Option<Arc<allstop_agent::SessionBackground>> {
+        let state = self.state.lock();
+        state.awake.as_ref()?.background.clone()
     }
 
-    pub(crate) async fn wait(&self, sent: Sent, limit: Duration) -> Waited {
+    pub(crate) async fn wait(&self, sent: MessageHandle, limit: Duration) -> WaitResult {
         let both = async {
             sent.outcome().await;
             self.background_idle().await;
         };
         let timed_out = timeout(limit, both).await.is_err();
-        Waited {
+        WaitResult {
             outcome: sent.try_outcome(),
             timed_out,
             running: self.background_items(),

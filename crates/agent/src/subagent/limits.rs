@@ -40,11 +40,11 @@ impl Default for SubAgentLimits {
 
 /// Counter of the running sub-agents. Clones share the counter.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Running(Arc<AtomicU32>);
+pub(super) struct SubAgentCount(Arc<AtomicU32>);
 
-impl Running {
+impl SubAgentCount {
     /// Counts one more. `None` if the limit is reached.
-    pub(super) fn one_more(&self, running_max: u32) -> Option<RunningGuard> {
+    pub(super) fn acquire(&self, running_max: u32) -> Option<RunningGuard> {
         let one_more = |running: u32| (running < running_max).then_some(running + 1);
         let counted = self
             .0
@@ -56,7 +56,7 @@ impl Running {
 /// Guard of one running sub-agent. Its drop decreases the counter.
 #[derive(Debug)]
 #[must_use = "dropping it says that the agent has ended"]
-pub(super) struct RunningGuard(Running);
+pub(super) struct RunningGuard(SubAgentCount);
 
 impl Drop for RunningGuard {
     fn drop(&mut self) {

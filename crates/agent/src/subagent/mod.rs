@@ -11,7 +11,7 @@
 //! 2. Its budget is reserved from the budget of the agent that starts it; see [`Budget`](allstop_core::turn::Budget).
 //! 3. The usage of its model calls is metered with its call, and with every call above, when each model call ends: no
 //!    usage is lost if the call is dropped. In the background, where no call waits for it, usage is metered with the
-//!    end of the work; see [`promotion`] for a sub-agent that moves there later.
+//!    end of the work; see `promotion` for a sub-agent that moves there later.
 //! 4. At most [`SubAgentLimits::running_max`] sub-agents run at any moment, over all depths.
 //!
 //! Only the outermost agent starts sub-agents in the background, and only its own calls can move there: it receives the
@@ -20,23 +20,25 @@
 //! Ids of calls are unique within one agent. In receipts, events and records, and for a stop of one call, a call of a
 //! sub-agent is named by the path of calls that contain it: `call_1/call_2`. Models see only their own ids.
 
-mod child;
+mod background;
+mod level;
 mod limits;
 mod lines;
 mod promotion;
+mod sub_agent;
 mod tool;
 
 use std::sync::Arc;
 
-use allstop_tools::{BackgroundHost, OutputFolder, RegistryError};
+use allstop_tools::RegistryError;
 
 use crate::agent::Agent;
-use limits::Running;
+pub use background::SubAgentBackground;
+use level::SubAgentLevel;
+use limits::SubAgentCount;
 pub use limits::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
-use tool::{AgentTool, Level};
-
-/// Name of the tool.
-pub const AGENT_TOOL: &str = "agent";
+pub use tool::AGENT_TOOL;
+use tool::AgentTool;
 
 /// Options of an agent's sub-agents.
 #[derive(Debug, Clone, Default)]
@@ -47,15 +49,6 @@ pub struct SubAgents {
     pub excluded: Vec<Arc<str>>,
     /// Support for sub-agents in the background; `None` disables it.
     pub background: Option<SubAgentBackground>,
-}
-
-/// Support for sub-agents in the background.
-#[derive(Debug, Clone)]
-pub struct SubAgentBackground {
-    /// Host of the session's background work.
-    pub host: Arc<dyn BackgroundHost>,
-    /// Folder for the output of the sub-agents.
-    pub output_folder: Arc<OutputFolder>,
 }
 
 impl Agent {
@@ -71,19 +64,19 @@ impl Agent {
         let excluded = options.excluded.clone();
         let theirs = parts
             .tools
-            .chosen(move |name| !excluded.iter().any(|no| **no == *name));
+            .filtered(move |name| !excluded.iter().any(|no| **no == *name));
         let mut limits = options.limits;
         if options.excluded.iter().any(|no| **no == *AGENT_TOOL) {
             limits.depth_max = 1;
         }
-        let level = Level {
+        let level = SubAgentLevel {
             base: self.with(theirs, parts.settings.clone()),
             limits,
-            running: Running::default(),
+            running: SubAgentCount::default(),
             depth: 1,
             above: Vec::new(),
         };
-        let mut tools = parts.tools.chosen(|_| true);
+        let mut tools = parts.tools.filtered(|_| true);
         tools.register(Arc::new(AgentTool::new(level, options.background)))?;
         Ok(self.with(tools, parts.settings.clone()))
     }

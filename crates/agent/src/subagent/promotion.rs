@@ -11,9 +11,8 @@ use allstop_scope::{Placement, ScopeOptions};
 use allstop_tools::{CallLink, TaskCx, ToolInvocation, promote_task};
 use tokio::sync::oneshot;
 
-use super::SubAgentBackground;
-use super::child::{Child, RunningChild};
-use super::tool::runs_in_background;
+use super::background::{SubAgentBackground, runs_in_background};
+use super::sub_agent::{RunningSubAgent, SubAgent};
 
 /// Runs the sub-agent. Returns its answer, or the id of the background work that it has become.
 ///
@@ -23,7 +22,7 @@ pub(super) async fn run(
     place: &SubAgentBackground,
     invocation: ToolInvocation,
     name: String,
-    child: Child,
+    sub_agent: SubAgent,
 ) -> Result<String, String> {
     let (call, link) = (&invocation.scope, &invocation.link);
     let options = ScopeOptions {
@@ -32,29 +31,29 @@ pub(super) async fn run(
     };
     let scope = call.child(call.label(), options);
     let scope = scope.map_err(|refused| format!("the agent did not start: {refused}"))?;
-    let later = CallLink::unwatched(invocation.call_id.clone());
-    let spec = place.task(&invocation, name, later.clone());
-    let (output, watched) = (spec.output.clone(), link.clone());
-    let mut running = child.start(&scope, move |line| {
+    let background_link = CallLink::unwatched(invocation.call_id.clone());
+    let spec = place.task_spec(&invocation, name, background_link.clone());
+    let (output, call_link) = (spec.output.clone(), link.clone());
+    let mut running = sub_agent.start(&scope, move |line| {
         output.push(line);
-        watched.output(line);
+        call_link.output(line);
     });
     tokio::select! {
         // The answer first: if it is there, nothing is left to move.
         biased;
-        answer = running.answer() => return running.ended(answer, call).await,
+        answer = running.answer() => return running.finish_with(answer, call).await,
         () = link.promotion() => {}
     }
-    let (hand, handed) = oneshot::channel::<RunningChild>();
-    let waiting = async move |cx: TaskCx| match handed.await {
+    let (hand_over, handed_over) = oneshot::channel::<RunningSubAgent>();
+    let waiting = async move |cx: TaskCx| match handed_over.await {
         Ok(running) => running.finish(&cx.scope).await,
         Err(_) => Err("its call was lost".to_owned()),
     };
     match promote_task(&*place.host, spec, &scope, waiting) {
         Ok(work) => {
-            link.hand_over_to(&later);
-            // Refused if a stop of the work was first: then the child is dropped here, and has been stopped.
-            drop(hand.send(running));
+            link.hand_over_to(&background_link);
+            // Refused if a stop of the work was first: then the sub-agent is dropped here, and has been stopped.
+            drop(hand_over.send(running));
             Ok(runs_in_background(&work))
         }
         // A stop was first, or the host accepts no more work: the call continues as before.

@@ -23,40 +23,40 @@ use allstop_scope::{
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::background::Background;
+use crate::activity::ActivityTimer;
+use crate::background::SessionBackground;
 use crate::controls::RunControls;
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::{AgentEvent, EventSink, UnfinishedCall};
-use crate::history::History;
-use crate::hook::{self, HookCx, HookEvent, Told};
-use crate::life::Life;
+use crate::history::RunHistory;
+use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::outcome::{Denial, TurnOutcome};
-use crate::parts::Parts;
+use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 
 /// Context of a turn.
 #[derive(Clone, Copy)]
 pub(crate) struct TurnCx<'a> {
-    pub(crate) parts: &'a Arc<Parts>,
+    pub(crate) parts: &'a Arc<AgentParts>,
     /// Scope in which the run was started.
     pub(crate) above: &'a Scope,
     /// Scope of the run, or the refusal if it could not be opened.
     pub(crate) run: Result<&'a Scope, &'a NotStarted>,
     pub(crate) controls: &'a Arc<RunControls>,
-    pub(crate) background: Option<&'a Arc<Background>>,
+    pub(crate) background: Option<&'a Arc<SessionBackground>>,
     pub(crate) context: Option<&'a Arc<str>>,
     pub(crate) events: &'a EventSink,
 }
 
 /// Input of a turn.
-pub(crate) struct Asked {
+pub(crate) struct TurnInput {
     pub(crate) prompt: Prompt,
     pub(crate) notes: Vec<Note>,
     pub(crate) decision: Arc<Decision>,
 }
 
 /// Reason for which a turn ends without a final answer.
-pub(crate) enum Interrupt {
+pub(crate) enum TurnInterrupt {
     /// A stop covers the turn; its scope has the cause.
     Stopped,
     /// A limit refused the next step.
@@ -70,7 +70,7 @@ pub(crate) enum Interrupt {
     Failed(TurnError),
 }
 
-impl From<DraftError> for Interrupt {
+impl From<DraftError> for TurnInterrupt {
     fn from(error: DraftError) -> Self {
         match error {
             DraftError::Refused(Refusal::Stopped(_)) => Self::Stopped,
@@ -80,15 +80,15 @@ impl From<DraftError> for Interrupt {
     }
 }
 
-impl From<IllegalEvent> for Interrupt {
+impl From<IllegalEvent> for TurnInterrupt {
     fn from(illegal: IllegalEvent) -> Self {
         Self::Failed(illegal.into())
     }
 }
 
-pub(crate) struct Turn<'a> {
+pub(crate) struct RunningTurn<'a> {
     cx: TurnCx<'a>,
-    history: &'a mut History,
+    history: &'a mut RunHistory,
     loops: &'a mut LoopDetector,
     draft: Draft,
     /// Scope of the turn, which a stop covers.
@@ -106,22 +106,22 @@ pub(crate) struct Turn<'a> {
     /// Account of the stop that ends the turn, once the stop has begun.
     account: Option<Arc<Account>>,
     /// Time of the last sign of activity, shared with the calls.
-    life: Arc<Life>,
+    activity: Arc<ActivityTimer>,
     trace: Option<Arc<str>>,
 }
 
 /// Runs one turn. Always returns, with the turn's one ending.
 pub(crate) async fn run(
     cx: TurnCx<'_>,
-    history: &mut History,
+    history: &mut RunHistory,
     loops: &mut LoopDetector,
-    asked: Asked,
+    input: TurnInput,
 ) -> TurnOutcome {
-    let Asked {
+    let TurnInput {
         prompt,
         notes,
         decision,
-    } = asked;
+    } = input;
     cx.controls
         .begin_turn(&decision, cx.parts.settings.stop_policy);
     let start = TurnStart {
@@ -163,7 +163,7 @@ pub(crate) async fn run(
 
 async fn run_in_span(
     cx: TurnCx<'_>,
-    history: &mut History,
+    history: &mut RunHistory,
     loops: &mut LoopDetector,
     start: &TurnStart,
     trace: Option<Arc<str>>,
@@ -192,7 +192,7 @@ async fn run_in_span(
             return Box::pin(ending::refused(cx, history, start, None, &refusal)).await;
         }
     };
-    let mut turn = Turn {
+    let mut turn = RunningTurn {
         cx,
         history,
         loops,
@@ -205,7 +205,7 @@ async fn run_in_span(
         finish: FinishReason::Done,
         leftovers: Vec::new(),
         account: None,
-        life: Arc::new(Life::new(cx.events.clone())),
+        activity: Arc::new(ActivityTimer::new(cx.events.clone())),
         trace,
     };
     match turn.steps(&start.input).await {
@@ -218,7 +218,7 @@ async fn run_in_span(
 /// Opens the scope of the turn. `Err(Some(cause))` if a stop was first.
 fn open_scope(
     cx: TurnCx<'_>,
-    history: &History,
+    history: &RunHistory,
     start: &TurnStart,
     decision: &Arc<Decision>,
 ) -> Result<Scope, Option<Cause>> {
@@ -246,8 +246,8 @@ fn open_scope(
         .map_err(|refused| refused.cause().cloned())
 }
 
-impl Turn<'_> {
-    fn parts(&self) -> &Parts {
+impl RunningTurn<'_> {
+    fn parts(&self) -> &AgentParts {
         self.cx.parts
     }
 
@@ -257,7 +257,7 @@ impl Turn<'_> {
 
     /// Appends the pending records. A stop interrupts the wait for the store; the append is then settled with the
     /// ending. Records that were not written are pending again, for the ending: their events have happened.
-    async fn flush(&mut self) -> Result<(), Interrupt> {
+    async fn flush(&mut self) -> Result<(), TurnInterrupt> {
         if let Some(background) = self.cx.background {
             self.pending
                 .extend(background.take_records(self.draft.state().number()));
@@ -279,9 +279,9 @@ impl Turn<'_> {
         self.pending = self.history.take_unwritten();
         if self.scope.is_stopped() {
             self.engine.acknowledge();
-            return Err(Interrupt::Stopped);
+            return Err(TurnInterrupt::Stopped);
         }
-        Err(Interrupt::Failed(error.into()))
+        Err(TurnInterrupt::Failed(error.into()))
     }
 
     fn hook_cx(&self, scope: &Scope) -> HookCx {
@@ -293,21 +293,21 @@ impl Turn<'_> {
     }
 
     /// Calls the hooks; a denial ends the turn.
-    async fn hear_or_fail(&self, event: HookEvent) -> Result<(), Interrupt> {
+    async fn call_hooks_or_fail(&self, event: HookEvent) -> Result<(), TurnInterrupt> {
         if self.parts().hooks.is_empty() {
             return Ok(());
         }
         let hook_cx = self.hook_cx(&self.work);
-        match Box::pin(hook::tell(&self.parts().hooks, &hook_cx, &event)).await {
-            Told::Continue => Ok(()),
-            Told::Denied(message) => Err(Interrupt::Failed(TurnError {
+        match Box::pin(hook::call_hooks(&self.parts().hooks, &hook_cx, &event)).await {
+            HookResult::Continue => Ok(()),
+            HookResult::Denied(message) => Err(TurnInterrupt::Failed(TurnError {
                 kind: TurnErrorKind::Hook,
                 message,
                 hint: None,
             })),
-            Told::Stopped => {
+            HookResult::Stopped => {
                 self.engine.acknowledge();
-                Err(Interrupt::Stopped)
+                Err(TurnInterrupt::Stopped)
             }
         }
     }

@@ -10,23 +10,23 @@ use allstop_scope::{Deadline, Placement, ScopeOptions, instant_after};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::{Interrupt, Turn};
+use super::{RunningTurn, TurnInterrupt};
 use crate::event::AgentEvent;
-use crate::foreign::{self, Foreign};
-use crate::guardrail::{GuardrailVerdict, Stage};
+use crate::guardrail::{GuardrailStage, GuardrailVerdict};
 use crate::hook::HookEvent;
+use crate::user_code::{self, UserCodeResult};
 
 /// Tokens that a call reserves for its answer without a limit of output tokens: about a page, enough for most answers.
 pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
-impl Turn<'_> {
+impl RunningTurn<'_> {
     /// Runs steps until there is a final answer to commit.
-    pub(super) async fn steps(&mut self, input: &Arc<str>) -> Result<Arc<str>, Interrupt> {
-        self.hear_or_fail(HookEvent::TurnStart {
+    pub(super) async fn steps(&mut self, input: &Arc<str>) -> Result<Arc<str>, TurnInterrupt> {
+        self.call_hooks_or_fail(HookEvent::TurnStart {
             input: Arc::clone(input),
         })
         .await?;
-        self.guard(Stage::Input, input).await?;
+        self.guard(GuardrailStage::Input, input).await?;
         loop {
             let step = self.draft.state().steps() + 1;
             let span = tracing::info_span!("step", step);
@@ -37,7 +37,7 @@ impl Turn<'_> {
     }
 
     /// Runs one step: the model call, then the tool calls. Returns the final answer, if this was the last step.
-    async fn step(&mut self) -> Result<Option<Arc<str>>, Interrupt> {
+    async fn step(&mut self) -> Result<Option<Arc<str>>, TurnInterrupt> {
         self.open_step()?;
         self.take_steered()?;
         let estimate = self.estimate_tokens();
@@ -47,7 +47,7 @@ impl Turn<'_> {
             .begin_step(&self.cx.parts.model_name, estimate, at)?;
         self.cx.controls.begin_step();
         self.pending.push(step.record.clone());
-        self.hear_or_fail(HookEvent::ModelStart { step: step.step })
+        self.call_hooks_or_fail(HookEvent::ModelStart { step: step.step })
             .await?;
         self.flush().await?;
         self.cx.events.send(|| AgentEvent::StepStarted {
@@ -67,21 +67,21 @@ impl Turn<'_> {
         if self.work.is_stopped() {
             // The answer was complete before the stop was noticed: it is logged, but no longer shown.
             self.engine.acknowledge();
-            return Err(Interrupt::Stopped);
+            return Err(TurnInterrupt::Stopped);
         }
         self.cx.events.send(|| AgentEvent::StepAnswered {
             step: step.step,
             text: Arc::clone(&text),
             finish: answer.finish,
         });
-        self.hear_or_fail(HookEvent::ModelEnd {
+        self.call_hooks_or_fail(HookEvent::ModelEnd {
             step: step.step,
             text: Arc::clone(&text),
         })
         .await?;
         match model.next {
             Next::Commit => {
-                self.guard(Stage::Output, &text).await?;
+                self.guard(GuardrailStage::Output, &text).await?;
                 // A message that arrived meanwhile needs an answer too: the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))
             }
@@ -94,7 +94,7 @@ impl Turn<'_> {
 
     /// Takes the messages that arrived since the last step. Messages that a stop keeps from the turn are put back: each
     /// message is either in the turn or undelivered.
-    fn take_steered(&mut self) -> Result<(), Interrupt> {
+    fn take_steered(&mut self) -> Result<(), TurnInterrupt> {
         let mut messages = self.cx.controls.take_steered().into_iter();
         while let Some(message) = messages.next() {
             let at = self.now();
@@ -112,7 +112,7 @@ impl Turn<'_> {
     }
 
     /// Opens a scope for the step, if steps have a deadline.
-    fn open_step(&mut self) -> Result<(), Interrupt> {
+    fn open_step(&mut self) -> Result<(), TurnInterrupt> {
         let Some(limit) = self.parts().settings.deadlines.step else {
             return Ok(());
         };
@@ -132,7 +132,7 @@ impl Turn<'_> {
         let work = self
             .scope
             .child(label, options)
-            .map_err(|_| Interrupt::Stopped)?;
+            .map_err(|_| TurnInterrupt::Stopped)?;
         let former = std::mem::replace(&mut self.work, work);
         // Before the first step, `former` is the scope of the turn.
         if self.draft.state().steps() > 0 {
@@ -165,14 +165,14 @@ impl Turn<'_> {
         Usage::estimate_tokens(system + context + messages)
     }
 
-    async fn guard(&self, stage: Stage, text: &Arc<str>) -> Result<(), Interrupt> {
+    async fn guard(&self, stage: GuardrailStage, text: &Arc<str>) -> Result<(), TurnInterrupt> {
         for guardrail in &self.parts().guardrails {
-            if !guardrail.looks_at(stage) {
+            if !guardrail.wants(stage) {
                 continue;
             }
             let check = guardrail.check(&self.hook_cx(&self.work), stage, Arc::clone(text));
             let name = Arc::clone(guardrail.name());
-            let refusal = match Box::pin(foreign::run(
+            let refusal = match Box::pin(user_code::run(
                 &self.work,
                 ItemKind::Guardrail,
                 name,
@@ -181,38 +181,38 @@ impl Turn<'_> {
             ))
             .await
             {
-                Foreign::Answered(GuardrailVerdict::Pass) => continue,
-                Foreign::Answered(GuardrailVerdict::Refuse { reason }) => reason,
+                UserCodeResult::Answered(GuardrailVerdict::Pass) => continue,
+                UserCodeResult::Answered(GuardrailVerdict::Refuse { reason }) => reason,
                 // Guardrails fail closed.
-                Foreign::Panicked => format!("the guardrail {} panicked", guardrail.name()),
-                Foreign::Stopped => {
+                UserCodeResult::Panicked => format!("the guardrail {} panicked", guardrail.name()),
+                UserCodeResult::Stopped => {
                     self.engine.acknowledge();
-                    return Err(Interrupt::Stopped);
+                    return Err(TurnInterrupt::Stopped);
                 }
             };
-            return Err(Interrupt::Guardrail(refusal));
+            return Err(TurnInterrupt::Guardrail(refusal));
         }
         Ok(())
     }
 
     /// Records a sign of activity.
-    pub(super) fn heard(&self) {
+    pub(super) fn record_activity(&self) {
         if self.parts().settings.deadlines.inactivity.is_some() {
-            self.life.heard();
+            self.activity.record_activity();
         }
     }
 
     /// Waits until a stop covers the running work, or the inactivity limit has passed. Without that limit the only cost
     /// is a waiter on the scope's token.
-    pub(super) async fn interrupted(&self) -> Interrupt {
+    pub(super) async fn interrupted(&self) -> TurnInterrupt {
         let silent = async {
             match self.parts().settings.deadlines.inactivity {
                 None => std::future::pending().await,
                 Some(limit) => {
-                    let mut at = instant_after(self.life.heard_at(), limit);
+                    let mut at = instant_after(self.activity.last_activity(), limit);
                     while Instant::now() < at {
                         tokio::time::sleep_until(at).await;
-                        at = instant_after(self.life.heard_at(), limit);
+                        at = instant_after(self.activity.last_activity(), limit);
                     }
                     inactivity(limit)
                 }
@@ -222,13 +222,13 @@ impl Turn<'_> {
             biased;
             () = self.work.stopped() => {
                 self.engine.acknowledge();
-                Interrupt::Stopped
+                TurnInterrupt::Stopped
             }
-            cause = silent => Interrupt::Inactivity(cause),
+            cause = silent => TurnInterrupt::Inactivity(cause),
         }
     }
 }
 
 fn inactivity(limit: Duration) -> Cause {
-    Cause::new(CauseKind::Inactivity).detail(format!("nothing was heard for {limit:?}"))
+    Cause::new(CauseKind::Inactivity).detail(format!("no activity for {limit:?}"))
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use allstop_agent::{
-    Agent, EventSink, Guardrail, GuardrailVerdict, Hook, HookCx, HookEvent, HookVerdict,
-    RunRequest, Stage, TurnErrorKind,
+    Agent, EventSink, Guardrail, GuardrailStage, GuardrailVerdict, Hook, HookCx, HookEvent,
+    HookVerdict, RunRequest, TurnErrorKind,
 };
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason};
@@ -84,11 +84,16 @@ impl Guardrail for TestHook {
         &self.name
     }
 
-    fn looks_at(&self, stage: Stage) -> bool {
-        (self.on == "input") == (stage == Stage::Input)
+    fn wants(&self, stage: GuardrailStage) -> bool {
+        (self.on == "input") == (stage == GuardrailStage::Input)
     }
 
-    fn check(&self, cx: &HookCx, _: Stage, _: Arc<str>) -> BoxFuture<'static, GuardrailVerdict> {
+    fn check(
+        &self,
+        cx: &HookCx,
+        _: GuardrailStage,
+        _: Arc<str>,
+    ) -> BoxFuture<'static, GuardrailVerdict> {
         let (does, cx) = (self.does, cx.clone());
         Box::pin(async move {
             match does {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{
-    Agent, AgentBuilder, EventSink, History, RunOutcome, RunRequest, Settings, TurnOutcome,
+    Agent, AgentBuilder, EventSink, RunHistory, RunOutcome, RunRequest, Settings, TurnOutcome,
 };
 use allstop_core::message::check_history;
 use allstop_core::record::SessionRecord;
@@ -35,14 +35,14 @@ fn root() -> Scope {
     Scope::root("test", RootOptions::current())
 }
 
-async fn history() -> History {
+async fn history() -> RunHistory {
     history_on(Arc::new(MemoryLog::new())).await
 }
 
-async fn history_on(log: Arc<dyn Log>) -> History {
+async fn history_on(log: Arc<dyn Log>) -> RunHistory {
     let id = SessionId::from("s1");
     let session = SessionStream::create(log, id, Timestamp::from_unix_ms(0), "/tmp").await;
-    History::Logged(Box::new(session.expect("a session in memory")))
+    RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 
 /// Records of the session.
@@ -83,18 +83,18 @@ fn settings() -> Settings {
 async fn run(
     agent: Agent,
     scope: &Scope,
-    history: History,
+    history: RunHistory,
     prompt: &str,
-) -> (TurnOutcome, History) {
+) -> (TurnOutcome, RunHistory) {
     let run = agent.start(scope, RunRequest::new(history, prompt), EventSink::none());
     ended(run.finish().await.expect("the engine does not panic"))
 }
 
 /// Returns the last turn's outcome, checked against the log.
-fn ended(outcome: RunOutcome) -> (TurnOutcome, History) {
+fn ended(outcome: RunOutcome) -> (TurnOutcome, RunHistory) {
     let RunOutcome { mut turns, history } = outcome;
     let turn = turns.pop().expect("a run has a turn");
-    if let History::Logged(session) = &history {
+    if let RunHistory::Logged(session) = &history {
         let state = session.state();
         assert!(state.open_turn().is_none(), "every turn has its ending");
         let last = state.turns().last().expect("the turn is in the log");

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{
-    Deadlines, EventSink, History, Hook, HookCx, HookEvent, HookVerdict, Run, RunRequest, Settings,
+    Deadlines, EventSink, Hook, HookCx, HookEvent, HookVerdict, Run, RunHistory, RunRequest,
+    Settings,
 };
 use allstop_core::message::check_history;
 use allstop_core::receipt::{ConversationEffect, StopOutcome};
@@ -136,8 +137,8 @@ async fn stop_names_each_tool_whether_it_listens_or_not() {
     // The tool that did not listen was dropped, and its effect is unknown.
     assert_eq!(states, [("one", "stopped"), ("two", "unknown")]);
     let unknown = match &history {
-        History::Logged(session) => session.state().turns()[0].unknown_calls.clone(),
-        History::Bare { .. } => unreachable!(),
+        RunHistory::Logged(session) => session.state().turns()[0].unknown_calls.clone(),
+        RunHistory::Bare { .. } => unreachable!(),
     };
     assert_eq!(unknown.len(), 1);
     assert_eq!(&*unknown[0].name, "two");
@@ -194,7 +195,7 @@ async fn result_within_the_grace_is_kept() {
         panic!()
     };
     assert_eq!(&*result.content, "done before the force");
-    let History::Logged(session) = history else {
+    let RunHistory::Logged(session) = history else {
         panic!()
     };
     assert!(session.state().turns()[0].unknown_calls.is_empty());
@@ -229,7 +230,7 @@ async fn deadline_is_a_timeout_and_not_a_cancel() {
                 inactivity: Some(Duration::from_secs(1)),
                 ..Default::default()
             },
-            "nothing was heard",
+            "no activity",
         ),
     ] {
         let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
@@ -362,7 +363,7 @@ async fn dropped_run_stops_with_cause_disconnect_and_logs_a_receipt() {
         .unwrap();
     let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
     let (sink, mut events) = EventSink::channel();
-    let request = RunRequest::new(History::Logged(Box::new(session)), "go");
+    let request = RunRequest::new(RunHistory::Logged(Box::new(session)), "go");
     let run = agent(&model).build().start(&root(), request, sink);
     while !matches!(
         events.recv().await.unwrap(),

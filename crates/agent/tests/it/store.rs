@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{EventSink, History, Run, RunRequest, Settings, TurnErrorKind, TurnOutcome};
+use allstop_agent::{EventSink, Run, RunHistory, RunRequest, Settings, TurnErrorKind, TurnOutcome};
 use allstop_core::decision::DecisionState;
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::StopPolicy;
@@ -22,12 +22,12 @@ fn user() -> Cause {
     Cause::new(CauseKind::User)
 }
 
-async fn faulty() -> (Arc<FaultyLog>, History) {
+async fn faulty() -> (Arc<FaultyLog>, RunHistory) {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let at = Timestamp::from_unix_ms(0);
     let session = SessionStream::create(Arc::clone(&log) as _, SessionId::from("s1"), at, "/tmp");
     let session = session.await.expect("a session in memory");
-    (log, History::Logged(Box::new(session)))
+    (log, RunHistory::Logged(Box::new(session)))
 }
 
 fn keeping(policy: StopPolicy) -> Settings {
@@ -38,7 +38,7 @@ fn keeping(policy: StopPolicy) -> Settings {
 }
 
 /// Checks that after the store recovers the next message is answered, and that log and outcome agree.
-async fn next_message_works(log: &FaultyLog, scope: &Scope, history: History) -> TurnOutcome {
+async fn next_message_works(log: &FaultyLog, scope: &Scope, history: RunHistory) -> TurnOutcome {
     log.heal();
     let next = model(vec![Reply::text("fine")]);
     let run = agent(&next).build();
@@ -119,7 +119,7 @@ async fn refused_records_are_written_with_the_ending() {
     let (turn, history) = crate::run(agent, &scope, history, "go").await;
     assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
     assert_eq!(turn.usage.output_tokens, 5);
-    let History::Logged(session) = &history else {
+    let RunHistory::Logged(session) = &history else {
         panic!("not logged")
     };
     assert!(
@@ -146,7 +146,7 @@ fn check_ending_unknown(turn: &TurnOutcome) {
     assert_eq!(turn.stop_reason, StopReason::Error, "never cancelled");
     let error = turn.error.as_ref().expect("an error");
     assert_eq!(error.kind, TurnErrorKind::Store);
-    assert!(error.message.contains("not known yet"), "{error}");
+    assert!(error.message.contains("has not confirmed"), "{error}");
     let hint = error.hint.as_deref().unwrap_or_default();
     assert!(hint.contains("allstop sessions show"), "{hint}");
     assert_eq!((&*turn.output, turn.is_ending_known), ("", false));
@@ -251,7 +251,7 @@ async fn keep_claims_only_what_the_store_confirmed() {
 }
 
 /// A turn under the policy `keep` that was stopped before it began.
-async fn refused_at_entry(history: History) -> TurnOutcome {
+async fn refused_at_entry(history: RunHistory) -> TurnOutcome {
     let scope = root();
     let above = scope
         .child("session", ScopeOptions::default())
@@ -278,7 +278,7 @@ async fn refused_turn_claims_only_what_was_written() {
     assert!(turn.conversation.messages.is_empty());
 
     let (_, history) = faulty().await;
-    let bare = History::bare(SessionId::from("s2"), Arc::default());
+    let bare = RunHistory::bare(SessionId::from("s2"), Arc::default());
     for history in [history, bare] {
         let turn = refused_at_entry(history).await;
         let receipt = turn.receipt.expect("a receipt");

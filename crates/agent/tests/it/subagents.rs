@@ -117,7 +117,7 @@ async fn sub_agent_answers_shows_progress_and_is_metered_with_the_turn() {
     assert_eq!(results(&turn), ["42"]);
     assert_eq!(*shown.lock(), "Let me look.\n→ look {\"at\":\"all\"}\n42\n");
     assert_eq!((turn.usage.total_tokens(), turn.steps), (4 * COST, 2));
-    let allstop_agent::History::Logged(session) = &history else {
+    let allstop_agent::RunHistory::Logged(session) = &history else {
         unreachable!("it is in a log")
     };
     let state = session.state();
@@ -275,7 +275,7 @@ async fn running_limit_holds_and_an_end_frees_a_place() {
     let results = results(&turn);
     assert_eq!(results[..2], ["ready", "ready"]);
     assert!(
-        results[2].starts_with("2 agents run already"),
+        results[2].starts_with("2 agents are running"),
         "{results:?}"
     );
     assert_eq!(results[3], "ready");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{CallId, Cause, MessageId};
-use allstop_session::{StopTarget, Stopping};
+use allstop_session::{SessionStop, StopTarget};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
@@ -133,9 +133,9 @@ struct Talk<'a> {
     /// The calls that the running turn has asked for, until they have ended.
     calls: Vec<KnownCall>,
     /// Those that have no receipt yet.
-    stops: Vec<Stopping>,
+    stops: Vec<SessionStop>,
     /// Those that were asked for lately.
-    asked_stops: VecDeque<Stopping>,
+    asked_stops: VecDeque<SessionStop>,
     pending: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Taken out of `pending`, and not shown yet.
     held: Option<Done>,
@@ -230,7 +230,7 @@ impl Talk<'_> {
             Effect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
             Effect::Force => {
                 screen.note("forced: what still runs is ended now");
-                self.stops.iter().for_each(Stopping::force);
+                self.stops.iter().for_each(SessionStop::force);
             }
             Effect::GiveUpWait => {
                 self.wait.take().iter().for_each(AbortHandle::abort);

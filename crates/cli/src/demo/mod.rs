@@ -11,7 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::{Agent, AgentEvent, Background, EventSink, History, RunRequest, TurnOutcome};
+use allstop_agent::{
+    Agent, AgentEvent, EventSink, RunHistory, RunRequest, SessionBackground, TurnOutcome,
+};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
@@ -158,8 +160,8 @@ async fn play(
 struct Stage {
     agent: Agent,
     session: Scope,
-    background: Arc<Background>,
-    history: std::cell::Cell<Option<History>>,
+    background: Arc<SessionBackground>,
+    history: std::cell::Cell<Option<RunHistory>>,
 }
 
 impl Stage {
@@ -183,7 +185,7 @@ impl Stage {
         let below = session
             .child("session/demo/background", ScopeOptions::default())
             .context("a scope for background work")?;
-        let background = Background::new(below, 1);
+        let background = SessionBackground::new(below, 1);
         let workspace = Arc::new(Workspace::new(folder).context("the temporary folder")?);
         let mut shell = ShellConfig::new(folder, Arc::new(OutputFolder::new(folder)));
         shell.containment = host.scopes().containment;
@@ -204,11 +206,11 @@ impl Stage {
             agent: Agent::builder(model).tools(tools).build(),
             session,
             background,
-            history: std::cell::Cell::new(Some(History::Logged(Box::new(stream)))),
+            history: std::cell::Cell::new(Some(RunHistory::Logged(Box::new(stream)))),
         })
     }
 
-    fn request(&self, history: History, prompt: &str) -> RunRequest {
+    fn request(&self, history: RunHistory, prompt: &str) -> RunRequest {
         RunRequest {
             background: Some(Arc::clone(&self.background)),
             ..RunRequest::new(history, prompt)
@@ -220,7 +222,7 @@ impl Stage {
         &self,
         world: &World,
         report: &mut Report<'_>,
-    ) -> Result<(TurnOutcome, History, proof::Before), Problem> {
+    ) -> Result<(TurnOutcome, RunHistory, proof::Before), Problem> {
         let history = self.history.take().context("the demo has one first turn")?;
         let (sink, mut events) = EventSink::channel();
         let mut run = self.agent.start(

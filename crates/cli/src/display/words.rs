@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_core::Timestamp;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{How, ItemKind, Verified, Why};
-use allstop_runtime::FoundWork;
+use allstop_runtime::UnendedWork;
 
 /// A word of the vocabulary without its underscores.
 pub(crate) fn plain(word: &str) -> String {
@@ -121,7 +121,7 @@ pub(crate) fn call(name: &str, arguments: &Arguments) -> String {
 }
 
 /// Background work that runs without this process, or has ended without it.
-pub(crate) fn found(work: &FoundWork) -> String {
+pub(crate) fn found(work: &UnendedWork) -> String {
     let runs = if work.alive {
         "still runs"
     } else {

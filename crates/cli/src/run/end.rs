@@ -9,13 +9,18 @@ use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
 use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::StopTarget;
 
-use super::turns::{RunOutcome, RunTurns, show};
+use super::turns::{PromptsOutcome, RunTurns, show};
 use crate::pasted::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
     /// Ends what the turns have left, and says what the run came to.
-    pub(super) async fn end(mut self, id: SessionId, run: RunOutcome, system: &System) -> Envelope {
+    pub(super) async fn end(
+        mut self,
+        id: SessionId,
+        run: PromptsOutcome,
+        system: &System,
+    ) -> Envelope {
         let mut envelope = Envelope::of_run(&id, &run.messages)
             .unwrap_or_else(|| Envelope::of_no_run(Some(id), StopReason::Error, None));
         if let Some(error) = run.error {
@@ -65,7 +70,7 @@ impl RunTurns<'_, '_> {
         }
         let stopped = self.stop_background().await;
         // Last: what is let go before its stop has been accepted runs on.
-        let let_go = self.session.let_go();
+        let let_go = self.session.detached_work();
         envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
         let Some(background) = stopped else {
             if let (None, Some(stop)) = (&envelope.receipt, &self.stop)

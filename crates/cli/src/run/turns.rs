@@ -7,7 +7,7 @@ use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::{Cause, CauseKind, StopReason};
 use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
-    SessionEventKind, StopTarget, Stopping,
+    SessionEventKind, SessionStop, StopTarget,
 };
 use allstop_tools::mcp::McpStatusEvents;
 
@@ -28,14 +28,14 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
     /// The stop that a signal or a deadline has begun.
-    pub(super) stop: Option<Stopping>,
+    pub(super) stop: Option<SessionStop>,
     /// Whether the owner has nothing to do since the last message: its hooks have been told, too.
     pub(super) owner_idle: bool,
 }
 
 /// Outcome of the prompts of a run.
 #[derive(Default)]
-pub(super) struct RunOutcome {
+pub(super) struct PromptsOutcome {
     /// Of each message that was sent.
     pub(super) messages: Vec<Arc<MessageOutcome>>,
     /// A failure to send.
@@ -48,8 +48,8 @@ pub(super) struct RunOutcome {
 
 impl RunTurns<'_, '_> {
     /// Sends one prompt after the other, as long as each completes and nobody stops the run.
-    pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> RunOutcome {
-        let mut run = RunOutcome::default();
+    pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptsOutcome {
+        let mut run = PromptsOutcome::default();
         for prompt in prompts {
             self.owner_idle = false;
             // The turn knows its deadline too: it does not begin a wait that would go beyond.
@@ -151,7 +151,7 @@ impl RunTurns<'_, '_> {
     fn carry_out(&mut self, effect: Effect) -> bool {
         match effect {
             Effect::Stop(cause) => self.begin_stop(cause),
-            Effect::Force(_) => self.stop.iter().for_each(Stopping::force),
+            Effect::Force(_) => self.stop.iter().for_each(SessionStop::force),
             Effect::Nothing => {}
             Effect::Exit => return true,
         }
@@ -162,7 +162,7 @@ impl RunTurns<'_, '_> {
     /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
         self.show.stopping();
-        let target = if self.session.works_beside_turn() && !self.background.keep_background {
+        let target = if self.session.has_background_activity() && !self.background.keep_background {
             StopTarget::Process
         } else {
             StopTarget::Turn

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use allstop_agent::{HookCx, HookEvent, Stage};
+use allstop_agent::{GuardrailStage, HookCx, HookEvent};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
@@ -49,13 +49,13 @@ impl CommandEvent {
 
     pub(super) fn of_guardrail(
         cx: &HookCx,
-        stage: Stage,
+        stage: GuardrailStage,
         text: &str,
         folder: &Path,
     ) -> io::Result<Self> {
         let event = match stage {
-            Stage::Input => "input",
-            Stage::Output => "output",
+            GuardrailStage::Input => "input",
+            GuardrailStage::Output => "output",
         };
         Self::new(cx, event, json!({ "text": text }), folder)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{Guardrail, GuardrailVerdict, HookCx, Stage};
+use allstop_agent::{Guardrail, GuardrailStage, GuardrailVerdict, HookCx};
 use futures::future::BoxFuture;
 
 use super::CommandSettings;
@@ -12,7 +12,7 @@ use crate::config::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig};
 
 #[derive(Debug)]
 pub(crate) struct CommandGuardrail {
-    stage: Stage,
+    stage: GuardrailStage,
     command: UserCommand,
 }
 
@@ -20,7 +20,7 @@ impl CommandGuardrail {
     pub(crate) fn new(config: &GuardrailConfig, settings: &CommandSettings) -> Self {
         let limit = config.timeout.map_or(COMMAND_TIMEOUT_DEFAULT, Into::into);
         Self {
-            stage: config.on.into(),
+            stage: config.on,
             command: UserCommand::new(&config.command, limit, settings),
         }
     }
@@ -31,14 +31,14 @@ impl Guardrail for CommandGuardrail {
         &self.command.name
     }
 
-    fn looks_at(&self, stage: Stage) -> bool {
+    fn wants(&self, stage: GuardrailStage) -> bool {
         stage == self.stage
     }
 
     fn check(
         &self,
         cx: &HookCx,
-        stage: Stage,
+        stage: GuardrailStage,
         text: Arc<str>,
     ) -> BoxFuture<'static, GuardrailVerdict> {
         let (command, cx) = (self.command.clone(), cx.clone());

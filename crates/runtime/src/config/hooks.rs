@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allstop_agent::Stage;
+use allstop_agent::GuardrailStage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,23 +80,4 @@ pub struct GuardrailConfig {
     pub command: String,
     /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a refusal.
     pub timeout: Option<WrittenDuration>,
-}
-
-/// Text that a guardrail checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardrailStage {
-    /// The user's message, before the first model call.
-    Input,
-    /// The final answer, before the commit.
-    Output,
-}
-
-impl From<GuardrailStage> for Stage {
-    fn from(stage: GuardrailStage) -> Self {
-        match stage {
-            GuardrailStage::Input => Self::Input,
-            GuardrailStage::Output => Self::Output,
-        }
-    }
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use agents::AgentsConfig;
 pub use error::ConfigError;
-pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, GuardrailStage, HookConfig, HookMoment};
+pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpServerSection};
 pub use sections::{
     DeadlinesConfig, LimitsConfig, LoopsConfig, MAX_STEPS_DEFAULT, ModelConfig, PermissionsConfig,

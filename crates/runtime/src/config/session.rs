@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::WrittenDuration;
-use allstop_session::{Compaction, FollowUp, OnBackgroundEnd, SessionOptions};
+use allstop_session::{CompactionLimits, FollowUp, OnBackgroundEnd, SessionOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +28,16 @@ pub struct SessionConfig {
 impl SessionConfig {
     pub(crate) fn options(&self) -> SessionOptions {
         let plain = SessionOptions::default();
-        let kept = Compaction::default().turns_kept;
+        let kept = CompactionLimits::default().turns_kept;
         SessionOptions {
             follow_up: self.follow_up.unwrap_or(FollowUp::Interrupt),
             on_background_end: self.on_background_end.unwrap_or_default(),
-            compaction: self.compact_above_tokens.map(|tokens_max| Compaction {
-                tokens_max,
-                turns_kept: self.compact_keeps_turns.unwrap_or(kept),
-            }),
+            compaction: self
+                .compact_above_tokens
+                .map(|tokens_max| CompactionLimits {
+                    tokens_max,
+                    turns_kept: self.compact_keeps_turns.unwrap_or(kept),
+                }),
             unanswered_after: self
                 .unanswered_after
                 .map(Duration::from)

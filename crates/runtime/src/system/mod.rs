@@ -22,7 +22,7 @@ use allstop_tools::mcp::McpServers;
 use allstop_tools::{PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
 
-pub use allstop_session::found::{FoundWork, found_work};
+pub use allstop_session::unended::{UnendedWork, unended_work};
 pub use hidden::is_secret_variable;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_agent::{AGENT_TOOL, Agent, Background, SubAgentBackground, SubAgents};
+use allstop_agent::{AGENT_TOOL, Agent, SessionBackground, SubAgentBackground, SubAgents};
 use allstop_scope::NotStarted;
 use allstop_tools::{
     BUILTIN_TOOLS, BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Prompter,
@@ -118,7 +118,7 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
 
 pub(super) fn agent(
     parts: &SystemParts,
-    background: &Arc<Background>,
+    background: &Arc<SessionBackground>,
     spill: &SpillFolder,
     prompter: &Arc<dyn Prompter>,
 ) -> Result<Agent, StartError> {

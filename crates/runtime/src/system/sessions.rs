@@ -10,14 +10,14 @@ use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
 use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
-use allstop_session::found::settled_work;
+use allstop_session::unended::settled_work;
 use allstop_session::{
     AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
 };
 use futures::future::BoxFuture;
 
 use super::spill::SpillFolder;
-use super::{FoundWork, System, SystemParts, open};
+use super::{System, SystemParts, UnendedWork, open};
 use crate::error::StartError;
 
 /// Recipient of permission questions.
@@ -37,7 +37,7 @@ pub struct OpenSession {
     /// Turn that an earlier process left unfinished; it was rolled back.
     pub interrupted: Option<InterruptedTurn>,
     /// Background work of earlier processes that the log did not record as ended.
-    pub found: Vec<FoundWork>,
+    pub found: Vec<UnendedWork>,
 }
 
 /// A turn that an earlier process left unfinished.
@@ -162,7 +162,7 @@ fn make_agent(
     let agent = open::agent(parts, &request.background, &spill, prompter)?;
     Ok(SessionAgent {
         agent,
-        kept: Some(Box::new(spill)),
+        resources: Some(Box::new(spill)),
     })
 }
 

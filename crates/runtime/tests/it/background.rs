@@ -7,9 +7,9 @@ use allstop_core::receipt::ItemState;
 use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
 use allstop_process::ProcessSignal;
-use allstop_runtime::{OpenSession, QuestionRecipient, System, found_work};
+use allstop_runtime::{OpenSession, QuestionRecipient, System, unended_work};
 use allstop_scope::StopOrder;
-use allstop_session::{DetachError, Session};
+use allstop_session::{BackgroundDetachError, Session};
 use serde_json::json;
 
 use crate::{
@@ -195,11 +195,11 @@ async fn work_without_a_keeper_is_not_detached() {
         panic!("{detached:?}")
     };
     assert!(!kept.work.detached, "{kept:?}");
-    let Some(DetachError::NotPossible(why)) = &kept.refused else {
+    let Some(BackgroundDetachError::NotPossible(why)) = &kept.refused else {
         panic!("{kept:?}")
     };
     assert_eq!(why, "only a process with a keeper can be detached");
-    let found = found_work(&state_of(&system, "s1").await);
+    let found = unended_work(&state_of(&system, "s1").await);
     assert!(found[0].alive && !found[0].detached);
     let order = stop_of_all().grace(Duration::ZERO);
     assert!(system.scope().stop(order).receipt().await.quiet());
@@ -216,7 +216,10 @@ async fn work_is_not_detached_if_the_store_is_closed() {
         .await
         .expect_err("the store is closed");
     assert_eq!(running(&session), 1);
-    assert!(session.left().is_empty(), "nothing counts as detached");
+    assert!(
+        session.orphaned_work().is_empty(),
+        "nothing counts as detached"
+    );
     let receipt = system.scope().stop(stop_of_all()).receipt().await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(sleepers(&token), 0);

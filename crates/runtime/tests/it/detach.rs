@@ -14,7 +14,8 @@ use allstop_model::ScriptedModel;
 use allstop_process::{ContainmentChoice, ProcessSignal, signal};
 use allstop_scope::Scope;
 use allstop_session::{
-    AgentRequest, AgentSource, DetachError, SessionAgent, SessionOptions, Sessions, StopTarget,
+    AgentRequest, AgentSource, BackgroundDetachError, SessionAgent, SessionOptions, Sessions,
+    StopTarget,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use allstop_tools::{
@@ -67,7 +68,10 @@ impl AgentSource for Workers {
                 message: error.to_string(),
                 hint: None,
             })?;
-            Ok(SessionAgent { agent, kept: None })
+            Ok(SessionAgent {
+                agent,
+                resources: None,
+            })
         })
     }
 }
@@ -138,7 +142,7 @@ async fn one_append_detaches_all_possible_work() {
     };
     assert_eq!(refused.work.id, *agent);
     assert!(!refused.work.detached);
-    let Some(DetachError::NotPossible(why)) = &refused.refused else {
+    let Some(BackgroundDetachError::NotPossible(why)) = &refused.refused else {
         panic!("{refused:?}")
     };
     assert_eq!(why, "a sub-agent runs in this process");

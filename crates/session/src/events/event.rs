@@ -9,7 +9,7 @@ use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_log::Version;
 use allstop_tools::{BackgroundWork, PermissionQuestion};
 
-use crate::found::FoundWork;
+use crate::unended::UnendedWork;
 
 /// One event of a session.
 #[derive(Debug, Clone)]
@@ -109,7 +109,7 @@ impl BackgroundItem {
         }
     }
 
-    pub(crate) fn left(work: &FoundWork) -> Self {
+    pub(crate) fn orphan(work: &UnendedWork) -> Self {
         Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use super::event::{SessionEvent, SessionEventKind};
-use crate::slot::Slot;
+use crate::queued_turn::QueuedTurn;
 
 /// Events that a subscriber may lag behind before it misses the oldest: about the deltas of a long answer.
 const EVENTS_KEPT_MAX: usize = 1_024;
 
 /// Distribution of events. A session without subscribers builds no events.
 #[derive(Debug, Default)]
-pub(crate) struct Hub {
+pub(crate) struct EventHub {
     state: Mutex<HubState>,
 }
 
@@ -42,7 +42,7 @@ impl HubState {
     }
 }
 
-impl Hub {
+impl EventHub {
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<SessionEvent> {
         let mut state = self.state.lock();
         let tx = state
@@ -74,7 +74,7 @@ impl Hub {
     /// Waits until the session has had no subscriber for this long without a break.
     ///
     /// Cancel safe.
-    pub(crate) async fn deserted(&self, for_long: Duration) {
+    pub(crate) async fn unwatched_for(&self, for_long: Duration) {
         loop {
             let (tx, before) = {
                 let state = self.state.lock();
@@ -126,10 +126,10 @@ impl Hub {
     }
 
     /// Sink for the events of a turn. The answer of a stopped turn is no longer delivered.
-    pub(crate) fn sink(self: &Arc<Self>, slot: &Arc<Slot>) -> EventSink {
-        // Also without subscribers, since a subscriber may arrive during the turn. Does not hold the slot: the slot
+    pub(crate) fn sink(self: &Arc<Self>, queued: &Arc<QueuedTurn>) -> EventSink {
+        // Also without subscribers, since a subscriber may arrive during the turn. Does not hold the queued turn, which
         // holds the turn's calls, which hold the sink.
-        let (hub, scope) = (Arc::clone(self), slot.scope.clone());
+        let (hub, scope) = (Arc::clone(self), queued.scope.clone());
         EventSink::observer(move |event| {
             if let AgentEvent::TurnStarted { turn, .. } = event {
                 hub.state.lock().turn = Some(*turn);

@@ -10,6 +10,6 @@ mod live;
 mod subscription;
 
 pub use event::{BackgroundItem, OpenQuestion, SessionEvent, SessionEventKind};
-pub(crate) use hub::Hub;
+pub(crate) use hub::EventHub;
 pub use live::LiveEvents;
 pub use subscription::Subscription;

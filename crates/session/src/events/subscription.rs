@@ -70,7 +70,7 @@ impl Subscription {
                 return Ok(Some(event));
             }
             if let Some(until) = self.catch_up {
-                self.read_on(until).await?;
+                self.read_records(until).await?;
                 continue;
             }
             match self.live.recv().await {
@@ -98,7 +98,7 @@ impl Subscription {
         }
     }
 
-    async fn read_on(&mut self, until: Version) -> Result<(), LogError> {
+    async fn read_records(&mut self, until: Version) -> Result<(), LogError> {
         let stream = stream_of(&self.id);
         let records = self.log.read(&stream, self.last.next(), READ_LEN).await?;
         if records.is_empty() {

@@ -36,7 +36,10 @@ impl AgentSource for Builds {
             let later = build_tool("build_later", later, LATER);
             let build = build_tool("build", now, Duration::ZERO);
             let agent = agent(&self.model).tools(tools(vec![build, later])).build();
-            Ok(SessionAgent { agent, kept: None })
+            Ok(SessionAgent {
+                agent,
+                resources: None,
+            })
         })
     }
 }
@@ -47,7 +50,7 @@ const LATER: Duration = Duration::from_millis(20);
 /// A tool that starts a build after this delay.
 fn build_tool(
     name: &str,
-    (host, gate): (Arc<allstop_agent::Background>, Arc<Semaphore>),
+    (host, gate): (Arc<allstop_agent::SessionBackground>, Arc<Semaphore>),
     delay: Duration,
 ) -> ToolFn {
     ToolFn::new(name, move |call| {

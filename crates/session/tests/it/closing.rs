@@ -8,7 +8,7 @@ use allstop_core::StopReason;
 use allstop_core::receipt::StopOutcome;
 use allstop_model::{Pause, Reply};
 use allstop_session::{
-    AgentRequest, AgentSource, FollowUp, NewMessage, NotAdmitted, OpenError, SendError,
+    AgentRequest, AgentSource, FollowUp, MessageRefused, NewMessage, OpenError, SendError,
     SessionAgent, SessionOptions, StopTarget,
 };
 
@@ -39,7 +39,7 @@ async fn session_stop_ends_running_and_waiting_messages() {
         assert!(outcome.turn.is_some(), "each has its turn in the log");
     }
     let refused = fixture.session.send("third").unwrap_err();
-    assert_eq!(refused, SendError::NotAdmitted(NotAdmitted::Closed));
+    assert_eq!(refused, SendError::Refused(MessageRefused::Closed));
     assert_eq!(fixture.state().await.turns().len(), 2);
 
     let again = fixture.session.close().await;

@@ -3,7 +3,7 @@
 use allstop_core::{CauseKind, StopReason};
 use allstop_model::{Pause, Reply};
 use allstop_session::{
-    Admission, FollowUp, NewMessage, NotAdmitted, SendError, SessionOptions, StopTarget,
+    Admission, FollowUp, MessageRefused, NewMessage, SendError, SessionOptions, StopTarget,
 };
 
 use crate::support::{agent, fixture, in_order, text_delta, user};
@@ -95,7 +95,7 @@ async fn reject_policy_refuses_with_busy() {
     let first = fixture.session.send("first").unwrap();
     text_delta(&mut events).await;
     let refused = fixture.session.send("second").unwrap_err();
-    assert_eq!(refused, SendError::NotAdmitted(NotAdmitted::Busy));
+    assert_eq!(refused, SendError::Refused(MessageRefused::Busy));
     let receipt = fixture
         .session
         .stop(&StopTarget::Turn, user())

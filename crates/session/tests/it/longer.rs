@@ -8,7 +8,9 @@ use allstop_core::StopReason;
 use allstop_core::record::SessionRecord;
 use allstop_model::{Pause, Reply};
 use allstop_scope::{RootOptions, Scope};
-use allstop_session::{CompactError, Compaction, SessionOptions, Sessions, StopTarget, UndoError};
+use allstop_session::{
+    CompactError, CompactionLimits, SessionOptions, Sessions, StopTarget, UndoError,
+};
 
 use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 
@@ -75,7 +77,7 @@ async fn stop_covers_compaction_before_the_next_turn() {
     ];
     let model = in_order(replies);
     let options = SessionOptions {
-        compaction: Some(Compaction {
+        compaction: Some(CompactionLimits {
             tokens_max: 300,
             turns_kept: 1,
         }),

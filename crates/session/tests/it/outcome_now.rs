@@ -78,10 +78,11 @@ async fn failed_turn_reports_its_error_while_the_store_hangs() {
     fixture.close().await;
 }
 
-/// A hook at the end of a turn that ignores stops until it is released, as a command that ignores SIGTERM.
+/// A hook that ignores stops until it is released, as a command that ignores SIGTERM.
 #[derive(Debug)]
 struct Deaf {
     name: Arc<str>,
+    on: &'static str,
     runs: Arc<Semaphore>,
     go_on: Arc<Semaphore>,
 }
@@ -92,7 +93,7 @@ impl Hook for Deaf {
     }
 
     fn wants(&self, event: &HookEvent) -> bool {
-        event.name() == "turn_end"
+        event.name() == self.on
     }
 
     fn on(&self, cx: &HookCx, _event: HookEvent) -> BoxFuture<'static, HookVerdict> {
@@ -115,6 +116,7 @@ async fn turn_stays_completed_while_its_hook_is_stopped() {
     let (runs, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let hook = Deaf {
         name: "deaf".into(),
+        on: "turn_end",
         runs: Arc::clone(&runs),
         go_on: Arc::clone(&go_on),
     };
@@ -143,6 +145,34 @@ async fn turn_stays_completed_while_its_hook_is_stopped() {
     assert_eq!(outcome.stop_reason, StopReason::Completed, "{outcome:?}");
     let own = outcome.receipt.as_ref().expect("a stop was carried out");
     assert_eq!(own.stop_id(), receipt.stop_id());
+    fixture.close().await;
+}
+
+/// A turn waits for the hooks of the session's start: a stop of the turn stops them, and a dry run lists them.
+#[tokio::test(start_paused = true)]
+async fn dry_run_lists_the_hooks_that_a_waiting_turn_waits_for() {
+    let (runs, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let hook = Deaf {
+        name: "deaf".into(),
+        on: "session_start",
+        runs: Arc::clone(&runs),
+        go_on: Arc::clone(&go_on),
+    };
+    let agent = agent(&in_order(vec![Reply::text("never asked for")]));
+    let agent = agent.hook(Arc::new(hook)).build();
+    let fixture = fixture(agent, SessionOptions::default()).await;
+    runs.acquire().await.expect("never closed").forget();
+    let sent = fixture.session.send("go").unwrap();
+    for target in [StopTarget::Turn, StopTarget::Message(sent.id.clone())] {
+        let preview = fixture.session.preview(&target);
+        let names: Vec<_> = preview.items().iter().map(|item| &*item.name).collect();
+        assert!(names.contains(&"deaf"), "{target:?}: {names:?}");
+    }
+    let preview = fixture.session.preview(&StopTarget::Turn);
+    let stop = fixture.session.stop(&StopTarget::Turn, user());
+    let receipt = stop.receipt().await;
+    assert_eq!(receipt.items().len(), preview.items().len(), "{receipt:?}");
+    assert!(!sent.outcome().await.is_completed());
     fixture.close().await;
 }
 

@@ -7,7 +7,7 @@ use allstop_agent::{SubAgents, TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_model::{Reply, ScriptedModel};
 use allstop_session::{
-    AgentRequest, AgentSource, Answered, OpenQuestion, SessionAgent, SessionEventKind,
+    AgentRequest, AgentSource, AnswerResult, OpenQuestion, SessionAgent, SessionEventKind,
     SessionOptions, StopTarget, Subscription,
 };
 use allstop_testkit::ToolFn;
@@ -36,7 +36,10 @@ impl AgentSource for Asks {
                 message: error.to_string(),
                 hint: None,
             })?;
-            Ok(SessionAgent { agent, kept: None })
+            Ok(SessionAgent {
+                agent,
+                resources: None,
+            })
         })
     }
 }
@@ -67,17 +70,17 @@ async fn first_answer_to_a_question_counts() {
         fixture
             .session
             .answer(&"q_9".into(), PermissionAnswer::Deny),
-        Answered::NotFound
+        AnswerResult::NotFound
     );
     assert_eq!(
         fixture
             .session
             .answer(&asked.id, PermissionAnswer::AllowOnce),
-        Answered::Taken
+        AnswerResult::Taken
     );
     assert_eq!(
         fixture.session.answer(&asked.id, PermissionAnswer::Deny),
-        Answered::TooLate
+        AnswerResult::TooLate
     );
     let outcome = sent.outcome().await;
     assert!(outcome.denials.is_empty() && &*outcome.output == "done");
@@ -104,7 +107,7 @@ async fn stop_removes_the_question_without_a_denial() {
         fixture
             .session
             .answer(&asked.id, PermissionAnswer::AllowOnce),
-        Answered::TooLate
+        AnswerResult::TooLate
     );
     fixture.close().await;
 }
@@ -141,7 +144,7 @@ async fn question_is_denied_after_the_last_subscriber_left() {
     let late = fixture
         .session
         .answer(&asked.id, PermissionAnswer::AllowOnce);
-    assert_eq!(late, Answered::TooLate);
+    assert_eq!(late, AnswerResult::TooLate);
     fixture.close().await;
 }
 
@@ -169,7 +172,7 @@ async fn returning_subscriber_gets_the_question_first_and_once() {
     let answer = fixture
         .session
         .answer(&asked.id, PermissionAnswer::AllowOnce);
-    assert_eq!(answer, Answered::Taken);
+    assert_eq!(answer, AnswerResult::Taken);
     assert!(sent.outcome().await.denials.is_empty());
     fixture.session.close().await;
     while let Some(event) = events.next().await.unwrap() {

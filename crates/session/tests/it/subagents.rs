@@ -64,12 +64,15 @@ impl AgentSource for Starts {
                 message: error.to_string(),
                 hint: None,
             })?;
-            Ok(SessionAgent { agent, kept: None })
+            Ok(SessionAgent {
+                agent,
+                resources: None,
+            })
         })
     }
 }
 
-struct Stage {
+struct GuardrailStage {
     source: Starts,
     waiting: mpsc::UnboundedReceiver<()>,
     go_on: Arc<tokio::sync::Semaphore>,
@@ -107,7 +110,7 @@ replies:
 /// Cost of each model call.
 const COST: u64 = 11;
 
-fn stage() -> Stage {
+fn stage() -> GuardrailStage {
     let script = SCRIPT.replace("COST", "usage: {input_tokens: 10, output_tokens: 1}");
     let model = ScriptedModel::parse("agents", &script).expect("a script");
     let (tx, waiting) = mpsc::unbounded_channel();
@@ -118,7 +121,7 @@ fn stage() -> Stage {
         folder: tempfile::tempdir().expect("a folder"),
         go_on: Arc::clone(&go_on),
     };
-    Stage {
+    GuardrailStage {
         source,
         waiting,
         go_on,

@@ -67,7 +67,10 @@ impl AgentSource for WithShell {
                 .tools(tools)
                 .settings(self.settings.clone())
                 .build();
-            Ok(SessionAgent { agent, kept: None })
+            Ok(SessionAgent {
+                agent,
+                resources: None,
+            })
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::turn::Conversation;
 use allstop_core::{MessageId, TurnNumber};
-use allstop_session::{Admission, FollowUp, MessageOutcome, SendError, SessionEvent, Waited};
+use allstop_session::{Admission, FollowUp, MessageOutcome, SendError, SessionEvent, WaitResult};
 
 use super::witness::Order;
 
@@ -26,7 +26,7 @@ pub struct SentMessage {
     /// Its outcome, and the moment in which that was known.
     pub outcome: Option<(Order, Arc<MessageOutcome>)>,
     /// Answer to whoever waited for idle, and its moment.
-    pub waited: Option<(Order, Waited)>,
+    pub waited: Option<(Order, WaitResult)>,
     /// True if its waiter went away: nobody is there to be told.
     pub waiter_gone: bool,
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{
-    Agent, AgentBuilder, Guardrail, GuardrailVerdict, Hook, HookCx, HookEvent, HookVerdict,
-    Stage as At,
+    Agent, AgentBuilder, Guardrail, GuardrailStage as At, GuardrailVerdict, Hook, HookCx,
+    HookEvent, HookVerdict,
 };
 use allstop_model::Reply;
 use allstop_tools::permission::FixedAnswer;
@@ -132,7 +132,7 @@ impl Guardrail for Refuses {
         &NAME
     }
 
-    fn looks_at(&self, _: At) -> bool {
+    fn wants(&self, _: At) -> bool {
         true
     }
 

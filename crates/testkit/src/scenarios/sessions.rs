@@ -8,7 +8,7 @@ use allstop_core::message::Arguments;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
 use allstop_core::{Effect, Timestamp, TurnNumber};
 use allstop_model::{Pause, Reply};
-use allstop_session::{Compaction, FollowUp, NewMessage, SessionEvent, SessionEventKind};
+use allstop_session::{CompactionLimits, FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
@@ -56,7 +56,7 @@ pub(super) fn all() -> [Scenario; 8] {
                 talk.ask("third").await;
             });
             setup.options(|options| {
-                options.compaction = Some(Compaction {
+                options.compaction = Some(CompactionLimits {
                     tokens_max: 20,
                     turns_kept: 1,
                 });

@@ -25,7 +25,7 @@ pub use subject::{RunningSubject, Subject, SubjectPlay};
 
 use std::sync::Arc;
 
-use allstop_agent::{Agent, AgentBuilder, Background, Guardrail, Hook};
+use allstop_agent::{Agent, AgentBuilder, Guardrail, Hook, SessionBackground};
 use allstop_core::Timestamp;
 use allstop_log::Log;
 use allstop_model::{Model, Reply, ScriptedModel};
@@ -52,7 +52,7 @@ pub struct RunStage {
     watch: PartWatch,
     root: Scope,
     session: Scope,
-    background: Arc<Background>,
+    background: Arc<SessionBackground>,
     processes: Arc<Processes>,
     store: Arc<FailingStore>,
     own: OwnChecks,
@@ -74,7 +74,7 @@ impl RunStage {
             watch,
             root,
             session,
-            background: Background::new(below, 1),
+            background: SessionBackground::new(below, 1),
             store: Arc::default(),
             own: OwnChecks::default(),
         }
@@ -121,7 +121,7 @@ impl RunStage {
     }
 
     /// The shell tool of a session that has its own background work.
-    pub fn shell_of(&self, background: &Arc<Background>) -> Arc<dyn Tool> {
+    pub fn shell_of(&self, background: &Arc<SessionBackground>) -> Arc<dyn Tool> {
         // Output is kept in memory alone: the names of files would not be the same in each run.
         let nowhere = Arc::new(OutputFolder::new("/dev/null/output"));
         let config = ShellConfig {
@@ -197,7 +197,7 @@ impl RunStage {
     }
 
     /// The background work of the session.
-    pub fn background(&self) -> &Arc<Background> {
+    pub fn background(&self) -> &Arc<SessionBackground> {
         &self.background
     }
 

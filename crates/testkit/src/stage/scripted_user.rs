@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use allstop_session::{MessageOutcome, NewMessage, Sent, Session, SessionEvent, Waited};
+use allstop_session::{
+    MessageHandle, MessageOutcome, NewMessage, Session, SessionEvent, WaitResult,
+};
 use tokio::time::timeout;
 
 use super::session_under_way::SessionUnderWay;
@@ -26,7 +28,7 @@ impl ScriptedUser {
     }
 
     /// Sends a message. `None`: it was not taken.
-    pub fn send(&self, message: impl Into<NewMessage>) -> Option<Sent> {
+    pub fn send(&self, message: impl Into<NewMessage>) -> Option<MessageHandle> {
         self.live.send(&self.session, message.into())
     }
 
@@ -46,7 +48,7 @@ impl ScriptedUser {
         &self,
         message: impl Into<NewMessage>,
         limit: Duration,
-    ) -> Option<Waited> {
+    ) -> Option<WaitResult> {
         let waiter = self.live.wait(&self.session, message.into(), limit);
         // The explorer polls its user whenever anything has happened.
         std::future::poll_fn(|_| self.live.waited(waiter)).await

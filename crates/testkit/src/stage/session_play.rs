@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allstop_agent::{Agent, Background, TurnError};
+use allstop_agent::{Agent, SessionBackground, TurnError};
 use allstop_core::record::SessionRecord;
 use allstop_core::{MessageId, Timestamp};
 use allstop_session::{AgentRequest, AgentSource, FollowUp, SessionAgent, SessionOptions};
@@ -86,7 +86,7 @@ impl SessionPlay {
 pub(crate) struct ScenarioAgents {
     stage: RunStage,
     build: Box<Build>,
-    opened: Mutex<Vec<Arc<Background>>>,
+    opened: Mutex<Vec<Arc<SessionBackground>>>,
 }
 
 impl ScenarioAgents {
@@ -109,7 +109,7 @@ impl AgentSource for ScenarioAgents {
             self.opened.lock().push(Arc::clone(&request.background));
             Ok(SessionAgent {
                 agent: (self.build)(&self.stage, &request),
-                kept: None,
+                resources: None,
             })
         })
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use allstop_agent::{Agent, Background, EventSink, History, Run, RunOutcome, RunRequest, Settings};
+use allstop_agent::{
+    Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
+};
 use allstop_core::Receipt;
 use allstop_log::SessionStream;
 use allstop_scope::{Scope, StopOrder, WorkLost};
@@ -22,7 +24,7 @@ pub struct SubjectPlay {
     /// Observer of the events.
     pub events: EventSink,
     /// The background work of the session, if there may be any.
-    pub background: Option<Arc<Background>>,
+    pub background: Option<Arc<SessionBackground>>,
 }
 
 /// Something that runs turns and can be stopped: an [`Agent`], or an engine of your own.
@@ -49,7 +51,7 @@ pub trait RunningSubject: Send {
 impl Subject for Agent {
     fn start(&self, play: SubjectPlay) -> Box<dyn RunningSubject> {
         let request = RunRequest {
-            history: History::Logged(Box::new(play.session)),
+            history: RunHistory::Logged(Box::new(play.session)),
             prompts: play.prompts.into_iter().map(Into::into).collect(),
             controls: Arc::default(),
             decision: None,

@@ -14,27 +14,30 @@ use allstop_tools::{
 
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
-use crate::foreign::{self, Foreign};
-use crate::hook::{self, HookEvent, Told};
+use crate::hook::{self, HookEvent, HookResult};
 use crate::outcome::Denial;
-use crate::turn::{Interrupt, Turn};
+use crate::turn::{RunningTurn, TurnInterrupt};
+use crate::user_code::{self, UserCodeResult};
 
 /// A call that may run.
-pub(super) struct Admitted {
+pub(super) struct AdmittedCall {
     pub(super) call: ToolCall,
     pub(super) tool: Arc<dyn Tool>,
     pub(super) invocation: ToolInvocation,
 }
 
-impl Admitted {
+impl AdmittedCall {
     pub(super) fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
 }
 
-impl Turn<'_> {
+impl RunningTurn<'_> {
     /// Decides if a call may run. `None` if the call was answered without running.
-    pub(super) async fn admit(&mut self, call: ToolCall) -> Result<Option<Admitted>, Interrupt> {
+    pub(super) async fn admit(
+        &mut self,
+        call: ToolCall,
+    ) -> Result<Option<AdmittedCall>, TurnInterrupt> {
         let (tool, arguments) = match self.check(&call) {
             Ok(checked) => checked,
             Err(problem) => {
@@ -62,7 +65,7 @@ impl Turn<'_> {
             self.deny(&call, reason)?;
             return Ok(None);
         }
-        Ok(Some(Admitted {
+        Ok(Some(AdmittedCall {
             call,
             tool,
             invocation,
@@ -70,12 +73,12 @@ impl Turn<'_> {
     }
 
     /// `Some(reason)` if a hook denied the call, or the call was stopped meanwhile.
-    async fn denied_by_hook(&self, call: &ToolCall) -> Result<Option<String>, Interrupt> {
+    async fn denied_by_hook(&self, call: &ToolCall) -> Result<Option<String>, TurnInterrupt> {
         let event = HookEvent::ToolStart { call: call.clone() };
-        match hook::tell(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
-            Told::Continue => Ok(None),
-            Told::Denied(reason) => Ok(Some(reason)),
-            Told::Stopped => self.stopped_before_its_start().map(Some),
+        match hook::call_hooks(&self.parts().hooks, &self.hook_cx(&self.work), &event).await {
+            HookResult::Continue => Ok(None),
+            HookResult::Denied(reason) => Ok(Some(reason)),
+            HookResult::Stopped => self.stopped_before_its_start().map(Some),
         }
     }
 
@@ -89,7 +92,7 @@ impl Turn<'_> {
         match &call.arguments {
             Arguments::Malformed(text) => Err(match self.finish.cut_words() {
                 Some(cut) => format!(
-                    "the answer {cut} before this call was whole, so the tool did not run: say it in less, or in parts"
+                    "the answer {cut} before this call was complete, so the tool did not run: make it shorter, or split it"
                 ),
                 None => format!(
                     "the arguments are not JSON, so the tool did not run: {}",
@@ -106,7 +109,7 @@ impl Turn<'_> {
     }
 
     /// Opens the scope of a requested call. From then on the call can be stopped alone, at any stage.
-    pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), Interrupt> {
+    pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), TurnInterrupt> {
         let tools = self.parts().tools.now();
         let tool = tools.registry.get(&call.name);
         let effect = tool.map_or(Effect::Irreversible, |tool| tool.spec().effect);
@@ -121,17 +124,17 @@ impl Turn<'_> {
         let label = format!("{}/call/{}", self.scope.label(), call.id);
         let scope = self.work.child(label, options).map_err(|_| {
             self.engine.acknowledge();
-            Interrupt::Stopped
+            TurnInterrupt::Stopped
         })?;
-        let life: Arc<dyn CallObserver> = Arc::clone(&self.life) as _;
-        let link = CallLink::new(call.id.clone(), life);
+        let activity: Arc<dyn CallObserver> = Arc::clone(&self.activity) as _;
+        let link = CallLink::new(call.id.clone(), activity);
         self.cx.controls.add_call(call.id.clone(), scope, link);
         Ok(())
     }
 
-    fn scope_of(&self, id: &CallId) -> Result<Scope, Interrupt> {
+    fn scope_of(&self, id: &CallId) -> Result<Scope, TurnInterrupt> {
         self.cx.controls.call(id).ok_or_else(|| {
-            Interrupt::Failed(TurnError {
+            TurnInterrupt::Failed(TurnError {
                 kind: TurnErrorKind::Bug,
                 message: format!("the call {id} has no scope"),
                 hint: None,
@@ -144,7 +147,7 @@ impl Turn<'_> {
         &self,
         spec: &ToolSpec,
         invocation: &ToolInvocation,
-    ) -> Result<Option<String>, Interrupt> {
+    ) -> Result<Option<String>, TurnInterrupt> {
         let Some(permissions) = &self.parts().permissions else {
             return Ok(None);
         };
@@ -180,7 +183,7 @@ impl Turn<'_> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
         let asking = async move { prompter.ask(question).await };
         let name = "permission question";
-        match foreign::run(
+        match user_code::run(
             &self.work,
             ItemKind::Permission,
             name,
@@ -189,40 +192,40 @@ impl Turn<'_> {
         )
         .await
         {
-            Foreign::Answered(answer) => Some(answer),
-            Foreign::Panicked => Some(PermissionAnswer::Deny),
-            Foreign::Stopped => None,
+            UserCodeResult::Answered(answer) => Some(answer),
+            UserCodeResult::Panicked => Some(PermissionAnswer::Deny),
+            UserCodeResult::Stopped => None,
         }
     }
 
     /// Handles a stop before the start of the call. A stop of the turn ends the turn; for a stop of the call alone,
     /// returns the reason for which the call did not run.
-    fn stopped_before_its_start(&self) -> Result<String, Interrupt> {
+    fn stopped_before_its_start(&self) -> Result<String, TurnInterrupt> {
         if self.work.is_stopped() {
             self.engine.acknowledge();
-            Err(Interrupt::Stopped)
+            Err(TurnInterrupt::Stopped)
         } else {
             Ok("it was stopped before it ran".to_owned())
         }
     }
 
-    fn reject(&mut self, call: &ToolCall, problem: String) -> Result<(), Interrupt> {
+    fn reject(&mut self, call: &ToolCall, problem: String) -> Result<(), TurnInterrupt> {
         let at = self.now();
         self.scope_of(&call.id)?.close();
         let content: Arc<str> = problem.into();
         let records = self.draft.reject_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
-        self.tell_unrun(call, CallOutcome::Failed, content);
+        self.send_not_run(call, CallOutcome::Failed, content);
         Ok(())
     }
 
-    fn deny(&mut self, call: &ToolCall, reason: String) -> Result<(), Interrupt> {
+    fn deny(&mut self, call: &ToolCall, reason: String) -> Result<(), TurnInterrupt> {
         let at = self.now();
         self.scope_of(&call.id)?.close();
         let content: Arc<str> = format!("the call did not run: {reason}").into();
         let records = self.draft.deny_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
-        self.tell_unrun(call, CallOutcome::Denied, content);
+        self.send_not_run(call, CallOutcome::Denied, content);
         self.denials.push(Denial {
             call_id: call.id.clone(),
             tool: Arc::clone(&call.name),

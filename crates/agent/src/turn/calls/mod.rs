@@ -2,7 +2,7 @@
 //! if the tools allow that. One call can be stopped, or time out, while its siblings and the turn continue.
 
 mod admission;
-mod ended;
+mod ended_call;
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use allstop_core::{ToolCall, ToolResult};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 
-use super::{Interrupt, Turn};
+use super::{RunningTurn, TurnInterrupt};
 use crate::controls::note_of;
 use crate::event::AgentEvent;
 use crate::hook::HookEvent;
-use admission::Admitted;
-use ended::{CallResult, End, Ended};
+use admission::AdmittedCall;
+use ended_call::{EndedCall, ToolCallEnd, ToolCallResult};
 
-impl Turn<'_> {
+impl RunningTurn<'_> {
     /// Runs the calls of a step and gives each call exactly one result.
-    pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), Interrupt> {
+    pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), TurnInterrupt> {
         let mut admitted = Vec::with_capacity(calls.len());
         for call in &calls {
             self.open_call(call)?;
@@ -32,7 +32,7 @@ impl Turn<'_> {
                 arguments: call.arguments.clone(),
             });
             if let Some(found) = self.loops.observe(&call) {
-                return Err(Interrupt::Loop(found));
+                return Err(TurnInterrupt::Loop(found));
             }
             if let Some(call) = self.admit(call).await? {
                 admitted.push(call);
@@ -52,7 +52,7 @@ impl Turn<'_> {
     }
 
     /// Runs calls in parallel. Their starts are durable before the first call runs.
-    async fn run_group(&mut self, group: Vec<Admitted>) -> Result<(), Interrupt> {
+    async fn run_group(&mut self, group: Vec<AdmittedCall>) -> Result<(), TurnInterrupt> {
         if group.is_empty() {
             return Ok(());
         }
@@ -75,8 +75,8 @@ impl Turn<'_> {
                 .spec()
                 .timeout
                 .or(self.parts().settings.deadlines.tool);
-            let Some(call) = ended::start(admitted, limit, &self.work) else {
-                let ending = self.stopped_among(running, None, Interrupt::Stopped);
+            let Some(call) = ended_call::start(admitted, limit, &self.work) else {
+                let ending = self.collect_stopped(running, None, TurnInterrupt::Stopped);
                 return Box::pin(ending).await;
             };
             running.push(call);
@@ -85,41 +85,41 @@ impl Turn<'_> {
             let ended = tokio::select! {
                 biased;
                 interrupt = self.interrupted() => {
-                    return Box::pin(self.stopped_among(running, None, interrupt)).await;
+                    return Box::pin(self.collect_stopped(running, None, interrupt)).await;
                 }
                 ended = running.next() => ended,
             };
             let Some(ended) = ended else { return Ok(()) };
-            if matches!(ended.end, End::Overtaken(_)) {
-                let ending = self.stopped_among(running, Some(ended), Interrupt::Stopped);
+            if matches!(ended.end, ToolCallEnd::TurnStopped(_)) {
+                let ending = self.collect_stopped(running, Some(ended), TurnInterrupt::Stopped);
                 return Box::pin(ending).await;
             }
-            self.heard();
+            self.record_activity();
             let mut kept = self.finish(ended).await;
             if kept.is_ok() && !running.is_empty() {
                 // The siblings may take long: the result must survive a crash.
                 kept = self.flush().await;
             }
             if let Err(interrupt) = kept {
-                return Box::pin(self.stopped_among(running, None, interrupt)).await;
+                return Box::pin(self.collect_stopped(running, None, interrupt)).await;
             }
         }
     }
 
     /// Handles a stop while calls run. A call that returns during the stop without having noticed it has done its work:
     /// its result is kept for the log and, under the policy `keep`, for the model.
-    async fn stopped_among(
+    async fn collect_stopped(
         &mut self,
-        mut running: FuturesUnordered<impl Future<Output = Ended>>,
-        overtaken: Option<Ended>,
-        interrupt: Interrupt,
-    ) -> Result<(), Interrupt> {
+        mut running: FuturesUnordered<impl Future<Output = EndedCall>>,
+        stopped: Option<EndedCall>,
+        interrupt: TurnInterrupt,
+    ) -> Result<(), TurnInterrupt> {
         let (cause, ..) = self.why(&interrupt);
         let Some(account) = self.begin_account(cause) else {
             return Err(interrupt);
         };
-        let mut late = Vec::with_capacity(running.len() + usize::from(overtaken.is_some()));
-        late.extend(overtaken);
+        let mut late = Vec::with_capacity(running.len() + usize::from(stopped.is_some()));
+        late.extend(stopped);
         let receipt = loop {
             tokio::select! {
                 biased;
@@ -137,16 +137,16 @@ impl Turn<'_> {
                 .iter()
                 .find(|item| Some(&item.id) == path.as_ref());
             let is_result = match item {
-                Some(item) => ended::ended_by_itself(item),
+                Some(item) => ended_call::ended_by_itself(item),
                 // The call had ended before the stop of the turn, but its result had not been taken.
                 None => ended.scope.cause() == self.scope.cause(),
             };
-            if let End::Overtaken(Some(said)) = ended.end
+            if let ToolCallEnd::TurnStopped(Some(answer)) = ended.end
                 && is_result
             {
-                let end = End::Returned(said);
+                let end = ToolCallEnd::Returned(answer);
                 let (call, scope, began) = (ended.call, ended.scope, ended.began);
-                self.take_result(Ended {
+                self.take_result(EndedCall {
                     call,
                     scope,
                     began,
@@ -157,26 +157,26 @@ impl Turn<'_> {
         Err(interrupt)
     }
 
-    async fn finish(&mut self, ended: Ended) -> Result<(), Interrupt> {
+    async fn finish(&mut self, ended: EndedCall) -> Result<(), TurnInterrupt> {
         ended.scope.close();
         let leftover = match &ended.end {
-            End::Cut(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
+            ToolCallEnd::StoppedAlone(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
             _ if ended.scope.is_quiet() => None,
-            _ => Box::pin(ended::end_leftovers(&ended.scope)).await,
+            _ => Box::pin(ended_call::end_leftovers(&ended.scope)).await,
         };
         self.leftovers.extend(leftover);
         let event = self.take_result(ended)?;
-        self.hear_or_fail(event).await
+        self.call_hooks_or_fail(event).await
     }
 
     /// Gives a call its one result.
-    fn take_result(&mut self, ended: Ended) -> Result<HookEvent, Interrupt> {
-        let CallResult {
+    fn take_result(&mut self, ended: EndedCall) -> Result<HookEvent, TurnInterrupt> {
+        let ToolCallResult {
             outcome,
             content,
             is_error,
             left,
-        } = ended::describe(ended.end);
+        } = ended_call::describe(ended.end);
         let result = ToolResult {
             call_id: ended.call.id.clone(),
             content: Arc::clone(&content),
@@ -204,7 +204,7 @@ impl Turn<'_> {
     }
 
     /// Sends the live event of a call that was answered without running.
-    fn tell_unrun(&self, call: &ToolCall, outcome: CallOutcome, content: Arc<str>) {
+    fn send_not_run(&self, call: &ToolCall, outcome: CallOutcome, content: Arc<str>) {
         self.cx.events.send(|| AgentEvent::ToolFinished {
             call_id: call.id.clone(),
             name: Arc::clone(&call.name),

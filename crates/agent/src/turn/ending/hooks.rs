@@ -6,13 +6,17 @@ use allstop_core::{Extent, Receipt};
 use allstop_scope::ScopeOptions;
 
 use super::{TurnCx, bystanders, joined};
-use crate::history::History;
-use crate::hook::{self, HookCx, HookEvent, Told};
+use crate::history::RunHistory;
+use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::outcome::TurnOutcome;
 
 /// Calls the hooks in a scope beside the turn's scope, which is closed. A stop meanwhile stops the hooks, and their
 /// account joins the turn's receipt. After a stop no further hook starts.
-pub(super) async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut TurnOutcome) {
+pub(super) async fn call_end_hooks(
+    cx: TurnCx<'_>,
+    history: &RunHistory,
+    outcome: &mut TurnOutcome,
+) {
     let Ok(run) = cx.run else { return };
     let event = HookEvent::TurnEnd {
         stop_reason: outcome.stop_reason,
@@ -24,17 +28,17 @@ pub(super) async fn tell_end(cx: TurnCx<'_>, history: &History, outcome: &mut Tu
     let Ok(scope) = run.child(label, ScopeOptions::default()) else {
         return;
     };
-    let after_turn = cx.controls.after_turn();
-    after_turn.ended(outcome);
-    if after_turn.may_begin_hooks(&scope) {
+    let ending_turn = cx.controls.ending_turn();
+    ending_turn.set_outcome(outcome);
+    if ending_turn.may_begin_hooks(&scope) {
         let hook_cx = HookCx {
             session_id: history.session_id().clone(),
             turn: outcome.turn,
             scope: scope.clone(),
         };
         // The turn has ended: the verdict changes nothing.
-        let told = hook::tell(&cx.parts.hooks, &hook_cx, &event).await;
-        if let Told::Stopped = told
+        let result = hook::call_hooks(&cx.parts.hooks, &hook_cx, &event).await;
+        if let HookResult::Stopped = result
             && let Some(account) = scope.account(Extent::Turn, bystanders(cx))
         {
             let of_the_hooks = account.receipt().await;

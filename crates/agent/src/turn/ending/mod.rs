@@ -12,18 +12,18 @@ use allstop_core::turn::{NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{Account, Scope, StopOrder};
 
-use hooks::tell_end;
+use hooks::call_end_hooks;
 pub(super) use refused::refused;
 use write::{NotWritten, write};
 
-use super::{Interrupt, Turn, TurnCx};
-use crate::after_turn::TurnInterrupted;
+use super::{RunningTurn, TurnCx, TurnInterrupt};
+use crate::ending_turn::InterruptReason;
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
-use crate::history::History;
+use crate::history::RunHistory;
 use crate::outcome::TurnOutcome;
 
-impl Turn<'_> {
+impl RunningTurn<'_> {
     /// Commits the turn, unless a stop is first.
     pub(super) async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
         let at = self.now();
@@ -32,9 +32,9 @@ impl Turn<'_> {
             Err(not) => {
                 self.draft = not.draft;
                 let interrupt = match not.why {
-                    NotCommittedWhy::Stopped(_) => Interrupt::Stopped,
+                    NotCommittedWhy::Stopped(_) => TurnInterrupt::Stopped,
                     NotCommittedWhy::Illegal(illegal) => illegal.into(),
-                    NotCommittedWhy::DecisionUsed => Interrupt::Failed(TurnError {
+                    NotCommittedWhy::DecisionUsed => TurnInterrupt::Failed(TurnError {
                         kind: TurnErrorKind::Bug,
                         message: not.why.to_string(),
                         hint: None,
@@ -105,19 +105,22 @@ impl Turn<'_> {
         scope.close();
         drop(self.engine);
         if !cx.parts.hooks.is_empty() {
-            Box::pin(tell_end(cx, history, &mut outcome)).await;
+            Box::pin(call_end_hooks(cx, history, &mut outcome)).await;
         }
         outcome
     }
 
     /// Ends the turn by a stop: stops the scope, unless it is already stopped, and the draft.
-    pub(super) async fn end(mut self, interrupt: Interrupt) -> TurnOutcome {
+    pub(super) async fn end(mut self, interrupt: TurnInterrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(&interrupt);
-        self.cx.controls.after_turn().interrupt(TurnInterrupted {
-            cause: cause.clone(),
-            reason,
-            error: error.clone(),
-        });
+        self.cx
+            .controls
+            .ending_turn()
+            .set_interrupt(InterruptReason {
+                cause: cause.clone(),
+                reason,
+                error: error.clone(),
+            });
         let account = self.begin_account(cause.clone());
         let receipt = match account {
             Some(stop) => Some(stop.receipt().await),
@@ -146,7 +149,7 @@ impl Turn<'_> {
         ended.denials = self.denials;
         ended.error = error.or(ended.error);
         scope.close();
-        tell_end(cx, history, &mut ended).await;
+        call_end_hooks(cx, history, &mut ended).await;
         cx.controls.end_turn();
         self.work.close();
         ended
@@ -177,26 +180,26 @@ impl Turn<'_> {
     }
 
     /// Cause, stop reason and failure of an interrupt.
-    pub(super) fn why(&self, interrupt: &Interrupt) -> (Cause, StopReason, Option<TurnError>) {
+    pub(super) fn why(&self, interrupt: &TurnInterrupt) -> (Cause, StopReason, Option<TurnError>) {
         let of = |cause: Cause| {
             let reason = cause.kind.stop_reason().unwrap_or(StopReason::Error);
             (cause, reason, None)
         };
         match interrupt {
-            Interrupt::Stopped => {
+            TurnInterrupt::Stopped => {
                 let cause = self.scope.cause().or_else(|| self.work.cause());
                 of(cause.unwrap_or_else(|| Cause::new(CauseKind::Parent)))
             }
-            Interrupt::Inactivity(cause) => of(cause.clone()),
-            Interrupt::Refused(refusal) => (refusal.cause(), refusal.reason(), None),
-            Interrupt::Loop(found) => {
+            TurnInterrupt::Inactivity(cause) => of(cause.clone()),
+            TurnInterrupt::Refused(refusal) => (refusal.cause(), refusal.reason(), None),
+            TurnInterrupt::Loop(found) => {
                 let cause = Cause::new(CauseKind::Guardrail).detail(found.to_string());
                 (cause, StopReason::LoopDetected, None)
             }
-            Interrupt::Guardrail(reason) => {
+            TurnInterrupt::Guardrail(reason) => {
                 of(Cause::new(CauseKind::Guardrail).detail(reason.clone()))
             }
-            Interrupt::Failed(error) => {
+            TurnInterrupt::Failed(error) => {
                 let cause = Cause::new(CauseKind::Failure).detail(error.message.clone());
                 (cause, StopReason::Error, Some(error.clone()))
             }
@@ -212,7 +215,7 @@ fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
 
 /// Writes the ending of a turn that was not committed, after `records`. The outcome states only confirmed facts.
 async fn write_stopped(
-    history: &mut History,
+    history: &mut RunHistory,
     scope: &Scope,
     mut records: Vec<SessionRecord>,
     mut stopped: StoppedTurn,
@@ -249,7 +252,7 @@ async fn write_stopped(
 }
 
 /// Background work continues although its records are not written: the next append includes them.
-fn give_back_unwritten(cx: TurnCx<'_>, history: &mut History) {
+fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
     if let Some(background) = cx.background {
         background.give_back(history.take_unwritten());
     }

@@ -5,14 +5,14 @@ use allstop_core::{Extent, Receipt};
 use allstop_scope::Scope;
 
 use super::{bystanders, stop_policy, write_stopped};
-use crate::history::History;
+use crate::history::RunHistory;
 use crate::outcome::TurnOutcome;
 use crate::turn::TurnCx;
 
 /// Ends a turn that was refused at its start: none of its work ran.
 pub(in crate::turn) async fn refused(
     cx: TurnCx<'_>,
-    history: &mut History,
+    history: &mut RunHistory,
     start: &TurnStart,
     scope: Option<&Scope>,
     refusal: &Refusal,

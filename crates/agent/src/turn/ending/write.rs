@@ -7,7 +7,7 @@ use allstop_log::SessionError;
 use allstop_scope::Scope;
 
 use crate::error::TurnError;
-use crate::history::History;
+use crate::history::RunHistory;
 
 /// Time limit for the ending of a stopped turn. A store that blocks longer must not block the process: the next start
 /// finds the turn open and ends it.
@@ -46,7 +46,7 @@ impl From<NotWritten> for TurnError {
 
 /// Writes a turn's ending. Without a stop there is no time limit; after a stop the store has [`ENDING_WRITE_MAX`].
 pub(super) async fn write(
-    history: &mut History,
+    history: &mut RunHistory,
     records: Vec<SessionRecord>,
     scope: &Scope,
 ) -> Result<(), NotWritten> {

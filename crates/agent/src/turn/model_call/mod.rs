@@ -17,15 +17,15 @@ use allstop_scope::{Ending, Registration, WorkSpec};
 use futures::StreamExt as _;
 use tracing::Instrument as _;
 
-use partial::Partial;
-use receive::{Shown, receive};
+use partial::PartialAnswer;
+use receive::{LiveDelivery, receive};
 
 use super::steps::ANSWER_TOKENS_RESERVED;
-use super::{Interrupt, Turn};
+use super::{RunningTurn, TurnInterrupt};
 use crate::event::AgentEvent;
 
 /// A complete answer of the model.
-pub(super) struct Answer {
+pub(super) struct CompletedAnswer {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
     pub(super) usage: Usage,
@@ -34,14 +34,14 @@ pub(super) struct Answer {
 
 /// Tokens that an answer may cost: the tokens that its step has reserved, and more while the budget has more. Tokens
 /// are reserved before they are received, so that an endless answer cannot overdraw the budget.
-struct Allowance {
+struct AnswerBudget {
     budget: Option<Arc<Budget>>,
     tokens: u64,
     /// Released when the call is settled with its real usage.
     more: Vec<Reservation>,
 }
 
-impl Allowance {
+impl AnswerBudget {
     fn cover(&mut self, output_tokens: u64) -> Result<(), BudgetExceeded> {
         let Some(budget) = &self.budget else {
             return Ok(());
@@ -55,26 +55,29 @@ impl Allowance {
 }
 
 /// End of one attempt.
-enum Attempt {
-    Answered(Answer),
+enum ModelAttempt {
+    Answered(CompletedAnswer),
     Failed(ModelError, Usage),
-    Interrupted(Interrupt, Usage),
+    Interrupted(TurnInterrupt, Usage),
 }
 
-impl Turn<'_> {
+impl RunningTurn<'_> {
     /// Calls the model, with retries after transient failures. Of a failed attempt only the cost is kept.
-    pub(super) async fn call_model(&mut self, step: &StepStart) -> Result<Answer, Interrupt> {
+    pub(super) async fn call_model(
+        &mut self,
+        step: &StepStart,
+    ) -> Result<CompletedAnswer, TurnInterrupt> {
         let mut spent = Usage::default();
         let mut attempt = 1;
         loop {
             let span = tracing::info_span!("model_call", step = step.step, attempt);
             let (error, usage) = match self.attempt(step).instrument(span).await {
-                Attempt::Answered(mut answer) => {
+                ModelAttempt::Answered(mut answer) => {
                     answer.usage += spent;
                     self.cx.controls.meter_model(answer.usage);
                     return Ok(answer);
                 }
-                Attempt::Interrupted(interrupt, usage) => {
+                ModelAttempt::Interrupted(interrupt, usage) => {
                     self.cx.controls.meter_model(spent + usage);
                     let record = self
                         .draft
@@ -82,7 +85,7 @@ impl Turn<'_> {
                     self.pending.push(record);
                     return Err(interrupt);
                 }
-                Attempt::Failed(error, usage) => (error, usage),
+                ModelAttempt::Failed(error, usage) => (error, usage),
             };
             spent += usage;
             self.draft.meter(spent);
@@ -106,7 +109,11 @@ impl Turn<'_> {
         }
     }
 
-    fn fail_model(&mut self, error: ModelError, spent: Usage) -> Result<Interrupt, Interrupt> {
+    fn fail_model(
+        &mut self,
+        error: ModelError,
+        spent: Usage,
+    ) -> Result<TurnInterrupt, TurnInterrupt> {
         self.cx.controls.meter_model(spent);
         let outcome = match error.kind {
             ModelErrorKind::ProviderTimeout | ModelErrorKind::ConnectTimeout => {
@@ -116,26 +123,26 @@ impl Turn<'_> {
         };
         let record = self.draft.abandon_model(outcome, spent)?;
         self.pending.push(record);
-        Ok(Interrupt::Failed(error.into()))
+        Ok(TurnInterrupt::Failed(error.into()))
     }
 
-    async fn back_off(&mut self, delay: Duration) -> Result<(), Interrupt> {
+    async fn back_off(&mut self, delay: Duration) -> Result<(), TurnInterrupt> {
         tokio::select! {
             biased;
             interrupt = self.interrupted() => Err(interrupt),
             () = tokio::time::sleep(delay) => {
-                self.heard();
+                self.record_activity();
                 Ok(())
             }
         }
     }
 
-    async fn attempt(&mut self, step: &StepStart) -> Attempt {
+    async fn attempt(&mut self, step: &StepStart) -> ModelAttempt {
         let spec = WorkSpec::new(ItemKind::ModelCall, Arc::clone(&self.cx.parts.model_name))
             .id(step.id.as_str());
         let Ok(registration) = self.work.register(spec) else {
             self.engine.acknowledge();
-            return Attempt::Interrupted(Interrupt::Stopped, Usage::default());
+            return ModelAttempt::Interrupted(TurnInterrupt::Stopped, Usage::default());
         };
         let probe = ConnectionProbe::default();
         let request = self.request(probe.clone());
@@ -145,15 +152,15 @@ impl Turn<'_> {
         };
         let model = Arc::clone(&self.cx.parts.model);
         let work = self.work.clone();
-        let shown = Shown {
+        let delivery = LiveDelivery {
             unless_stopped: &work,
             events: self.cx.events,
         };
-        let mut partial = Partial::new();
-        let mut allowance = self.allowance();
+        let mut partial = PartialAnswer::new();
+        let mut answer_budget = self.answer_budget();
         let ended = {
             let mut receiving =
-                std::pin::pin!(receive(&*model, request, limits, &mut partial, shown));
+                std::pin::pin!(receive(&*model, request, limits, &mut partial, delivery));
             let mut interrupted = std::pin::pin!(self.interrupted());
             loop {
                 let progressed = tokio::select! {
@@ -162,11 +169,11 @@ impl Turn<'_> {
                     interrupt = &mut interrupted => break Err(interrupt),
                     progressed = receiving.next() => progressed,
                 };
-                self.heard();
+                self.record_activity();
                 match progressed {
                     Some(Ok(bytes)) => {
-                        if let Err(exceeded) = allowance.cover(Usage::estimate_tokens(bytes)) {
-                            break Err(Interrupt::Refused(exceeded.into()));
+                        if let Err(exceeded) = answer_budget.cover(Usage::estimate_tokens(bytes)) {
+                            break Err(TurnInterrupt::Refused(exceeded.into()));
                         }
                     }
                     Some(Err(error)) => break Ok(Some(error)),
@@ -179,7 +186,7 @@ impl Turn<'_> {
             Ok(None) => {
                 registration.finish(Ending::Returned);
                 let usage = partial.usage(|| self.input_tokens_estimated());
-                Attempt::Answered(Answer {
+                ModelAttempt::Answered(CompletedAnswer {
                     text: partial.text,
                     calls: partial.calls,
                     usage,
@@ -194,7 +201,7 @@ impl Turn<'_> {
                 } else {
                     partial.usage_when_cut(|| self.input_tokens_estimated())
                 };
-                Attempt::Failed(error, usage)
+                ModelAttempt::Failed(error, usage)
             }
             Err(interrupt) => {
                 // Begun while the call is registered, so that the receipt of the stop lists the call.
@@ -206,15 +213,15 @@ impl Turn<'_> {
                 registration.details_mut().tokens_received_after_stop = Some(late);
                 Box::pin(verify_closed(registration, &probe, partial.checkpoint)).await;
                 let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
-                Attempt::Interrupted(interrupt, usage)
+                ModelAttempt::Interrupted(interrupt, usage)
             }
         }
     }
 
     /// Tokens that the step has reserved for the answer.
-    fn allowance(&self) -> Allowance {
+    fn answer_budget(&self) -> AnswerBudget {
         let settings = &self.parts().settings;
-        Allowance {
+        AnswerBudget {
             budget: settings.budget.clone(),
             tokens: settings.output_tokens_max.unwrap_or(ANSWER_TOKENS_RESERVED),
             more: Vec::new(),
@@ -254,7 +261,7 @@ async fn verify_closed(
         }
         ConnectionState::NotVerifiable => {
             registration.details_mut().note =
-                Some("its connection cannot be seen here; our side of it was dropped".into());
+                Some("its connection cannot be verified; our side of it was dropped".into());
             (How::Dropped, Evidence::verified(Verified::FutureDropped))
         }
         ConnectionState::StillOpen => return registration.finish(Ending::NotConfirmed),

@@ -5,7 +5,7 @@ use allstop_model::ModelEvent;
 
 use crate::event::{AgentEvent, EventSink};
 
-pub(super) struct Partial {
+pub(super) struct PartialAnswer {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
     /// Usage that the provider has reported, if any.
@@ -22,7 +22,7 @@ pub(super) struct Partial {
     pub(super) checkpoint: &'static str,
 }
 
-impl Partial {
+impl PartialAnswer {
     pub(super) fn new() -> Self {
         Self {
             text: String::new(),

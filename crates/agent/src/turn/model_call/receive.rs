@@ -7,7 +7,7 @@ use allstop_model::{
 use allstop_scope::Scope;
 use futures::StreamExt as _;
 
-use super::partial::Partial;
+use super::partial::PartialAnswer;
 use crate::event::EventSink;
 
 /// Receives an answer into `partial`. Each item is a sign of activity, with the bytes so far; the stream ends
@@ -16,48 +16,48 @@ pub(super) fn receive<'a>(
     model: &'a dyn Model,
     request: ModelRequest,
     limits: TokenLimits,
-    partial: &'a mut Partial,
-    shown: Shown<'a>,
+    partial: &'a mut PartialAnswer,
+    delivery: LiveDelivery<'a>,
 ) -> impl futures::Stream<Item = Result<usize, ModelError>> + 'a {
-    enum State<'a> {
-        Connecting(ModelRequest, &'a mut Partial),
-        Receiving(allstop_model::ModelStream, &'a mut Partial),
+    enum ReceiveState<'a> {
+        Connecting(ModelRequest, &'a mut PartialAnswer),
+        Receiving(allstop_model::ModelStream, &'a mut PartialAnswer),
         Over,
     }
     futures::stream::unfold(
-        State::Connecting(request, partial),
+        ReceiveState::Connecting(request, partial),
         move |state| async move {
             match state {
-                State::Connecting(request, partial) => {
+                ReceiveState::Connecting(request, partial) => {
                     match stream_within(model, request, limits).await {
                         Ok(stream) => {
                             partial.checkpoint = "first_token";
-                            Some((Ok(0), State::Receiving(stream, partial)))
+                            Some((Ok(0), ReceiveState::Receiving(stream, partial)))
                         }
-                        Err(error) => Some((Err(error), State::Over)),
+                        Err(error) => Some((Err(error), ReceiveState::Over)),
                     }
                 }
-                State::Receiving(mut stream, partial) => match stream.events.next().await {
-                    None => Some((Err(cut()), State::Over)),
-                    Some(Err(error)) => Some((Err(error), State::Over)),
+                ReceiveState::Receiving(mut stream, partial) => match stream.events.next().await {
+                    None => Some((Err(cut()), ReceiveState::Over)),
+                    Some(Err(error)) => Some((Err(error), ReceiveState::Over)),
                     Some(Ok(ModelEvent::End(finish))) => {
                         let is_empty = partial.text.is_empty() && partial.calls.is_empty();
                         if finish == FinishReason::ContentFilter && is_empty {
-                            return Some((Err(filtered()), State::Over));
+                            return Some((Err(filtered()), ReceiveState::Over));
                         }
                         partial.finish = finish;
                         None
                     }
                     Some(Ok(ModelEvent::ToolCall(_))) if partial.calls.len() >= CALLS_MAX => {
-                        Some((Err(too_many_calls()), State::Over))
+                        Some((Err(too_many_calls()), ReceiveState::Over))
                     }
                     Some(Ok(event)) => {
                         partial.checkpoint = "stream_chunk";
-                        shown.take(event, partial);
-                        Some((Ok(partial.bytes), State::Receiving(stream, partial)))
+                        delivery.take(event, partial);
+                        Some((Ok(partial.bytes), ReceiveState::Receiving(stream, partial)))
                     }
                 },
-                State::Over => None,
+                ReceiveState::Over => None,
             }
         },
     )
@@ -65,13 +65,13 @@ pub(super) fn receive<'a>(
 
 /// Destination of live events while nothing is stopped.
 #[derive(Clone, Copy)]
-pub(super) struct Shown<'a> {
+pub(super) struct LiveDelivery<'a> {
     pub(super) unless_stopped: &'a Scope,
     pub(super) events: &'a EventSink,
 }
 
-impl Shown<'_> {
-    fn take(self, event: ModelEvent, partial: &mut Partial) {
+impl LiveDelivery<'_> {
+    fn take(self, event: ModelEvent, partial: &mut PartialAnswer) {
         let bytes_before = partial.bytes;
         if self.unless_stopped.is_stopped() {
             // The data was in transit when the stop was accepted.
@@ -86,14 +86,14 @@ impl Shown<'_> {
 fn cut() -> ModelError {
     ModelError::new(
         ModelErrorKind::Disconnected,
-        "the answer ended without its end".to_owned(),
+        "the answer is incomplete: the stream ended early".to_owned(),
     )
 }
 
 fn too_many_calls() -> ModelError {
     ModelError::new(
         ModelErrorKind::Protocol,
-        format!("the model asked for more than {CALLS_MAX} calls at once"),
+        format!("the model requested more than {CALLS_MAX} calls at once"),
     )
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
-use allstop_runtime::FoundWork;
+use allstop_runtime::UnendedWork;
 use allstop_session::{Session, StopTarget};
 use allstop_tools::BackgroundWork;
 use futures::FutureExt as _;
@@ -98,7 +98,10 @@ impl Talk<'_> {
         let session = &self.chat.session;
         let works = session.background().into_iter();
         let works = works.filter(|work| work.is_running());
-        let left = session.left().into_iter().filter(|left| left.alive);
+        let left = session
+            .orphaned_work()
+            .into_iter()
+            .filter(|left| left.alive);
         let background = left
             .map(|left| left.id)
             .chain(works.map(|work| work.id.clone()));
@@ -113,7 +116,7 @@ impl Talk<'_> {
     fn background(&mut self, what: Background) {
         let screen = &self.chat.screen;
         let works = self.chat.session.background();
-        let left = self.chat.session.left();
+        let left = self.chat.session.orphaned_work();
         let find = |id: &str| {
             if let Some(work) = works.iter().find(|work| work.id.as_str() == id) {
                 return Ok(Arc::clone(work));
@@ -128,7 +131,7 @@ impl Talk<'_> {
         };
         match what {
             Background::List => self.say_later(async |session| {
-                let left = session.look_for_left().await;
+                let left = session.check_orphaned_work().await;
                 let works = session.background();
                 let works = works.iter().map(|work| line(work));
                 let lines: Vec<String> = left.iter().map(left_line).chain(works).collect();
@@ -245,7 +248,7 @@ fn meant(given: Option<&str>, calls: &[Callable]) -> Result<CallId, String> {
 }
 
 /// Background work that runs without this process, in one line.
-fn left_line(left: &FoundWork) -> String {
+fn left_line(left: &UnendedWork) -> String {
     let file = left.output.as_ref();
     let file = file.map_or(String::new(), |file| format!(" · output in {file}"));
     format!("{}{file}", found_in_words(left))

@@ -39,7 +39,7 @@ impl Talk<'_> {
             Err(error) => Event::Refused {
                 message,
                 why: match error {
-                    SendError::NotAdmitted(why) => {
+                    SendError::Refused(why) => {
                         format!("{why} · policy {}", self.chat.session.policy())
                     }
                     other => other.to_string(),

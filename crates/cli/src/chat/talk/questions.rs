@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
-use allstop_session::{Answered, OpenQuestion};
+use allstop_session::{AnswerResult, OpenQuestion};
 use allstop_tools::PermissionAnswer;
 
 use super::Talk;
@@ -74,10 +74,10 @@ impl Talk<'_> {
             return;
         };
         let said = match (self.chat.session.answer(&waiting.id, answer), answer) {
-            (Answered::Taken, PermissionAnswer::AllowOnce) => "  yes, once",
-            (Answered::Taken, PermissionAnswer::AllowForSession) => "  yes, always",
-            (Answered::Taken, PermissionAnswer::Deny | PermissionAnswer::Unanswered) => "  no",
-            (Answered::TooLate | Answered::NotFound, _) => {
+            (AnswerResult::Taken, PermissionAnswer::AllowOnce) => "  yes, once",
+            (AnswerResult::Taken, PermissionAnswer::AllowForSession) => "  yes, always",
+            (AnswerResult::Taken, PermissionAnswer::Deny | PermissionAnswer::Unanswered) => "  no",
+            (AnswerResult::TooLate | AnswerResult::NotFound, _) => {
                 "  too late: the question was answered, or a stop took it away"
             }
         };

@@ -5,7 +5,7 @@ use allstop_log::{Log, read_session};
 
 use super::error::SessionsError;
 use super::find::find;
-use super::view::{Session, Turn, UnknownCall, Work, json};
+use super::view::{SessionView, Turn, UnknownCall, Work, json};
 use super::{Printed, View};
 use crate::display::{Role, Styled, Symbol, age, call_label, plain, render_receipt, styled};
 
@@ -18,7 +18,7 @@ pub(super) async fn show(
 ) -> Result<Printed, SessionsError> {
     let id = find(log, id).await?;
     let (state, owner) = read_session(log, &id).await?;
-    let session = Session::of(&id, &state, owner.as_ref(), with_receipts);
+    let session = SessionView::of(&id, &state, owner.as_ref(), with_receipts);
     Ok(if as_json {
         Printed::Json(json(&session))
     } else {
@@ -26,7 +26,7 @@ pub(super) async fn show(
     })
 }
 
-fn in_words(session: &Session<'_>, view: View) -> Styled {
+fn in_words(session: &SessionView<'_>, view: View) -> Styled {
     let style = view.style;
     let mut text = Styled::default();
     let title = style.paint(Role::Strong, "session");

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 /// A session, as `sessions show --json` gives it. Every key is always there.
 #[derive(Serialize)]
-pub(super) struct Session<'a> {
+pub(super) struct SessionView<'a> {
     pub(super) schema: &'static str,
     #[serde(rename = "session_id")]
     pub(super) id: &'a SessionId,
@@ -88,7 +88,7 @@ pub(super) struct Work<'a> {
     pub(super) exit_code: Option<i32>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> SessionView<'a> {
     pub(super) fn of(
         id: &'a SessionId,
         state: &'a SessionState,

@@ -8,12 +8,12 @@ use allstop_session::{
 };
 use allstop_tools::NotPromotable;
 
-use super::{COST, Stage, stage};
+use super::{COST, GuardrailStage, stage};
 use crate::support::{Fixture, fixture, until, user};
 
 /// A running sub-agent, three calls deep, and the message of its turn.
-async fn running(options: SessionOptions) -> (Fixture, allstop_session::Sent, Running) {
-    let Stage {
+async fn running(options: SessionOptions) -> (Fixture, allstop_session::MessageHandle, Running) {
+    let GuardrailStage {
         source,
         mut waiting,
         go_on,

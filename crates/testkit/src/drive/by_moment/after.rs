@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::{Agent, EventSink, History, Run, RunOutcome, RunRequest};
+use allstop_agent::{Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest};
 use allstop_core::StopReason;
 use allstop_log::session::stream_of;
 use allstop_log::{LockAttempt, Log, SessionStream};
@@ -58,7 +58,7 @@ pub(super) async fn next(
             .ok()?,
     };
     let (_root, scope) = scopes();
-    let request = RunRequest::new(History::Logged(Box::new(session)), NEXT_MESSAGE);
+    let request = RunRequest::new(RunHistory::Logged(Box::new(session)), NEXT_MESSAGE);
     let run = agent.start(&scope, request, EventSink::none());
     let outcome = timeout(HANGS_AFTER, run.finish()).await.ok()?.ok()?;
     outcome.turns.last().map(|turn| turn.stop_reason)

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use allstop_agent::{Agent, Background, Deadlines, Settings};
+use allstop_agent::{Agent, Deadlines, SessionBackground, Settings};
 use allstop_core::message::{Arguments, ToolResult};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Message, SessionId, Timestamp, ToolCall};
@@ -63,7 +63,7 @@ impl RealParts {
     /// If the server's address were none.
     pub(super) fn agent(
         &self,
-        background: &Arc<Background>,
+        background: &Arc<SessionBackground>,
         deadline: Option<Duration>,
         stop_policy: StopPolicy,
     ) -> Agent {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_agent::{Background, EventSink, History, Run, RunOutcome, RunRequest, Settings};
+use allstop_agent::{
+    EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
+};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_log::{Log, SessionStream, SqliteLog};
@@ -162,7 +164,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     let log: Arc<dyn Log> = Arc::clone(&store) as _;
     let (root, session_scope) = scopes();
     let background = session_scope.child("session/random/background", ScopeOptions::default());
-    let background = Background::new(background.expect("nothing is stopped yet"), 1);
+    let background = SessionBackground::new(background.expect("nothing is stopped yet"), 1);
     let deadline = match planned.stop {
         Some((moment, StopMethod::Deadline)) => Some(moment),
         _ => None,
@@ -171,7 +173,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     let session = SessionStream::create(Arc::clone(&log), session_id(), now(), "/random");
     let session = session.await.expect("a new session");
     let request = RunRequest {
-        history: History::Logged(Box::new(session)),
+        history: RunHistory::Logged(Box::new(session)),
         prompts: PROMPTS.map(Into::into).into(),
         controls: Arc::default(),
         decision: None,
@@ -197,7 +199,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         _ => (None, None),
     };
     let session = match history {
-        Some(History::Logged(session)) => Some(*session),
+        Some(RunHistory::Logged(session)) => Some(*session),
         _ => None,
     };
     let state = session.as_ref().map(|session| session.state().clone());

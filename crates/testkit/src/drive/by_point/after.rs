@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use allstop_agent::{EventSink, History};
+use allstop_agent::{EventSink, RunHistory};
 use allstop_core::{Cause, CauseKind, Extent, SessionId, StopReason, Timestamp};
 use allstop_log::{Log, SessionStream};
 use allstop_scope::{Scope, StopOrder};
@@ -33,11 +33,11 @@ pub(super) fn made_at() -> Timestamp {
 /// Sends the next message to what the run left; where that is gone, to what the log says.
 pub(super) async fn next_of_run(
     subject: &dyn Subject,
-    history: Option<History>,
+    history: Option<RunHistory>,
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
     let session = match history {
-        Some(History::Logged(session)) => *session,
+        Some(RunHistory::Logged(session)) => *session,
         _ => SessionStream::resume(Arc::clone(log), session_id(), made_at())
             .await
             .ok()?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use allstop_agent::{EventSink, History, RunOutcome};
+use allstop_agent::{EventSink, RunHistory, RunOutcome};
 use allstop_core::{CauseKind, Extent};
 use allstop_log::session::stream_of;
 use allstop_log::{Log, SessionStream};
@@ -81,8 +81,8 @@ pub(super) async fn run_turns(
         None => (None, None),
     };
     let held = history.as_ref().and_then(|history| match history {
-        History::Logged(session) => Some(session.state().clone()),
-        History::Bare { .. } => None,
+        RunHistory::Logged(session) => Some(session.state().clone()),
+        RunHistory::Bare { .. } => None,
     });
     let settings = subject.settings().clone();
     let budget = settings.budget.as_ref();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use allstop_core::{Cause, CauseKind, Extent, Timestamp};
 use allstop_log::Version;
 use allstop_scope::{RootOptions, Scope, StopOrder};
-use allstop_session::{Sent, Session, SessionEventKind, Sessions, Subscription};
+use allstop_session::{MessageHandle, Session, SessionEventKind, Sessions, Subscription};
 use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -30,7 +30,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct SoakSession {
     pub(super) session: Session,
     /// Messages whose outcome is not known, and how often the clock had jumped when they were sent.
-    pub(super) sent: Vec<(u64, Sent)>,
+    pub(super) sent: Vec<(u64, MessageHandle)>,
     /// Reads now and then, and must miss nothing durable.
     reader: Subscription,
     read: Version,

@@ -7,7 +7,8 @@ use allstop_agent::{Agent, SubAgentBackground, SubAgents, TurnError};
 use allstop_model::Model;
 use allstop_scope::Scope;
 use allstop_session::{
-    AgentRequest, AgentSource, Compaction, OnBackgroundEnd, SessionAgent, SessionOptions, Sessions,
+    AgentRequest, AgentSource, CompactionLimits, OnBackgroundEnd, SessionAgent, SessionOptions,
+    Sessions,
 };
 use allstop_tools::{
     OutputFolder, PermissionPolicy, Prompter, ShellConfig, ShellTool, Tool, ToolRegistry,
@@ -43,7 +44,7 @@ pub(super) fn sessions(state: &mut SoakState, root: &Scope) -> Sessions {
             OnBackgroundEnd::Note
         },
         waiting_max: 6,
-        compaction: Some(Compaction {
+        compaction: Some(CompactionLimits {
             tokens_max: 250,
             turns_kept: 2,
         }),
@@ -99,7 +100,7 @@ impl AgentSource for SoakAgents {
             let agent = agent.build().with_sub_agents(sub_agents);
             Ok(SessionAgent {
                 agent: agent.expect("no other tool has its name"),
-                kept: None,
+                resources: None,
             })
         })
     }

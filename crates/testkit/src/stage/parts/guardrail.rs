@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{Guardrail, GuardrailVerdict, HookCx, Stage};
+use allstop_agent::{Guardrail, GuardrailStage, GuardrailVerdict, HookCx};
 use allstop_core::receipt::ItemKind;
 use futures::future::BoxFuture;
 
@@ -19,14 +19,14 @@ impl Guardrail for WatchedGuardrail {
         self.inner.name()
     }
 
-    fn looks_at(&self, stage: Stage) -> bool {
-        self.inner.looks_at(stage)
+    fn wants(&self, stage: GuardrailStage) -> bool {
+        self.inner.wants(stage)
     }
 
     fn check(
         &self,
         cx: &HookCx,
-        stage: Stage,
+        stage: GuardrailStage,
         text: Arc<str>,
     ) -> BoxFuture<'static, GuardrailVerdict> {
         let watch = self.watch.clone();

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use allstop_session::{Sent, Session, SessionEvent, SessionEventKind};
+use allstop_session::{MessageHandle, Session, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 
 use super::{SessionRunState, SessionUnderWay};
@@ -61,7 +61,7 @@ impl SessionUnderWay {
         }
         for (message, handle) in sent {
             if message.outcome.is_none()
-                && let Some(outcome) = handle.as_ref().and_then(Sent::try_outcome)
+                && let Some(outcome) = handle.as_ref().and_then(MessageHandle::try_outcome)
             {
                 if let (Some(told), Some(id)) = (&self.told, &message.id) {
                     told.outcome(id, &outcome);

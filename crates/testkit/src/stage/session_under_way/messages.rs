@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use allstop_core::MessageId;
-use allstop_session::{FollowUp, NewMessage, SendError, Sent, Session, Waited};
+use allstop_session::{FollowUp, MessageHandle, NewMessage, SendError, Session, WaitResult};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -19,8 +19,8 @@ pub const FOLLOW_UP: &str = "the follow-up";
 /// Somebody who sent a message and waits until all is idle.
 pub(super) struct IdleWaiter {
     pub(super) message: usize,
-    pub(super) waiting: Option<BoxFuture<'static, Result<Waited, SendError>>>,
-    pub(super) waited: Poll<Option<Waited>>,
+    pub(super) waiting: Option<BoxFuture<'static, Result<WaitResult, SendError>>>,
+    pub(super) waited: Poll<Option<WaitResult>>,
 }
 
 impl SessionUnderWay {
@@ -32,7 +32,7 @@ impl SessionUnderWay {
         true
     }
 
-    pub(crate) fn send(&self, session: &Session, message: NewMessage) -> Option<Sent> {
+    pub(crate) fn send(&self, session: &Session, message: NewMessage) -> Option<MessageHandle> {
         let text = Arc::clone(&message.text);
         let policy = message.policy.unwrap_or_else(|| session.policy());
         let answer = session.send(message);
@@ -96,7 +96,7 @@ impl SessionUnderWay {
         state.waiters.len() - 1
     }
 
-    pub(crate) fn waited(&self, waiter: usize) -> Poll<Option<Waited>> {
+    pub(crate) fn waited(&self, waiter: usize) -> Poll<Option<WaitResult>> {
         let state = self.state.lock();
         let waiter = state.waiters.get(waiter);
         waiter.map_or(Poll::Pending, |waiter| waiter.waited.clone())

@@ -10,7 +10,7 @@ use std::task::Context;
 
 use allstop_core::TurnNumber;
 use allstop_scope::Scope;
-use allstop_session::{Sent, Session, SessionEvent, Stopping, Subscription};
+use allstop_session::{MessageHandle, Session, SessionEvent, SessionStop, Subscription};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
@@ -27,8 +27,8 @@ type Undoing = BoxFuture<'static, Result<TurnNumber, String>>;
 struct SessionRunState {
     session: Option<Session>,
     /// The first stop that can be forced.
-    first_stop: Option<Stopping>,
-    sent: Vec<(SentMessage, Option<Sent>)>,
+    first_stop: Option<SessionStop>,
+    sent: Vec<(SentMessage, Option<MessageHandle>)>,
     waiters: Vec<IdleWaiter>,
     undone: Vec<(UndoneTurn, Option<Undoing>)>,
     seen: Vec<(u64, SessionEvent)>,

@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::StopOrder;
-use allstop_session::{FollowUp, StopTarget, Stopping};
+use allstop_session::{FollowUp, SessionStop, StopTarget};
 use futures::FutureExt as _;
 
 use super::{SessionUnderWay, noop};
@@ -53,7 +53,7 @@ impl StoppableRun for SessionUnderWay {
 
     fn force(&self) -> bool {
         let first = self.state.lock().first_stop.clone();
-        first.as_ref().map(Stopping::force).is_some()
+        first.as_ref().map(SessionStop::force).is_some()
     }
 
     fn caller_goes_away(&self) -> bool {

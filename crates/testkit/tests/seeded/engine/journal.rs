@@ -1,7 +1,7 @@
 //! Journal of the engine: it writes to the session, which refuses what cannot follow, and past it, for it does not
 //! care.
 
-use allstop_agent::History;
+use allstop_agent::RunHistory;
 use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::Conversation;
@@ -86,10 +86,10 @@ impl Journal {
     }
 
     /// The session, to go on with; whoever wrote past it has none any more.
-    pub(super) fn into_history(self) -> History {
+    pub(super) fn into_history(self) -> RunHistory {
         match self.beside {
-            None => History::Logged(Box::new(self.session)),
-            Some(_) => History::bare(
+            None => RunHistory::Logged(Box::new(self.session)),
+            Some(_) => RunHistory::bare(
                 self.session.id().clone(),
                 std::sync::Arc::clone(self.conversation()),
             ),

@@ -12,7 +12,7 @@ mod turn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use allstop_agent::{Background, EventSink, RunOutcome, Settings};
+use allstop_agent::{EventSink, RunOutcome, SessionBackground, Settings};
 use allstop_core::StopReason;
 use allstop_core::turn::Reservation;
 use allstop_model::Model;
@@ -49,7 +49,7 @@ struct Cx {
     session: Scope,
     /// The run's own scope; the refusal, if a stop was first.
     run: Result<Scope, NotStarted>,
-    background: Option<Arc<Background>>,
+    background: Option<Arc<SessionBackground>>,
     events: EventSink,
 }
 

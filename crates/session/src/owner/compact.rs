@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{EventSink, History, RunRequest};
+use allstop_agent::{EventSink, RunHistory, RunRequest};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::Conversation;
 use allstop_core::{StopReason, Usage};
 use allstop_scope::Scope;
 
-use super::SessionDriver;
-use crate::compaction::{ASK_SUMMARY, CompactError, Compacted, cut, tokens};
-use crate::slot::Slot;
+use super::SessionOwner;
+use crate::compaction::{ASK_SUMMARY, CompactError, CompactionResult, cut, tokens};
+use crate::queued_turn::QueuedTurn;
 
-impl SessionDriver {
+impl SessionOwner {
     /// Compacts before a turn if the conversation is too long. The turn runs even if that fails: if the conversation is
     /// really too long, the provider refuses it with an error.
-    pub(super) async fn compact_if_long(&mut self, slot: &Slot) {
-        let Some(compaction) = self.shared.host.options.compaction else {
+    pub(super) async fn compact_if_long(&mut self, queued: &QueuedTurn) {
+        let Some(compaction) = self.inner.host.options.compaction else {
             return;
         };
         let Some(stream) = self.stream() else { return };
         if tokens(stream.state().conversation()) <= compaction.tokens_max {
             return;
         }
-        if let Err(error) = self.compact(&slot.scope, compaction.turns_kept).await {
-            tracing::warn!(%error, "the conversation is long, and was not compacted");
+        if let Err(error) = self.compact(&queued.scope, compaction.turns_kept).await {
+            tracing::warn!(%error, "the long conversation was not compacted");
         }
         self.publish();
     }
@@ -34,7 +34,7 @@ impl SessionDriver {
         &mut self,
         scope: &Scope,
         turns_kept: u32,
-    ) -> Result<Compacted, CompactError> {
+    ) -> Result<CompactionResult, CompactError> {
         let Some(stream) = self.stream() else {
             return Err(CompactError::TooShort(0));
         };
@@ -48,7 +48,7 @@ impl SessionDriver {
             ..Conversation::default()
         };
         let (summary, usage) = self.ask_summary(scope, dropped).await;
-        let at = (self.shared.host.options.now)();
+        let at = (self.inner.host.options.now)();
         let record = match &summary {
             Ok(summary) => SessionRecord::Compacted {
                 at,
@@ -63,7 +63,7 @@ impl SessionDriver {
         if summary.is_ok() || usage != Usage::default() {
             self.append(vec![record]).await?;
         }
-        Ok(Compacted {
+        Ok(CompactionResult {
             messages_dropped,
             turns_dropped,
             summary: summary?,
@@ -76,11 +76,11 @@ impl SessionDriver {
         scope: &Scope,
         dropped: Conversation,
     ) -> (Result<Arc<str>, CompactError>, Usage) {
-        let Some(open) = &self.open else {
+        let Some(open) = &self.resources else {
             let why = "the session is not open".to_owned();
             return (Err(CompactError::NoSummary(why)), Usage::default());
         };
-        let history = History::bare(self.shared.id.clone(), Arc::new(dropped));
+        let history = RunHistory::bare(self.inner.id.clone(), Arc::new(dropped));
         let request = RunRequest::new(history, ASK_SUMMARY);
         let run = open
             .session

@@ -9,32 +9,32 @@ use tokio::time::{Duration, Instant};
 use crate::event::{AgentEvent, EventSink};
 
 /// Time of a turn's last sign of activity. Shared by the turn and its calls.
-pub(crate) struct Life {
+pub(crate) struct ActivityTimer {
     began: Instant,
-    heard_after_ms: AtomicU64,
+    active_after_ms: AtomicU64,
     events: EventSink,
 }
 
-impl Life {
+impl ActivityTimer {
     pub(crate) fn new(events: EventSink) -> Self {
         Self {
             began: Instant::now(),
-            heard_after_ms: AtomicU64::new(0),
+            active_after_ms: AtomicU64::new(0),
             events,
         }
     }
 
-    pub(crate) fn heard(&self) {
+    pub(crate) fn record_activity(&self) {
         let after = self.began.elapsed().as_millis() as u64;
-        self.heard_after_ms.fetch_max(after, Ordering::Relaxed);
+        self.active_after_ms.fetch_max(after, Ordering::Relaxed);
     }
 
-    pub(crate) fn heard_at(&self) -> Instant {
-        self.began + Duration::from_millis(self.heard_after_ms.load(Ordering::Relaxed))
+    pub(crate) fn last_activity(&self) -> Instant {
+        self.began + Duration::from_millis(self.active_after_ms.load(Ordering::Relaxed))
     }
 }
 
-impl CallObserver for Life {
+impl CallObserver for ActivityTimer {
     fn output(&self, call_id: &CallId, text: &str) {
         self.events.send(|| AgentEvent::ToolOutput {
             call_id: call_id.clone(),
@@ -43,6 +43,6 @@ impl CallObserver for Life {
     }
 
     fn heartbeat(&self) {
-        self.heard();
+        self.record_activity();
     }
 }

@@ -6,8 +6,8 @@ use std::future::Future;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkLost, WorkSpec};
 
-/// Result of foreign code.
-pub(crate) enum Foreign<T> {
+/// Result of code of the embedding program.
+pub(crate) enum UserCodeResult<T> {
     Answered(T),
     /// A stop was first; its receipt lists the work.
     Stopped,
@@ -23,27 +23,27 @@ pub(crate) async fn run<T: Send + 'static>(
     kind: ItemKind,
     name: impl Into<std::sync::Arc<str>>,
     checkpoint: &'static str,
-    make: impl Future<Output = T> + Send + 'static,
-) -> Foreign<T> {
+    code: impl Future<Output = T> + Send + 'static,
+) -> UserCodeResult<T> {
     let spawned = scope.spawn(WorkSpec::new(kind, name), |cx| async move {
         tokio::select! {
             biased;
             _cause = cx.stopped_at(checkpoint) => None,
-            answer = make => Some(answer),
+            answer = code => Some(answer),
         }
     });
     let Ok(handle) = spawned else {
-        return Foreign::Stopped;
+        return UserCodeResult::Stopped;
     };
     tokio::select! {
         biased;
         joined = handle => match joined {
             // An answer during a stop may be an effect of the stop: a command that was killed has not denied anything.
-            Ok(Some(answer)) if !scope.is_stopped() => Foreign::Answered(answer),
-            Err(WorkLost::Panicked) => Foreign::Panicked,
-            Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => Foreign::Stopped,
+            Ok(Some(answer)) if !scope.is_stopped() => UserCodeResult::Answered(answer),
+            Err(WorkLost::Panicked) => UserCodeResult::Panicked,
+            Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => UserCodeResult::Stopped,
         },
         // The work may block its thread and never join; the stop of the scope accounts for it.
-        () = scope.stopped() => Foreign::Stopped,
+        () = scope.stopped() => UserCodeResult::Stopped,
     }
 }

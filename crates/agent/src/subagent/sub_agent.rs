@@ -7,27 +7,28 @@ use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
 use allstop_tools::{CallLink, ToolInvocation};
 
+use super::level::SubAgentLevel;
 use super::limits::RunningGuard;
 use super::lines::line_of;
-use super::tool::{AgentTool, Level};
+use super::tool::AgentTool;
 use crate::agent::Agent;
 use crate::controls::RunControls;
 use crate::event::EventSink;
-use crate::history::History;
+use crate::history::RunHistory;
 use crate::outcome::{RunOutcome, TurnOutcome};
 use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 
 /// Context that a sub-agent receives with its prompt.
-const CONTEXT: &str = "Another agent has given you this task. It sees nothing of your work but your last message: say \
-    there what it needs to know.";
+const CONTEXT: &str = "Another agent gave you this task. It sees only your last message: include everything that it \
+    needs to know.";
 
 /// Checkpoint in receipts of a stopped sub-agent.
 const CHECKPOINT: &str = "sub_agent";
 
 /// A sub-agent that is ready to run: it is counted, and its budget is reserved.
-pub(super) struct Child {
+pub(super) struct SubAgent {
     agent: Agent,
     session_id: SessionId,
     prompt: Prompt,
@@ -36,18 +37,18 @@ pub(super) struct Child {
     running: RunningGuard,
 }
 
-impl Child {
+impl SubAgent {
     /// Creates a sub-agent. `calls` wait for it, or count its usage in the background.
     pub(super) fn make(
-        level: &Level,
+        level: &SubAgentLevel,
         invocation: &ToolInvocation,
         prompt: String,
         calls: Vec<CallLink>,
     ) -> Result<Self, String> {
-        let running = level.running.one_more(level.limits.running_max);
+        let running = level.running.acquire(level.limits.running_max);
         let running = running.ok_or_else(|| {
             format!(
-                "{} agents run already, and no more may at once: wait for one to end, or do it yourself",
+                "{} agents are running, which is the limit: wait for one to end, or do the work yourself",
                 level.limits.running_max
             )
         })?;
@@ -65,7 +66,7 @@ impl Child {
                     .min(level.limits.steps_max),
             ),
             turns_max: None,
-            budget: budget.map_err(|exceeded| format!("no agent can be started: {exceeded}"))?,
+            budget: budget.map_err(|exceeded| format!("the agent did not start: {exceeded}"))?,
             stop_policy: StopPolicy::Rollback,
             ..own.clone()
         };
@@ -85,34 +86,37 @@ impl Child {
         })
     }
 
-    /// Starts the sub-agent below `scope`. `show` receives its output line by line.
+    /// Starts the sub-agent below `scope`. `show_line` receives its output line by line.
     pub(super) fn start(
         self,
         scope: &Scope,
-        show: impl Fn(&str) + Send + Sync + 'static,
-    ) -> RunningChild {
-        let pays = self.calls.clone();
-        let controls = RunControls::metered_by(move |usage| {
-            for call in &pays {
+        show_line: impl Fn(&str) + Send + Sync + 'static,
+    ) -> RunningSubAgent {
+        let metered_calls = self.calls.clone();
+        let controls = RunControls::with_meter(move |usage| {
+            for call in &metered_calls {
                 call.meter(usage);
             }
         });
         let request = RunRequest {
             context: Some(CONTEXT.into()),
             controls: Arc::new(controls),
-            ..RunRequest::new(History::bare(self.session_id, Arc::default()), self.prompt)
+            ..RunRequest::new(
+                RunHistory::bare(self.session_id, Arc::default()),
+                self.prompt,
+            )
         };
-        let hear = self.calls;
+        let observed_calls = self.calls;
         let events = EventSink::observer(move |event| {
-            for call in &hear {
+            for call in &observed_calls {
                 call.heartbeat();
             }
             if let Some(mut line) = line_of(event) {
                 line.push('\n');
-                show(&line);
+                show_line(&line);
             }
         });
-        RunningChild {
+        RunningSubAgent {
             run: self.agent.start(scope, request, events),
             running: self.running,
         }
@@ -120,12 +124,12 @@ impl Child {
 }
 
 /// A running sub-agent. Dropping it stops the sub-agent.
-pub(super) struct RunningChild {
+pub(super) struct RunningSubAgent {
     run: Run,
     running: RunningGuard,
 }
 
-impl RunningChild {
+impl RunningSubAgent {
     /// Waits for the answer. May complete only once.
     ///
     /// # Cancel safety
@@ -140,11 +144,11 @@ impl RunningChild {
     /// Dropping the future stops the sub-agent.
     pub(super) async fn finish(mut self, scope: &Scope) -> Result<String, String> {
         let answer = self.answer().await;
-        self.ended(answer, scope).await
+        self.finish_with(answer, scope).await
     }
 
     /// Finishes with an answer that has already arrived.
-    pub(super) async fn ended(
+    pub(super) async fn finish_with(
         self,
         answer: Result<String, String>,
         scope: &Scope,
@@ -159,15 +163,15 @@ impl RunningChild {
 
 /// Builds the sub-agent, with the tool `agent` unless the depth limit is reached.
 fn agent(
-    level: &Level,
+    level: &SubAgentLevel,
     settings: Settings,
     calls: &[CallLink],
 ) -> Result<Agent, allstop_tools::RegistryError> {
     let base = &level.base.parts().tools;
-    let mut tools = base.chosen(|_| true);
+    let mut tools = base.filtered(|_| true);
     if level.depth < level.limits.depth_max {
-        let below = Level {
-            base: level.base.with(base.chosen(|_| true), settings.clone()),
+        let below = SubAgentLevel {
+            base: level.base.with(base.filtered(|_| true), settings.clone()),
             limits: level.limits,
             running: level.running.clone(),
             depth: level.depth + 1,
@@ -178,28 +182,28 @@ fn agent(
     Ok(level.base.with(tools, settings))
 }
 
-fn answer(ended: Result<RunOutcome, WorkLost>) -> Result<String, String> {
-    let turn = match ended {
-        Ok(mut outcome) => outcome.turns.pop(),
+fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, String> {
+    let turn = match outcome {
+        Ok(mut run) => run.turns.pop(),
         Err(WorkLost::Panicked) => return Err("the agent panicked".to_owned()),
         Err(WorkLost::Dropped | WorkLost::NoThread) => return Err("the agent was lost".to_owned()),
     };
     match turn {
         Some(turn) if turn.stop_reason == StopReason::Completed => Ok(turn.output.to_string()),
-        Some(turn) => Err(why(&turn)),
+        Some(turn) => Err(failure_text(&turn)),
         None => Err("the agent had no turn".to_owned()),
     }
 }
 
 /// Message for a sub-agent without an answer.
-fn why(turn: &TurnOutcome) -> String {
-    let why = match (&turn.error, &turn.cause) {
+fn failure_text(turn: &TurnOutcome) -> String {
+    let reason = match (&turn.error, &turn.cause) {
         (Some(error), _) => format!(": {}", error.message),
         (None, Some(cause)) => format!(": {cause}"),
         (None, None) => String::new(),
     };
     format!(
-        "the agent ended without an answer, {}{why}",
+        "the agent ended without an answer, {}{reason}",
         turn.stop_reason
     )
 }

@@ -9,23 +9,26 @@ use allstop_tools::BackgroundWork;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use super::SessionDriver;
-use crate::command::{Detach, DetachError, Detached};
-use crate::found::FoundWork;
+use super::SessionOwner;
+use crate::command::{BackgroundDetachError, DetachResult, DetachTarget};
+use crate::unended::UnendedWork;
 
 /// Maximum wait for a keeper to detach its processes: it answers within a millisecond.
 const KEEPER_ANSWER_MAX: Duration = Duration::from_secs(1);
 
-impl SessionDriver {
+impl SessionOwner {
     /// Records the detach before the work is detached, so that after `kill -9` at any point all surviving work is in
     /// the log and the next start finds it. Uses one append for all work, to wait for a slow disk only once.
-    pub(super) async fn detach(&mut self, what: &Detach) -> Result<Vec<Detached>, DetachError> {
+    pub(super) async fn detach(
+        &mut self,
+        target: &DetachTarget,
+    ) -> Result<Vec<DetachResult>, BackgroundDetachError> {
         self.record_background().await;
-        let mut running = self.shared.running_background();
-        if let Detach::One(id) = what {
+        let mut running = self.inner.running_background();
+        if let DetachTarget::One(id) = target {
             running.retain(|work| work.id == *id);
             if running.is_empty() {
-                return Err(DetachError::NotRunning);
+                return Err(BackgroundDetachError::NotRunning);
             }
         }
         let mut answers = Vec::with_capacity(running.len());
@@ -47,7 +50,8 @@ impl SessionDriver {
         let asked = able.into_iter().map(|(work, output)| detach(work, output));
         for detached in join_all(asked).await.into_iter().flatten() {
             if detached.refused.is_none() {
-                self.shared.remember_left([detached.work.clone()]);
+                let work = detached.work.clone();
+                self.inner.state.lock().orphans.add([work]);
             }
             answers.push(detached);
         }
@@ -56,8 +60,8 @@ impl SessionDriver {
 }
 
 /// File for the output of the detached work.
-fn output_file(work: &BackgroundWork) -> Result<PathBuf, DetachError> {
-    let impossible = |why: &str| DetachError::NotPossible(why.to_owned());
+fn output_file(work: &BackgroundWork) -> Result<PathBuf, BackgroundDetachError> {
+    let impossible = |why: &str| BackgroundDetachError::NotPossible(why.to_owned());
     let process = work
         .process()
         .ok_or_else(|| impossible("a sub-agent runs in this process"))?;
@@ -65,11 +69,11 @@ fn output_file(work: &BackgroundWork) -> Result<PathBuf, DetachError> {
         return Err(impossible("only a process with a keeper can be detached"));
     }
     let output = work.output_file.clone();
-    output.ok_or_else(|| impossible("its output has no file to go to"))
+    output.ok_or_else(|| impossible("it has no output file"))
 }
 
 /// Detaches one piece of work. `None` if the work ended by itself meanwhile; its end is recorded as usual.
-async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<Detached> {
+async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<DetachResult> {
     let process = work.process()?;
     let refused = match timeout(KEEPER_ANSWER_MAX, process.detach(&output)).await {
         Ok(Ok(())) => {
@@ -78,18 +82,18 @@ async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<Detached> 
             None
         }
         Ok(Err(_)) if !work.is_running() => return None,
-        Ok(Err(error)) => Some(DetachError::NotPossible(error.to_string())),
+        Ok(Err(error)) => Some(BackgroundDetachError::NotPossible(error.to_string())),
         Err(_) => {
             let why = "its keeper does not answer".to_owned();
-            Some(DetachError::NotPossible(why))
+            Some(BackgroundDetachError::NotPossible(why))
         }
     };
     Some(answer(&work, refused))
 }
 
-fn answer(work: &BackgroundWork, refused: Option<DetachError>) -> Detached {
-    Detached {
-        work: FoundWork::running(work, refused.is_none()),
+fn answer(work: &BackgroundWork, refused: Option<BackgroundDetachError>) -> DetachResult {
+    DetachResult {
+        work: UnendedWork::running(work, refused.is_none()),
         refused,
     }
 }

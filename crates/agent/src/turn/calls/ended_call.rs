@@ -12,31 +12,31 @@ use allstop_tools::{ToolError, ToolOutput};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::admission::Admitted;
+use super::admission::AdmittedCall;
 
-pub(super) struct Ended {
+pub(super) struct EndedCall {
     pub(super) call: ToolCall,
     pub(super) scope: Scope,
     pub(super) began: Instant,
-    pub(super) end: End,
+    pub(super) end: ToolCallEnd,
 }
 
-pub(super) enum End {
+pub(super) enum ToolCallEnd {
     Returned(Result<ToolOutput, ToolError>),
     Panicked,
     /// The call was stopped alone, by its timeout or on request. With the tool's last answer, if it gave one.
-    Cut(Arc<Receipt>, Option<Result<ToolOutput, ToolError>>),
+    StoppedAlone(Arc<Receipt>, Option<Result<ToolOutput, ToolError>>),
     /// The call ended while its turn was being stopped. The turn's account decides if the answer counts as a result.
-    Overtaken(Option<Result<ToolOutput, ToolError>>),
+    TurnStopped(Option<Result<ToolOutput, ToolError>>),
 }
 
 /// Starts a call in its scope. `None` if a stop of the turn was first. A stop of the call alone becomes its end.
 pub(super) fn start(
-    admitted: Admitted,
+    admitted: AdmittedCall,
     limit: Option<Duration>,
     turn: &Scope,
-) -> Option<impl Future<Output = Ended> + use<>> {
-    let Admitted {
+) -> Option<impl Future<Output = EndedCall> + use<>> {
+    let AdmittedCall {
         call,
         tool,
         invocation,
@@ -70,7 +70,7 @@ async fn watch(
     scope: Scope,
     turn: Scope,
     running: Option<WorkHandle<Result<ToolOutput, ToolError>>>,
-) -> Ended {
+) -> EndedCall {
     let began = Instant::now();
     let running = async {
         match running {
@@ -82,9 +82,9 @@ async fn watch(
         biased;
         joined = running => ended(joined, &scope, &turn).await,
         // Its timeout, or a stop of the call alone. The work may never join; then the account of the stop is its end.
-        receipt = account(&scope, &turn) => End::Cut(receipt, None),
+        receipt = account(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
-    Ended {
+    EndedCall {
         call,
         scope,
         began,
@@ -96,22 +96,22 @@ async fn ended(
     joined: Result<Result<ToolOutput, ToolError>, WorkLost>,
     scope: &Scope,
     turn: &Scope,
-) -> End {
+) -> ToolCallEnd {
     match joined {
-        Err(WorkLost::Panicked) => End::Panicked,
-        joined if turn.is_stopped() => End::Overtaken(joined.ok()),
+        Err(WorkLost::Panicked) => ToolCallEnd::Panicked,
+        joined if turn.is_stopped() => ToolCallEnd::TurnStopped(joined.ok()),
         Ok(output) if scope.is_stopped() => {
             let receipt = Box::pin(account(scope, turn)).await;
             if receipt.items().iter().all(ended_by_itself) {
                 // The work did not notice the stop and finished before it was forced: that is a normal result.
-                End::Returned(output)
+                ToolCallEnd::Returned(output)
             } else {
-                End::Cut(receipt, Some(output))
+                ToolCallEnd::StoppedAlone(receipt, Some(output))
             }
         }
-        Ok(output) => End::Returned(output),
+        Ok(output) => ToolCallEnd::Returned(output),
         Err(WorkLost::Dropped | WorkLost::NoThread) => {
-            End::Cut(Box::pin(account(scope, turn)).await, None)
+            ToolCallEnd::StoppedAlone(Box::pin(account(scope, turn)).await, None)
         }
     }
 }
@@ -149,7 +149,7 @@ async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
 }
 
 /// Result of a call, for the log, the model and the live events.
-pub(super) struct CallResult {
+pub(super) struct ToolCallResult {
     pub(super) outcome: CallOutcome,
     pub(super) content: Arc<str>,
     pub(super) is_error: bool,
@@ -157,7 +157,7 @@ pub(super) struct CallResult {
     pub(super) left: Option<ItemState>,
 }
 
-impl CallResult {
+impl ToolCallResult {
     fn failed(outcome: CallOutcome, content: impl Into<Arc<str>>) -> Self {
         Self {
             outcome,
@@ -169,26 +169,30 @@ impl CallResult {
 }
 
 /// Converts the end of a call to its result.
-pub(super) fn describe(end: End) -> CallResult {
+pub(super) fn describe(end: ToolCallEnd) -> ToolCallResult {
     match end {
-        End::Returned(Ok(output)) => CallResult {
+        ToolCallEnd::Returned(Ok(output)) => ToolCallResult {
             outcome: CallOutcome::Succeeded,
             content: output.content,
             is_error: false,
             left: None,
         },
-        End::Returned(Err(error)) if error.outcome_unknown => {
-            CallResult::failed(CallOutcome::Unknown, error.message)
+        ToolCallEnd::Returned(Err(error)) if error.outcome_unknown => {
+            ToolCallResult::failed(CallOutcome::Unknown, error.message)
         }
-        End::Returned(Err(error)) => CallResult::failed(CallOutcome::Failed, error.message),
-        End::Panicked => CallResult::failed(CallOutcome::Failed, "the tool panicked"),
-        // Unused: see `stopped_among`, which passes results only.
-        End::Overtaken(_) => CallResult::failed(CallOutcome::Unknown, "its turn was stopped"),
-        End::Cut(receipt, said) => cut(&receipt, said),
+        ToolCallEnd::Returned(Err(error)) => {
+            ToolCallResult::failed(CallOutcome::Failed, error.message)
+        }
+        ToolCallEnd::Panicked => ToolCallResult::failed(CallOutcome::Failed, "the tool panicked"),
+        // Unused: see `collect_stopped`, which passes results only.
+        ToolCallEnd::TurnStopped(_) => {
+            ToolCallResult::failed(CallOutcome::Unknown, "its turn was stopped")
+        }
+        ToolCallEnd::StoppedAlone(receipt, answer) => cut(&receipt, answer),
     }
 }
 
-fn cut(receipt: &Receipt, said: Option<Result<ToolOutput, ToolError>>) -> CallResult {
+fn cut(receipt: &Receipt, answer: Option<Result<ToolOutput, ToolError>>) -> ToolCallResult {
     let items = || receipt.items().iter();
     let unknown = items().any(|item| matches!(item.state, ItemState::Unknown { .. }));
     let left = items().find(|item| item.state.breaks_quiet());
@@ -209,13 +213,13 @@ fn cut(receipt: &Receipt, said: Option<Result<ToolOutput, ToolError>>) -> CallRe
     if unknown {
         text.push_str("; it may have completed: check before repeating it");
     }
-    match said {
+    match answer {
         Some(Ok(output)) => text = format!("{text}\n{}", output.content),
         Some(Err(error)) => text = format!("{text}\n{}", error.message),
         None => {}
     }
-    CallResult {
+    ToolCallResult {
         left: left.map(|item| item.state.clone()),
-        ..CallResult::failed(outcome, text)
+        ..ToolCallResult::failed(outcome, text)
     }
 }

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 /// Maximum time that a process that was never detached may outlive its owner: its keeper kills it within milliseconds.
 const KEEPER_KILL_MAX: Duration = Duration::from_secs(1);
 /// Pause between two checks within that time.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const CHECK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Background work without an end in the log: work of an earlier process, or work that this process detached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundWork {
+pub struct UnendedWork {
     /// Id of the work.
     pub id: BackgroundId,
     /// Command of the work.
@@ -43,7 +43,7 @@ pub struct FoundWork {
     being_killed: bool,
 }
 
-impl FoundWork {
+impl UnendedWork {
     /// Work that this process runs or has just detached.
     pub(crate) fn running(work: &allstop_tools::BackgroundWork, detached: bool) -> Self {
         let handle = work.process().map(Process::handle);
@@ -64,7 +64,7 @@ impl FoundWork {
         }
     }
 
-    /// Work as recorded in the log. It counts as alive until [`FoundWork::look`] has checked it.
+    /// Work as recorded in the log. It counts as alive until [`UnendedWork::check`] has checked it.
     fn recorded(work: &RecordedWork) -> Self {
         Self {
             id: work.id.clone(),
@@ -87,13 +87,13 @@ impl FoundWork {
     }
 
     /// Reads `/proc`, which may hang: never call this on a thread that is waited for without a limit.
-    pub(crate) fn look(&mut self) {
-        let left = self.process.as_ref().map(|main| {
+    pub(crate) fn check(&mut self) {
+        let has_survivor = self.process.as_ref().map(|main| {
             let marker = self.marker.as_deref();
             survivor(main, self.keeper.as_ref(), marker).is_some()
         });
         let keeper_alive = self.keeper.as_ref().is_some_and(is_alive);
-        self.alive = left.unwrap_or(keeper_alive);
+        self.alive = has_survivor.unwrap_or(keeper_alive);
         self.being_killed = self.alive && !self.detached && keeper_alive;
     }
 
@@ -106,38 +106,38 @@ impl FoundWork {
 
 /// Returns the background work without an end in a session's log, compared with the running processes. If another
 /// process has the session open, this is the work of that process. Reads `/proc`, which may block.
-pub fn found_work(state: &SessionState) -> Vec<FoundWork> {
+pub fn unended_work(state: &SessionState) -> Vec<UnendedWork> {
     let mut found = without_end(state);
-    found.iter_mut().for_each(FoundWork::look);
+    found.iter_mut().for_each(UnendedWork::check);
     found
 }
 
-fn without_end(state: &SessionState) -> Vec<FoundWork> {
+fn without_end(state: &SessionState) -> Vec<UnendedWork> {
     let works = state.background().iter();
     let works = works.filter(|work| work.ended.is_none());
-    works.map(FoundWork::recorded).collect()
+    works.map(UnendedWork::recorded).collect()
 }
 
 /// Checks if the work still runs, on a separate thread. If the check is impossible, the work stays as it was.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is learned then.
-pub(crate) async fn look(scope: &Scope, mut found: Vec<FoundWork>) -> Vec<FoundWork> {
+pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<UnendedWork>) -> Vec<UnendedWork> {
     for work in &mut found {
         work.alive = work.may_run();
     }
     if found.iter().all(|work| !work.alive) {
         return found;
     }
-    let spec = WorkSpec::new(ItemKind::Thread, "looking for earlier background work");
-    let mut looked = found.clone();
-    let looking = scope.spawn_blocking(spec, move |_| {
-        let alive = looked.iter_mut().filter(|work| work.alive);
-        alive.for_each(FoundWork::look);
-        looked
+    let spec = WorkSpec::new(ItemKind::Thread, "checking earlier background work");
+    let mut checked = found.clone();
+    let checking = scope.spawn_blocking(spec, move |_| {
+        let alive = checked.iter_mut().filter(|work| work.alive);
+        alive.for_each(UnendedWork::check);
+        checked
     });
-    match looking {
-        Ok(looking) => looking.await.unwrap_or(found),
+    match checking {
+        Ok(checking) => checking.await.unwrap_or(found),
         Err(_stopped) => found,
     }
 }
@@ -147,12 +147,12 @@ pub(crate) async fn look(scope: &Scope, mut found: Vec<FoundWork>) -> Vec<FoundW
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is learned then.
-pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<FoundWork> {
-    let mut found = look(scope, without_end(state)).await;
+pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWork> {
+    let mut found = check_alive(scope, without_end(state)).await;
     let until = Instant::now() + KEEPER_KILL_MAX;
     while found.iter().any(|work| work.being_killed) && Instant::now() < until {
-        tokio::time::sleep(LOOK_AGAIN).await;
-        found = look(scope, found).await;
+        tokio::time::sleep(CHECK_AGAIN).await;
+        found = check_alive(scope, found).await;
     }
     found
 }
@@ -160,10 +160,10 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<FoundWork>
 /// Checks the work of earlier processes, and records the end of work that is gone.
 ///
 /// The outcome of such work is `unknown`, since its end was not observed.
-pub(crate) async fn take_stock(
+pub(crate) async fn record_lost_work(
     stream: &mut SessionStream,
     scope: &Scope,
-) -> Result<Vec<FoundWork>, SessionError> {
+) -> Result<Vec<UnendedWork>, SessionError> {
     let found = settled_work(stream.state(), scope).await;
     let gone: Vec<SessionRecord> = found
         .iter()

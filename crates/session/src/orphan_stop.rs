@@ -1,4 +1,4 @@
-//! Background work that runs without this process: listed, and stopped on request.
+//! Checks and stops of orphaned work.
 //!
 //! Such work is below no scope, because this session must not end it unasked. A stop moves the work into a scope; from
 //! then on the stop proceeds as for all work.
@@ -9,114 +9,79 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{
     How, ItemKind, ItemState, ReceiptItem, StopFindings, StopOutcome, Why,
 };
-use allstop_core::record::SessionRecord;
 use allstop_core::{Cause, Extent, Receipt};
 use allstop_process::{ReattachError, reattach};
 use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkSpec};
 
-use crate::found::{self, FoundWork};
-use crate::shared::Shared;
-use crate::stopping::{StopTarget, Stopping};
+use crate::inner::SessionInner;
+use crate::session_stop::{SessionStop, StopTarget};
+use crate::unended::{self, UnendedWork};
 
-#[derive(Debug)]
-pub(crate) struct LeftWork {
-    work: FoundWork,
-    /// Scope of the work, once a stop was requested.
-    scope: Option<Scope>,
-    /// State after the stop, until it is recorded.
-    ended: Option<ItemState>,
-}
-
-impl Shared {
-    /// Adds work that this process does not watch, or no longer watches.
-    pub(crate) fn remember_left(&self, found: impl IntoIterator<Item = FoundWork>) {
-        let mut inner = self.inner.lock();
-        for work in found.into_iter().filter(|work| work.alive) {
-            inner.left.retain(|left| left.work.id != work.id);
-            inner.left.push(LeftWork {
-                work,
-                scope: None,
-                ended: None,
-            });
-        }
-    }
-
+impl SessionInner {
     /// Background work that runs without this process, as of the last check.
-    pub(crate) fn left(&self) -> Vec<FoundWork> {
-        let inner = self.inner.lock();
-        inner.left.iter().map(|left| left.work.clone()).collect()
+    pub(crate) fn orphaned_work(&self) -> Vec<UnendedWork> {
+        self.state.lock().orphans.works()
     }
 
     /// Checks the work again. Ended work is not checked again, since the check would read all of `/proc`.
-    pub(crate) async fn look_for_left(&self, scope: &Scope) -> Vec<FoundWork> {
-        let left = found::look(scope, self.left()).await;
-        let mut inner = self.inner.lock();
-        for gone in left.iter().filter(|work| !work.alive) {
-            let mut known = inner.left.iter_mut();
-            if let Some(known) = known.find(|known| known.work.id == gone.id) {
-                known.work.alive = false;
+    pub(crate) async fn check_orphans(&self, scope: &Scope) -> Vec<UnendedWork> {
+        let works = unended::check_alive(scope, self.orphaned_work()).await;
+        let mut state = self.state.lock();
+        for gone in works.iter().filter(|work| !work.alive) {
+            if let Some(orphan) = state.orphans.find(&gone.id) {
+                orphan.work.alive = false;
             }
         }
-        left
-    }
-
-    /// Takes the records of work that has ended since the last call.
-    pub(crate) fn take_left_ends(&self) -> Vec<SessionRecord> {
-        let mut inner = self.inner.lock();
-        let ended = inner.left.iter_mut().filter_map(|left| {
-            Some(SessionRecord::BackgroundEnded {
-                id: left.work.id.clone(),
-                state: left.ended.take()?,
-                exit_code: None,
-                usage: None,
-            })
-        });
-        ended.collect()
+        works
     }
 
     /// Item that a stop of the work would find.
-    pub(crate) fn preview_left(&self, target: &StopTarget) -> Option<ReceiptItem> {
+    pub(crate) fn preview_orphan(&self, target: &StopTarget) -> Option<ReceiptItem> {
         let StopTarget::Background(id) = target else {
             return None;
         };
-        let left = self.left().into_iter();
-        let mut left = left.filter(|left| left.id == *id && left.alive);
-        Some(running_item(&left.next()?, Why::ProcessesLeft))
+        let works = self.orphaned_work().into_iter();
+        let mut running = works.filter(|work| work.id == *id && work.alive);
+        Some(running_item(&running.next()?, Why::ProcessesLeft))
     }
 
     /// Stops the work below `parent`. `None` if there is no work with this id.
-    pub(crate) fn stop_left(
+    pub(crate) fn stop_orphan(
         self: &Arc<Self>,
         id: &BackgroundId,
         cause: &Cause,
         parent: &Scope,
-    ) -> Option<Stopping> {
+    ) -> Option<SessionStop> {
         let order = StopOrder::new(Extent::Subtree, cause.clone());
-        let mut inner = self.inner.lock();
-        let left = inner.left.iter_mut().find(|left| left.work.id == *id)?;
-        if let Some(scope) = &left.scope {
-            return Some(Stopping::one(scope.stop(order), None));
+        let mut state = self.state.lock();
+        let orphan = state.orphans.find(id)?;
+        if let Some(scope) = &orphan.scope {
+            return Some(SessionStop::one(scope.stop(order), None));
         }
         let target = StopTarget::Background(id.clone());
-        let work = left.work.clone();
+        let work = orphan.work.clone();
         // Attached under the lock: of two concurrent stops the second joins the first.
-        let scope = match take_up(&work, parent) {
+        let scope = match attach(&work, parent) {
             Ok(Some((scope, ended))) => {
                 self.watch_end(id.clone(), &scope, ended);
                 scope
             }
             Ok(None) => {
-                drop(inner);
-                return Some(self.nothing(&target, cause.clone(), StopOutcome::AlreadyEnded));
+                drop(state);
+                return Some(self.nothing_to_stop(
+                    &target,
+                    cause.clone(),
+                    StopOutcome::AlreadyEnded,
+                ));
             }
             Err(why) => {
-                drop(inner);
+                drop(state);
                 return Some(self.cannot_stop(&work, cause, &why));
             }
         };
-        left.scope = Some(scope.clone());
-        drop(inner);
-        Some(Stopping::one(scope.stop(order), None))
+        orphan.scope = Some(scope.clone());
+        drop(state);
+        Some(SessionStop::one(scope.stop(order), None))
     }
 
     /// Keeps the state of the ended work for the log.
@@ -126,22 +91,22 @@ impl Shared {
         scope: &Scope,
         ended: impl Future<Output = ItemState> + Send + 'static,
     ) {
-        let shared = Arc::clone(self);
+        let inner = Arc::clone(self);
         let closing = scope.clone();
         drop(scope.spawn_engine(async move {
-            let state = ended.await;
+            let final_state = ended.await;
             closing.close();
-            let mut inner = shared.inner.lock();
-            if let Some(left) = inner.left.iter_mut().find(|left| left.work.id == id) {
-                left.ended = Some(state);
+            let mut state = inner.state.lock();
+            if let Some(orphan) = state.orphans.find(&id) {
+                orphan.ended = Some(final_state);
             }
-            drop(inner);
-            shared.changed.notify_one();
+            drop(state);
+            inner.changed.notify_one();
         }));
     }
 
     /// Answer for work that runs but cannot be verified.
-    fn cannot_stop(&self, work: &FoundWork, cause: &Cause, why: &str) -> Stopping {
+    fn cannot_stop(&self, work: &UnendedWork, cause: &Cause, why: &str) -> SessionStop {
         let request = self.request(&StopTarget::Background(work.id.clone()), cause.clone());
         let mut item = running_item(work, Why::WatcherGone);
         let pid = work.stop_pid();
@@ -151,11 +116,11 @@ impl Shared {
             items: [item].into(),
             ..StopFindings::default()
         };
-        Stopping::answered(Receipt::of_stop(request, findings))
+        SessionStop::answered(Receipt::of_stop(request, findings))
     }
 }
 
-fn running_item(work: &FoundWork, why: Why) -> ReceiptItem {
+fn running_item(work: &UnendedWork, why: Why) -> ReceiptItem {
     let state = ItemState::StillRunning { why };
     ReceiptItem::new(
         ItemKind::Background,
@@ -167,8 +132,8 @@ fn running_item(work: &FoundWork, why: Why) -> ReceiptItem {
 
 /// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end.
 /// `None`: the work has already ended. `Err`: reason for which the work runs and is left alone.
-fn take_up(
-    work: &FoundWork,
+fn attach(
+    work: &UnendedWork,
     parent: &Scope,
 ) -> Result<Option<(Scope, impl Future<Output = ItemState> + Send + use<>)>, String> {
     let main = work.process.as_ref().ok_or("the log names no process")?;

@@ -4,7 +4,7 @@
 //! 1. At most one entry runs.
 //! 2. Entries leave in the order of admission, including superseded entries: each entry has a separate turn, and thus
 //!    exactly one ending.
-//! 3. After [`Desk::close`] no entry is admitted; waiting entries still leave.
+//! 3. After [`MessageQueue::close`] no entry is admitted; waiting entries still leave.
 
 use std::collections::VecDeque;
 
@@ -31,12 +31,12 @@ pub enum Admission {
 
 /// Reason for which a message was refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAdmitted {
+pub enum MessageRefused {
     /// A turn runs, and the policy is `reject`.
     #[error("a turn is running")]
     Busy,
     /// The maximum number of messages waits.
-    #[error("{0} messages wait already")]
+    #[error("the queue is full: {0} messages are waiting")]
     Full(
         /// The limit.
         usize,
@@ -48,7 +48,7 @@ pub enum NotAdmitted {
 
 /// Result for an admitted message, with the entries to stop.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Admitted<T> {
+pub(crate) struct AdmittedEntry<T> {
     pub(crate) admission: Admission,
     /// Superseded entries, to be stopped at once in this order.
     pub(crate) superseded: Vec<T>,
@@ -56,20 +56,20 @@ pub(crate) struct Admitted<T> {
 
 /// The running entry and the waiting entries.
 #[derive(Debug)]
-pub(crate) struct Desk<T> {
-    running: Option<Running<T>>,
+pub(crate) struct MessageQueue<T> {
+    running: Option<RunningEntry<T>>,
     waiting: VecDeque<T>,
     waiting_max: usize,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Running<T> {
+struct RunningEntry<T> {
     entry: T,
     steered: Vec<T>,
 }
 
-impl<T: Clone> Desk<T> {
+impl<T: Clone> MessageQueue<T> {
     pub(crate) fn new(waiting_max: usize) -> Self {
         Self {
             running: None,
@@ -85,11 +85,11 @@ impl<T: Clone> Desk<T> {
         entry: &T,
         policy: FollowUp,
         steer: impl FnOnce(&T) -> bool,
-    ) -> Result<Admitted<T>, NotAdmitted> {
+    ) -> Result<AdmittedEntry<T>, MessageRefused> {
         if self.closed {
-            return Err(NotAdmitted::Closed);
+            return Err(MessageRefused::Closed);
         }
-        let alone = |admission| Admitted {
+        let alone = |admission| AdmittedEntry {
             admission,
             superseded: Vec::new(),
         };
@@ -99,7 +99,7 @@ impl<T: Clone> Desk<T> {
         }
         let ahead = self.waiting.len() + usize::from(self.running.is_some());
         if policy == FollowUp::Reject {
-            return Err(NotAdmitted::Busy);
+            return Err(MessageRefused::Busy);
         }
         if policy == FollowUp::Steer
             && let Some(running) = &mut self.running
@@ -111,11 +111,11 @@ impl<T: Clone> Desk<T> {
         }
         // Superseded entries count until they have ended: the queue stays bounded under every policy.
         if self.waiting.len() >= self.waiting_max {
-            return Err(NotAdmitted::Full(self.waiting_max));
+            return Err(MessageRefused::Full(self.waiting_max));
         }
         let admitted = if policy.supersedes_with().is_some() {
             // Includes steered entries: a message that the superseded turn does not take must not get a turn later.
-            Admitted {
+            AdmittedEntry {
                 admission: Admission::Supersedes { turns: ahead },
                 superseded: self.all().cloned().collect(),
             }
@@ -138,8 +138,8 @@ impl<T: Clone> Desk<T> {
 
     /// Makes an entry the running entry, even if it was never queued. Only while no entry runs.
     pub(crate) fn run(&mut self, entry: T) {
-        debug_assert!(self.running.is_none(), "one runs already");
-        self.running = Some(Running {
+        debug_assert!(self.running.is_none(), "an entry runs already");
+        self.running = Some(RunningEntry {
             entry,
             steered: Vec::new(),
         });
@@ -183,7 +183,7 @@ impl<T: Clone> Desk<T> {
     }
 
     /// True if such an entry was handed to the running entry.
-    pub(crate) fn was_handed(&self, is_it: impl Fn(&T) -> bool) -> bool {
+    pub(crate) fn has_steered(&self, is_it: impl Fn(&T) -> bool) -> bool {
         let mut handed = self.running.iter().flat_map(|running| &running.steered);
         handed.any(is_it)
     }
@@ -203,24 +203,33 @@ mod tests {
 
     const NOT_STEERED: fn(&u32) -> bool = |_| false;
 
-    fn sent(desk: &mut Desk<u32>, entry: u32, policy: FollowUp) -> Result<Vec<u32>, NotAdmitted> {
-        desk.admit(&entry, policy, NOT_STEERED)
+    fn sent(
+        queue: &mut MessageQueue<u32>,
+        entry: u32,
+        policy: FollowUp,
+    ) -> Result<Vec<u32>, MessageRefused> {
+        queue
+            .admit(&entry, policy, NOT_STEERED)
             .map(|admitted| admitted.superseded)
     }
 
     #[test]
     fn each_policy_admits_or_refuses_while_a_turn_runs() {
         for policy in FollowUp::ALL {
-            let mut desk = Desk::new(2);
-            assert_eq!(sent(&mut desk, 1, policy), Ok(Vec::new()), "idle: {policy}");
-            assert_eq!(desk.next(), Some(1));
-            let second = sent(&mut desk, 2, policy);
-            let third = sent(&mut desk, 3, policy);
+            let mut queue = MessageQueue::new(2);
+            assert_eq!(
+                sent(&mut queue, 1, policy),
+                Ok(Vec::new()),
+                "idle: {policy}"
+            );
+            assert_eq!(queue.next(), Some(1));
+            let second = sent(&mut queue, 2, policy);
+            let third = sent(&mut queue, 3, policy);
             match policy {
                 FollowUp::Reject => {
                     assert_eq!(
                         (second, third),
-                        (Err(NotAdmitted::Busy), Err(NotAdmitted::Busy))
+                        (Err(MessageRefused::Busy), Err(MessageRefused::Busy))
                     );
                 }
                 FollowUp::Enqueue | FollowUp::Steer => {
@@ -231,63 +240,63 @@ mod tests {
                 }
             }
             if policy != FollowUp::Reject {
-                assert_eq!(sent(&mut desk, 4, policy), Err(NotAdmitted::Full(2)));
-                assert_eq!(desk.next(), None, "one runs");
-                assert!(desk.end(|_| true).is_empty());
-                assert_eq!(desk.next(), Some(2), "superseded ones leave in order too");
-                desk.end(|_| true);
-                assert_eq!(desk.next(), Some(3));
+                assert_eq!(sent(&mut queue, 4, policy), Err(MessageRefused::Full(2)));
+                assert_eq!(queue.next(), None, "one runs");
+                assert!(queue.end(|_| true).is_empty());
+                assert_eq!(queue.next(), Some(2), "superseded ones leave in order too");
+                queue.end(|_| true);
+                assert_eq!(queue.next(), Some(3));
             }
         }
     }
 
     #[test]
     fn steered_messages_that_were_not_taken_go_first() {
-        let mut desk = Desk::new(4);
+        let mut queue = MessageQueue::new(4);
         for entry in 1..=4 {
             let policy = if entry == 2 {
                 FollowUp::Enqueue
             } else {
                 FollowUp::Steer
             };
-            let admitted = desk.admit(&entry, policy, |_| true).unwrap();
+            let admitted = queue.admit(&entry, policy, |_| true).unwrap();
             if entry == 1 {
-                desk.next();
+                queue.next();
             }
             let steers = matches!(admitted.admission, Admission::Steers);
             assert_eq!(steers, entry > 2, "{entry}");
         }
-        assert_eq!(desk.end(|entry| *entry == 3), [3]);
-        assert_eq!((desk.next(), desk.end(|_| true)), (Some(4), Vec::new()));
-        assert_eq!(desk.next(), Some(2));
+        assert_eq!(queue.end(|entry| *entry == 3), [3]);
+        assert_eq!((queue.next(), queue.end(|_| true)), (Some(4), Vec::new()));
+        assert_eq!(queue.next(), Some(2));
     }
 
     #[test]
     fn steered_messages_of_a_superseded_turn_are_superseded() {
         for policy in [FollowUp::Interrupt, FollowUp::Replace] {
-            let mut desk = Desk::new(4);
-            sent(&mut desk, 1, FollowUp::Enqueue).unwrap();
-            desk.next();
-            desk.admit(&2, FollowUp::Steer, |_| true).unwrap();
-            sent(&mut desk, 3, FollowUp::Enqueue).unwrap();
-            assert_eq!(sent(&mut desk, 4, policy), Ok(vec![1, 2, 3]), "{policy}");
+            let mut queue = MessageQueue::new(4);
+            sent(&mut queue, 1, FollowUp::Enqueue).unwrap();
+            queue.next();
+            queue.admit(&2, FollowUp::Steer, |_| true).unwrap();
+            sent(&mut queue, 3, FollowUp::Enqueue).unwrap();
+            assert_eq!(sent(&mut queue, 4, policy), Ok(vec![1, 2, 3]), "{policy}");
         }
     }
 
     #[test]
     fn closed_queue_admits_no_message_and_drains() {
-        let mut desk = Desk::new(4);
-        sent(&mut desk, 1, FollowUp::Enqueue).unwrap();
-        desk.next();
-        sent(&mut desk, 2, FollowUp::Enqueue).unwrap();
-        desk.close();
+        let mut queue = MessageQueue::new(4);
+        sent(&mut queue, 1, FollowUp::Enqueue).unwrap();
+        queue.next();
+        sent(&mut queue, 2, FollowUp::Enqueue).unwrap();
+        queue.close();
         assert_eq!(
-            sent(&mut desk, 3, FollowUp::Interrupt),
-            Err(NotAdmitted::Closed)
+            sent(&mut queue, 3, FollowUp::Interrupt),
+            Err(MessageRefused::Closed)
         );
-        desk.end(|_| true);
-        assert_eq!(desk.next(), Some(2));
-        desk.end(|_| true);
-        assert!(desk.is_idle());
+        queue.end(|_| true);
+        assert_eq!(queue.next(), Some(2));
+        queue.end(|_| true);
+        assert!(queue.is_idle());
     }
 }

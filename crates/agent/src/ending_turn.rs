@@ -10,7 +10,7 @@ use crate::outcome::TurnOutcome;
 
 /// Reason of a turn's end without a commit.
 #[derive(Debug, Clone)]
-pub struct TurnInterrupted {
+pub struct InterruptReason {
     /// Cause of the interrupt.
     pub cause: Cause,
     /// Stop reason of the coming outcome.
@@ -21,11 +21,11 @@ pub struct TurnInterrupted {
 
 /// Ending of the running turn, or else of the last turn.
 #[derive(Debug, Default)]
-pub(crate) struct AfterTurn(Mutex<Ended>);
+pub(crate) struct EndingTurn(Mutex<EndingTurnState>);
 
 #[derive(Debug, Default)]
-struct Ended {
-    interrupted: Option<TurnInterrupted>,
+struct EndingTurnState {
+    interrupted: Option<InterruptReason>,
     /// Outcome, set while the hooks run.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
@@ -33,31 +33,31 @@ struct Ended {
     is_stopped: bool,
 }
 
-impl AfterTurn {
+impl EndingTurn {
     /// Clears the state at the start of a turn.
     pub(crate) fn reset(&self) {
-        *self.0.lock() = Ended::default();
+        *self.0.lock() = EndingTurnState::default();
     }
 
     /// Sets the reason of the end while the ending is written.
-    pub(crate) fn interrupt(&self, interrupted: TurnInterrupted) {
+    pub(crate) fn set_interrupt(&self, interrupted: InterruptReason) {
         self.0.lock().interrupted = Some(interrupted);
     }
 
-    pub(crate) fn interrupted(&self) -> Option<TurnInterrupted> {
+    pub(crate) fn interrupted(&self) -> Option<InterruptReason> {
         self.0.lock().interrupted.clone()
     }
 
     /// Sets the outcome while the hooks run.
-    pub(crate) fn ended(&self, outcome: &TurnOutcome) {
+    pub(crate) fn set_outcome(&self, outcome: &TurnOutcome) {
         self.0.lock().outcome = Some(outcome.clone());
     }
 
     /// Sets the scope of the hooks. Returns true if they may start.
     pub(crate) fn may_begin_hooks(&self, scope: &Scope) -> bool {
-        let mut ended = self.0.lock();
-        ended.hooks = Some(scope.clone());
-        !ended.is_stopped
+        let mut state = self.0.lock();
+        state.hooks = Some(scope.clone());
+        !state.is_stopped
     }
 
     pub(crate) fn outcome(&self) -> Option<TurnOutcome> {
@@ -66,12 +66,12 @@ impl AfterTurn {
 
     /// Stops the hooks; `None` if no hook runs.
     pub(crate) fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
-        let mut ended = self.0.lock();
-        ended.is_stopped = true;
+        let mut state = self.0.lock();
+        state.is_stopped = true;
         // Between two hooks the scope is quiet but open, and must be stopped to keep the next hook from starting.
         let is_open = |scope: &Scope| scope.check().is_ok() || !scope.is_quiet();
-        let running = ended.hooks.clone().filter(is_open);
-        drop(ended);
+        let running = state.hooks.clone().filter(is_open);
+        drop(state);
         running.map(|scope| scope.stop(order))
     }
 }
@@ -81,12 +81,12 @@ mod tests {
     use allstop_core::{Cause, CauseKind, Extent};
     use allstop_scope::{RootOptions, Scope, StopOrder};
 
-    use super::AfterTurn;
+    use super::EndingTurn;
 
     /// A stop between the commit and the start of the hooks.
     #[tokio::test]
     async fn no_hook_starts_after_a_stop() {
-        let after = AfterTurn::default();
+        let after = EndingTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
         let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
         assert!(after.stop_hooks(order).is_none(), "no hook runs");
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_hook_starts_after_a_stop_between_two_hooks() {
-        let after = AfterTurn::default();
+        let after = EndingTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
         assert!(after.may_begin_hooks(&scope));
         assert!(scope.is_quiet(), "the first hook has ended");

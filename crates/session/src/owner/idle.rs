@@ -6,34 +6,34 @@ use allstop_core::record::SessionRecord;
 use allstop_log::SessionError;
 use tokio::time::{Duration, timeout};
 
-use super::SessionDriver;
+use super::SessionOwner;
 use crate::events::SessionEventKind;
-use crate::shared::Shared;
+use crate::inner::SessionInner;
 use crate::wait::is_attached;
 
 /// Maximum wait for the last records to be written: the next start determines missing records.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
 /// Maximum wait for a check of earlier processes' work: reading all of `/proc` takes milliseconds.
-const LOOK_MAX: Duration = Duration::from_secs(1);
+const CHECK_MAX: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl SessionInner {
     /// Sends the event with the running background work.
-    pub(crate) fn tell_background(&self) {
+    pub(crate) fn send_background_changed(&self) {
         let running = self.background_items();
         self.hub
             .send(|| SessionEventKind::BackgroundChanged { running });
     }
 }
 
-impl SessionDriver {
-    /// Waits for a change. Becomes sleepy if there is no reason to stay awake.
-    pub(super) async fn idle(&mut self) {
-        let running = self.shared.running_background();
-        if !self.told_idle && !running.iter().any(is_attached) {
-            self.told_idle = true;
-            self.look_for_left().await;
-            let (stopped, detached) = (self.stopped, self.shared.background_items());
-            self.shared
+impl SessionOwner {
+    /// Waits for a change. Sleep becomes due if there is no reason to stay awake.
+    pub(super) async fn wait_for_change(&mut self) {
+        let running = self.inner.running_background();
+        if !self.idle_sent && !running.iter().any(is_attached) {
+            self.idle_sent = true;
+            self.check_orphans().await;
+            let (stopped, detached) = (self.stopped, self.inner.background_items());
+            self.inner
                 .hub
                 .send(|| SessionEventKind::SessionIdle { stopped, detached });
         }
@@ -43,29 +43,29 @@ impl SessionDriver {
         }
         // An unconfirmed append may still be written, and would then conflict with the next owner's records.
         let is_settled = self.stream().is_none_or(|stream| stream.is_settled());
-        let may_sleep = running.is_empty() && self.opening.is_none() && is_settled;
-        let sleep_after = self.shared.host.options.sleep_after;
-        let sleepy = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
+        let may_sleep = running.is_empty() && self.pending_open.is_none() && is_settled;
+        let sleep_after = self.inner.host.options.sleep_after;
+        let is_sleep_due = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // The pending open holds the session lock; do not sleep before it finishes.
-        let opened = some(self.opening.as_mut());
-        let background = some(self.open.as_mut().map(|open| open.changes.changed()));
+        let opened = some(self.pending_open.as_mut());
+        let background = some(self.resources.as_mut().map(|open| open.changes.changed()));
         let has_changed = tokio::select! {
             biased;
             () = self.scope.stopped() => false,
-            () = self.shared.changed.notified() => false,
+            () = self.inner.changed.notified() => false,
             _ = background => true,
             _ = opened => {
-                self.opening = None;
+                self.pending_open = None;
                 false
             }
-            () = sleepy => {
-                self.sleepy = true;
+            () = is_sleep_due => {
+                self.is_sleep_due = true;
                 false
             }
         };
         if has_changed {
-            self.told_idle = false;
-            self.shared.tell_background();
+            self.idle_sent = false;
+            self.inner.send_background_changed();
         }
     }
 
@@ -86,7 +86,7 @@ impl SessionDriver {
 
     /// Records changes of background work since the last call, even of earlier processes. Returns true if written.
     pub(super) async fn record_background(&mut self) -> bool {
-        let Some(open) = &mut self.open else {
+        let Some(open) = &mut self.resources else {
             return false;
         };
         let Some(stream) = &mut open.stream else {
@@ -94,9 +94,9 @@ impl SessionDriver {
         };
         let turn = TurnNumber(stream.state().next_turn().0.saturating_sub(1));
         let mut records = open.background.take_records(turn);
-        let left = self.shared.take_left_ends();
-        let has_left_ended = !left.is_empty();
-        records.extend(left);
+        let orphan_ends = self.inner.state.lock().orphans.take_ends();
+        let has_orphan_ended = !orphan_ends.is_empty();
+        records.extend(orphan_ends);
         if records.is_empty() {
             return false;
         }
@@ -113,8 +113,8 @@ impl SessionDriver {
             }
         };
         open.background.give_back(stream.take_unwritten());
-        if has_left_ended {
-            self.shared.tell_background();
+        if has_orphan_ended {
+            self.inner.send_background_changed();
         }
         self.publish();
         is_recorded
@@ -122,13 +122,13 @@ impl SessionDriver {
 
     /// Checks the work that runs without this process, so that the next event about it is true. A `/proc` that hangs
     /// must not delay the next message.
-    pub(super) async fn look_for_left(&self) {
-        let looking = self.shared.look_for_left(&self.scope);
-        let _as_it_was_known_before = timeout(LOOK_MAX, looking).await;
+    pub(super) async fn check_orphans(&self) {
+        let checking = self.inner.check_orphans(&self.scope);
+        let _as_it_was_known_before = timeout(CHECK_MAX, checking).await;
     }
 
     /// Ends the owner of a closed session: waits for the stop of all work, and records the results.
-    pub(super) async fn leave(mut self) {
+    pub(super) async fn finish_closed(mut self) {
         // The closing caller stops the session in its next step; running work must end before the lock is released.
         self.scope.stopped().await;
         // The stop first: records written after it are final.
@@ -139,16 +139,16 @@ impl SessionDriver {
             let _it_is_the_stops = account.receipt().await;
         }
         self.record_background().await;
-        let above = self.shared.host.scope.clone();
-        self.tell(&HookEvent::SessionEnd, &above).await;
-        self.open = None;
-        let mut inner = self.shared.inner.lock();
-        inner.awake = None;
-        inner.commands.clear();
-        drop(inner);
-        self.shared.hub.close();
+        let above = self.inner.host.scope.clone();
+        self.call_hooks(&HookEvent::SessionEnd, &above).await;
+        self.resources = None;
+        let mut state = self.inner.state.lock();
+        state.awake = None;
+        state.commands.clear();
+        drop(state);
+        self.inner.hub.close();
         // Already set if the session was closed twice.
-        drop(self.shared.ended.set(()));
+        drop(self.inner.ended.set(()));
     }
 }
 

@@ -51,39 +51,39 @@ impl StopTarget {
 /// An accepted stop, or the result that there was nothing to stop. Dropping it changes nothing.
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
-pub struct Stopping {
+pub struct SessionStop {
     request: StopRequest,
-    what: What,
+    progress: StopProgress,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum StopProgress {
     Answered(Arc<Receipt>),
     /// A stop, and the message whose turn it ends: the message's state has the effect on the conversation.
     One(Stop, Option<Arc<MessageState>>),
     /// Parts that are stopped independently, in parallel.
-    Parts(Vec<Stopping>),
+    Parts(Vec<SessionStop>),
 }
 
-impl Stopping {
+impl SessionStop {
     pub(crate) fn answered(receipt: Receipt) -> Self {
         Self {
             request: receipt.request().clone(),
-            what: What::Answered(Arc::new(receipt)),
+            progress: StopProgress::Answered(Arc::new(receipt)),
         }
     }
 
     pub(crate) fn one(stop: Stop, turn: Option<Arc<MessageState>>) -> Self {
         Self {
             request: stop.request().clone(),
-            what: What::One(stop, turn),
+            progress: StopProgress::One(stop, turn),
         }
     }
 
     pub(crate) fn parts(request: StopRequest, parts: Vec<Self>) -> Self {
         Self {
             request,
-            what: What::Parts(parts),
+            progress: StopProgress::Parts(parts),
         }
     }
 
@@ -96,15 +96,15 @@ impl Stopping {
     pub fn covers(&self, stop: &StopId) -> bool {
         let is_of_part = |parts: &[Self]| parts.iter().any(|part| part.covers(stop));
         self.request.stop_id == *stop
-            || matches!(&self.what, What::Parts(parts) if is_of_part(parts))
+            || matches!(&self.progress, StopProgress::Parts(parts) if is_of_part(parts))
     }
 
     /// Ends the grace of the stop and forces the remaining work now.
     pub fn force(&self) {
-        match &self.what {
-            What::Answered(_) => {}
-            What::One(stop, _) => stop.force(),
-            What::Parts(parts) => parts.iter().for_each(Self::force),
+        match &self.progress {
+            StopProgress::Answered(_) => {}
+            StopProgress::One(stop, _) => stop.force(),
+            StopProgress::Parts(parts) => parts.iter().for_each(Self::force),
         }
     }
 
@@ -113,9 +113,9 @@ impl Stopping {
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
-        match &self.what {
-            What::Answered(receipt) => Arc::clone(receipt),
-            What::One(stop, turn) => {
+        match &self.progress {
+            StopProgress::Answered(receipt) => Arc::clone(receipt),
+            StopProgress::One(stop, turn) => {
                 let receipt = stop.receipt().await;
                 match turn {
                     Some(turn) if receipt.outcome().is_none() => {
@@ -128,7 +128,7 @@ impl Stopping {
                     _ => receipt,
                 }
             }
-            What::Parts(parts) => {
+            StopProgress::Parts(parts) => {
                 let mut receipts = Vec::with_capacity(parts.len());
                 for part in parts {
                     // Boxed: an async recursion.
@@ -141,9 +141,9 @@ impl Stopping {
 
     /// Current account of the stop, for callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
-        match &self.what {
-            What::Answered(receipt) => Arc::clone(receipt),
-            What::One(stop, turn) => {
+        match &self.progress {
+            StopProgress::Answered(receipt) => Arc::clone(receipt),
+            StopProgress::One(stop, turn) => {
                 let receipt = stop.account_now();
                 match turn {
                     Some(turn) if receipt.outcome().is_none() || !turn.is_settled() => {
@@ -152,7 +152,7 @@ impl Stopping {
                     _ => receipt,
                 }
             }
-            What::Parts(parts) => {
+            StopProgress::Parts(parts) => {
                 let parts: Vec<_> = parts.iter().map(Self::account_now).collect();
                 Arc::new(Receipt::of_parts(self.request.clone(), &parts))
             }

@@ -14,7 +14,7 @@ use crate::message::MessageState;
 /// Queued turn of one message. Its scope exists from the moment in which the message is accepted, so a stop before the
 /// turn begins ends the turn at its start.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct QueuedTurn {
     pub(crate) prompt: Prompt,
     pub(crate) scope: Scope,
     pub(crate) decision: Arc<Decision>,
@@ -22,7 +22,7 @@ pub(crate) struct Slot {
     pub(crate) state: Arc<MessageState>,
 }
 
-impl Slot {
+impl QueuedTurn {
     pub(crate) fn open(
         above: &Scope,
         label: String,
@@ -53,7 +53,7 @@ impl Slot {
     }
 
     /// True if a message caused the turn; false if ended background work caused it.
-    pub(crate) fn is_sent(&self) -> bool {
+    pub(crate) fn is_from_user(&self) -> bool {
         self.prompt.origin == TurnOrigin::User
     }
 

@@ -5,12 +5,12 @@ use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{Scope, ScopeOptions, StopOrder};
 use tokio::time::timeout;
 
-use super::SessionDriver;
-use crate::shared::Shared;
+use super::SessionOwner;
+use crate::inner::SessionInner;
 
-impl SessionDriver {
+impl SessionOwner {
     /// Calls the hooks after a turn that failed or was stopped.
-    pub(super) async fn tell_ending(&self, turn: &TurnOutcome) {
+    pub(super) async fn call_ending_hooks(&self, turn: &TurnOutcome) {
         let event = match (turn.stop_reason, &turn.error) {
             (StopReason::Completed, _) => return,
             (StopReason::Error, error) => HookEvent::Error {
@@ -23,29 +23,32 @@ impl SessionDriver {
                 receipt: turn.receipt.clone(),
             },
         };
-        self.tell(&event, &self.scope).await;
+        self.call_hooks(&event, &self.scope).await;
     }
 
     /// Calls the hooks of the session, in a scope below `above`.
-    pub(super) async fn tell(&self, event: &HookEvent, above: &Scope) {
-        let Some(open) = &self.open else { return };
+    pub(super) async fn call_hooks(&self, event: &HookEvent, above: &Scope) {
+        let Some(open) = &self.resources else { return };
         let agent = &open.session.agent;
-        if !agent.is_heard(event) {
+        if !agent.has_hook_for(event) {
             return;
         }
-        let label = format!("{}/hooks", self.shared.label());
+        let label = format!("{}/hooks", self.inner.label());
         // `above` was stopped meanwhile: no hook is called.
         let Ok(scope) = above.child(label, ScopeOptions::default()) else {
             return;
         };
         let cx = HookCx {
-            session_id: self.shared.id.clone(),
-            turn: self.shared.inner.lock().known.last_turn,
+            session_id: self.inner.id.clone(),
+            turn: self.inner.state.lock().position.last_turn,
             scope: scope.clone(),
         };
-        self.shared.hooks_run_in(Some(scope.clone()));
-        let limit = self.shared.host.options.hooks_max;
-        if timeout(limit, agent.tell(&cx, event)).await.is_err() {
+        self.inner.set_hooks_scope(Some(scope.clone()));
+        let limit = self.inner.host.options.hooks_max;
+        if timeout(limit, agent.notify_hooks(&cx, event))
+            .await
+            .is_err()
+        {
             let cause = Cause::new(CauseKind::Deadline).detail(format!("hooks limit of {limit:?}"));
             let receipt = scope.stop(StopOrder::new(Extent::Subtree, cause)).await;
             tracing::warn!(
@@ -55,13 +58,13 @@ impl SessionDriver {
             );
         }
         scope.close();
-        self.shared.hooks_run_in(None);
+        self.inner.set_hooks_scope(None);
     }
 }
 
-impl Shared {
-    fn hooks_run_in(&self, scope: Option<Scope>) {
-        if let Some(awake) = &mut self.inner.lock().awake {
+impl SessionInner {
+    fn set_hooks_scope(&self, scope: Option<Scope>) {
+        if let Some(awake) = &mut self.state.lock().awake {
             awake.hooks = scope;
         }
     }

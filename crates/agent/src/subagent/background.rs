@@ -1,0 +1,49 @@
+//! Sub-agents in the background.
+
+use std::sync::Arc;
+
+use allstop_core::record::Attachment;
+use allstop_tools::{
+    BackgroundHost, BackgroundWork, BoundedOutput, CallLink, OutputFolder, OutputLimits, TaskSpec,
+    ToolInvocation,
+};
+
+/// Support for sub-agents in the background.
+#[derive(Debug, Clone)]
+pub struct SubAgentBackground {
+    /// Host of the session's background work.
+    pub host: Arc<dyn BackgroundHost>,
+    /// Folder for the output of the sub-agents.
+    pub output_folder: Arc<OutputFolder>,
+}
+
+impl SubAgentBackground {
+    /// Describes a sub-agent as background work.
+    pub(super) fn task_spec(
+        &self,
+        invocation: &ToolInvocation,
+        name: String,
+        link: CallLink,
+    ) -> TaskSpec {
+        let folder = Arc::clone(&self.output_folder);
+        TaskSpec {
+            call_id: invocation.call_id.clone(),
+            call: invocation.scope.clone(),
+            name: name.into(),
+            attachment: Attachment::Attached,
+            output: BoundedOutput::new(OutputLimits::default(), folder).into(),
+            link,
+        }
+    }
+}
+
+/// Result for the model when a sub-agent runs in the background.
+pub(super) fn runs_in_background(work: &BackgroundWork) -> String {
+    let file = work.output_file.as_ref();
+    let file = file.map(|file| format!("; its output goes to {}", file.display()));
+    format!(
+        "{} runs in the background{}",
+        work.id,
+        file.unwrap_or_default()
+    )
+}

@@ -1,0 +1,19 @@
+//! Shared parts of the sub-agents of one agent.
+
+use allstop_tools::CallLink;
+
+use super::limits::{SubAgentCount, SubAgentLimits};
+use crate::agent::Agent;
+
+/// Shared parts of the sub-agents of one agent.
+#[derive(Debug)]
+pub(super) struct SubAgentLevel {
+    /// Agent without this tool: with the tools of its sub-agents, and the parent of their budgets.
+    pub(super) base: Agent,
+    pub(super) limits: SubAgentLimits,
+    pub(super) running: SubAgentCount,
+    /// Depth of the sub-agents, from 1.
+    pub(super) depth: u32,
+    /// Calls that wait for the agent that has the tool.
+    pub(super) above: Vec<CallLink>,
+}

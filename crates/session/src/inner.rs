@@ -1,0 +1,119 @@
+//! State shared by the handles of a session and its owner.
+//!
+//! The lock is held for short sections without waiting, and never during a stop: so a stop is accepted even if the
+//! owner, its store or its model hang.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allstop_agent::SessionBackground;
+use allstop_core::turn::Conversation;
+use allstop_core::{SessionId, TurnNumber};
+use allstop_log::{SessionStream, Version};
+use allstop_scope::{NotStarted, Scope, ScopeOptions};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, SetOnce};
+
+use crate::command::OwnerCommand;
+use crate::events::EventHub;
+use crate::follow_up::FollowUp;
+use crate::orphans::OrphanList;
+use crate::questions::Questions;
+use crate::queue::MessageQueue;
+use crate::queued_turn::QueuedTurn;
+use crate::source::SessionHost;
+
+/// A session: the parts that its handles and its owner share.
+pub(crate) struct SessionInner {
+    pub(crate) host: Arc<SessionHost>,
+    pub(crate) id: SessionId,
+    pub(crate) hub: Arc<EventHub>,
+    pub(crate) questions: Arc<Questions>,
+    /// Wakes the owner after a change.
+    pub(crate) changed: Notify,
+    /// Set when the session has ended for good.
+    pub(crate) ended: SetOnce<()>,
+    pub(crate) state: Mutex<LockedState>,
+}
+
+/// End of the log, known without opening it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogPosition {
+    pub(crate) last_turn: TurnNumber,
+    pub(crate) version: Version,
+}
+
+/// State behind the lock of the session.
+pub(crate) struct LockedState {
+    pub(crate) queue: MessageQueue<Arc<QueuedTurn>>,
+    pub(crate) policy: FollowUp,
+    pub(crate) position: LogPosition,
+    /// Set while the owner runs.
+    pub(crate) awake: Option<AwakeSession>,
+    /// The last ended turn, for late stops.
+    pub(crate) last: Option<Arc<QueuedTurn>>,
+    pub(crate) commands: VecDeque<OwnerCommand>,
+    pub(crate) orphans: OrphanList,
+    /// An open log that the owner has not taken yet.
+    pub(crate) opened: Option<Box<SessionStream>>,
+}
+
+/// Scopes and work of a session that is awake.
+#[derive(Debug, Clone)]
+pub(crate) struct AwakeSession {
+    pub(crate) scope: Scope,
+    /// Parent of all background work; replaced after each stop of all background work.
+    pub(crate) background_scope: Scope,
+    /// Former background scopes that still have work: a later stop joins their stops.
+    pub(crate) being_stopped: Vec<Scope>,
+    /// Scope of the session's hooks while they run: turns wait for them.
+    pub(crate) hooks: Option<Scope>,
+    /// Set once the log is open.
+    pub(crate) background: Option<Arc<SessionBackground>>,
+    /// The committed conversation.
+    pub(crate) conversation: Option<Arc<Conversation>>,
+}
+
+impl SessionInner {
+    pub(crate) fn new(host: Arc<SessionHost>, id: SessionId, position: LogPosition) -> Arc<Self> {
+        let hub = Arc::new(EventHub::default());
+        let options = &host.options;
+        Arc::new(Self {
+            questions: Questions::new(id.clone(), Arc::clone(&hub), options),
+            state: Mutex::new(LockedState {
+                queue: MessageQueue::new(options.waiting_max),
+                policy: options.follow_up,
+                position,
+                awake: None,
+                last: None,
+                commands: VecDeque::new(),
+                orphans: OrphanList::default(),
+                opened: None,
+            }),
+            hub,
+            changed: Notify::new(),
+            ended: SetOnce::new(),
+            host,
+            id,
+        })
+    }
+
+    pub(crate) fn label(&self) -> String {
+        format!("session/{}", self.id)
+    }
+
+    pub(crate) fn background_scope(&self, scope: &Scope) -> Result<Scope, NotStarted> {
+        scope.child(
+            format!("{}/background", self.label()),
+            ScopeOptions::default(),
+        )
+    }
+}
+
+impl std::fmt::Debug for SessionInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,58 @@
+//! Orphaned work: background work that runs without this process, because it was detached or an earlier process left it
+//! running.
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::receipt::ItemState;
+use allstop_core::record::SessionRecord;
+use allstop_scope::Scope;
+
+use crate::unended::UnendedWork;
+
+/// Orphaned work of one session.
+#[derive(Debug, Default)]
+pub(crate) struct OrphanList(Vec<OrphanedWork>);
+
+#[derive(Debug)]
+pub(crate) struct OrphanedWork {
+    pub(crate) work: UnendedWork,
+    /// Scope of the work, once a stop was requested.
+    pub(crate) scope: Option<Scope>,
+    /// State after the stop, until it is recorded.
+    pub(crate) ended: Option<ItemState>,
+}
+
+impl OrphanList {
+    /// Adds work that this process does not watch, or no longer watches.
+    pub(crate) fn add(&mut self, works: impl IntoIterator<Item = UnendedWork>) {
+        for work in works.into_iter().filter(|work| work.alive) {
+            self.0.retain(|orphan| orphan.work.id != work.id);
+            self.0.push(OrphanedWork {
+                work,
+                scope: None,
+                ended: None,
+            });
+        }
+    }
+
+    /// State of the work as of the last check.
+    pub(crate) fn works(&self) -> Vec<UnendedWork> {
+        self.0.iter().map(|orphan| orphan.work.clone()).collect()
+    }
+
+    pub(crate) fn find(&mut self, id: &BackgroundId) -> Option<&mut OrphanedWork> {
+        self.0.iter_mut().find(|orphan| orphan.work.id == *id)
+    }
+
+    /// Takes the records of work that has ended since the last call.
+    pub(crate) fn take_ends(&mut self) -> Vec<SessionRecord> {
+        let ended = self.0.iter_mut().filter_map(|orphan| {
+            Some(SessionRecord::BackgroundEnded {
+                id: orphan.work.id.clone(),
+                state: orphan.ended.take()?,
+                exit_code: None,
+                usage: None,
+            })
+        });
+        ended.collect()
+    }
+}
