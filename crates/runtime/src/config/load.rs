@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use toml::Spanned;
 use toml::de::DeTable;
 
 use super::error::line_and_column;
@@ -78,8 +79,7 @@ impl Config {
 fn span_of_key(text: &str, key: &str) -> Option<Range<usize>> {
     let table = DeTable::parse(text).ok()?.into_inner();
     let mut keys = table.keys();
-    keys.find(|name| *name.get_ref() == key)
-        .map(|name| name.span())
+    keys.find(|name| *name.get_ref() == key).map(Spanned::span)
 }
 
 fn read_text(path: &Path) -> Result<String, ConfigError> {
