@@ -14,11 +14,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(name = "allstop", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run a prompt (or several, as consecutive turns) and exit
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// Whether whoever runs it reads an envelope, also of a failure.
     pub(crate) fn wants_envelope(&self) -> bool {
         match self {

@@ -30,7 +30,7 @@ const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
 /// A signal that ends runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub(crate) enum EndSignal {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM.
@@ -39,7 +39,7 @@ pub(crate) enum Signal {
     HangUp,
 }
 
-impl Signal {
+impl EndSignal {
     fn cause(self) -> Cause {
         match self {
             Self::Interrupt => Cause::new(CauseKind::User).detail("ctrl-c"),
@@ -56,7 +56,7 @@ const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// What the process does next.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Effect {
+pub(crate) enum ControlEffect {
     /// Nothing new.
     Nothing,
     /// Stop, with this cause.
@@ -73,7 +73,7 @@ pub(crate) struct Control {
     grace: Duration,
     timeout: Option<Timeout>,
     first: Option<Cause>,
-    signalled: Option<(Signal, Instant)>,
+    signalled: Option<(EndSignal, Instant)>,
     exit_at: Option<Instant>,
 }
 
@@ -117,24 +117,24 @@ impl Control {
     }
 
     /// A signal came.
-    pub(crate) fn signal(&mut self, signal: Signal, now: Instant) -> Effect {
-        let is_same = |(_, at): (Signal, Instant)| now < at + ONE_SIGNAL;
+    pub(crate) fn signal(&mut self, signal: EndSignal, now: Instant) -> ControlEffect {
+        let is_same = |(_, at): (EndSignal, Instant)| now < at + ONE_SIGNAL;
         if self.signalled.is_some_and(is_same) {
-            return Effect::Nothing;
+            return ControlEffect::Nothing;
         }
         if self.exit_at.is_some() {
             self.exit_by(now.checked_add(AT_ONCE));
-            return Effect::Force(signal.cause());
+            return ControlEffect::Force(signal.cause());
         }
         self.signalled = Some((signal, now));
         self.stop(signal.cause(), now)
     }
 
     /// A stop begins that no signal has asked for: a deadline's. The first cause stands.
-    pub(crate) fn stop(&mut self, cause: Cause, now: Instant) -> Effect {
+    pub(crate) fn stop(&mut self, cause: Cause, now: Instant) -> ControlEffect {
         self.end(now);
         self.first.get_or_insert_with(|| cause.clone());
-        Effect::Stop(cause)
+        ControlEffect::Stop(cause)
     }
 
     /// The process begins to end by itself: what follows is bounded too.
@@ -165,19 +165,19 @@ impl Control {
     }
 
     /// The clock has come to [`Control::next_moment`].
-    pub(crate) fn on_clock(&mut self, now: Instant) -> Effect {
+    pub(crate) fn on_clock(&mut self, now: Instant) -> ControlEffect {
         if let Some(at) = self.exit_at {
             return if now >= at {
-                Effect::Exit
+                ControlEffect::Exit
             } else {
-                Effect::Nothing
+                ControlEffect::Nothing
             };
         }
         match self.deadline() {
             Some((at, detail)) if now >= at => {
                 self.stop(Cause::new(CauseKind::Deadline).detail(detail), at)
             }
-            _ => Effect::Nothing,
+            _ => ControlEffect::Nothing,
         }
     }
 
@@ -198,7 +198,7 @@ impl Control {
     /// The exit code for this reason. SIGHUP shares its reason with SIGTERM, and has a code of its own.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.signalled, reason) {
-            (Some((Signal::HangUp, _)), StopReason::Shutdown) => 129,
+            (Some((EndSignal::HangUp, _)), StopReason::Shutdown) => 129,
             (_, reason) => reason.exit_code(),
         }
     }
@@ -230,27 +230,30 @@ mod tests {
     fn the_first_signal_stops_and_the_second_forces() {
         let mut control = Control::new(GRACE);
         let now = Instant::now();
-        let Effect::Stop(cause) = control.signal(Signal::Interrupt, now) else {
+        let ControlEffect::Stop(cause) = control.signal(EndSignal::Interrupt, now) else {
             panic!("the first signal stops");
         };
         assert_eq!(cause.to_string(), "user (ctrl-c)");
         assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
-        assert_eq!(control.signal(Signal::Interrupt, now), Effect::Nothing);
+        assert_eq!(
+            control.signal(EndSignal::Interrupt, now),
+            ControlEffect::Nothing
+        );
         let later = now + ONE_SIGNAL;
-        let forced = Effect::Force(Signal::Terminate.cause());
-        assert_eq!(control.signal(Signal::Terminate, later), forced);
+        let forced = ControlEffect::Force(EndSignal::Terminate.cause());
+        assert_eq!(control.signal(EndSignal::Terminate, later), forced);
         assert_eq!(control.next_moment(), Some(later + AT_ONCE));
-        assert_eq!(control.on_clock(later), Effect::Nothing);
-        assert_eq!(control.on_clock(later + AT_ONCE), Effect::Exit);
+        assert_eq!(control.on_clock(later), ControlEffect::Nothing);
+        assert_eq!(control.on_clock(later + AT_ONCE), ControlEffect::Exit);
     }
 
     #[test]
     fn the_first_cause_decides_the_exit_code() {
         let now = Instant::now();
         for (first, second, code) in [
-            (Signal::Interrupt, Signal::Terminate, 130),
-            (Signal::Terminate, Signal::Interrupt, 143),
-            (Signal::HangUp, Signal::Terminate, 129),
+            (EndSignal::Interrupt, EndSignal::Terminate, 130),
+            (EndSignal::Terminate, EndSignal::Interrupt, 143),
+            (EndSignal::HangUp, EndSignal::Terminate, 129),
         ] {
             let mut control = Control::new(GRACE);
             control.signal(first, now);
@@ -268,13 +271,13 @@ mod tests {
         let at = now + Duration::from_secs(1);
         assert_eq!(control.next_moment(), Some(at));
         // However late the clock is looked at, the time counts from the deadline.
-        let Effect::Stop(cause) = control.on_clock(at + Duration::from_millis(40)) else {
+        let ControlEffect::Stop(cause) = control.on_clock(at + Duration::from_millis(40)) else {
             panic!("the deadline stops");
         };
         assert_eq!(cause.to_string(), "deadline (run deadline of 1s)");
         assert_eq!(control.next_moment(), Some(at + GRACE + STOP_MAX));
-        let signal = control.signal(Signal::Interrupt, at + Duration::from_millis(50));
-        assert!(matches!(signal, Effect::Force(_)), "{signal:?}");
+        let signal = control.signal(EndSignal::Interrupt, at + Duration::from_millis(50));
+        assert!(matches!(signal, ControlEffect::Force(_)), "{signal:?}");
         assert_eq!(control.exit_code(control.stop_reason()), 124);
     }
 
@@ -283,10 +286,10 @@ mod tests {
         let mut control = Control::new(Duration::MAX);
         control.set_timeout(Instant::now(), Some(Duration::MAX));
         assert_eq!(control.next_moment(), None);
-        control.signal(Signal::Interrupt, Instant::now());
+        control.signal(EndSignal::Interrupt, Instant::now());
         assert_eq!(control.next_moment(), None);
         let later = Instant::now() + ONE_SIGNAL;
-        control.signal(Signal::Interrupt, later);
+        control.signal(EndSignal::Interrupt, later);
         assert!(control.cause().is_some());
     }
 
@@ -294,9 +297,9 @@ mod tests {
     fn a_late_signal_never_gives_more_time() {
         let mut control = Control::new(GRACE);
         let now = Instant::now();
-        control.signal(Signal::Interrupt, now);
+        control.signal(EndSignal::Interrupt, now);
         let later = now + GRACE + Duration::from_millis(800);
-        control.signal(Signal::Interrupt, later);
+        control.signal(EndSignal::Interrupt, later);
         assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
         control.end(later);
         assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
@@ -310,8 +313,8 @@ mod tests {
         assert_eq!(control.next_moment(), Some(now + GRACE + STOP_MAX));
         assert_eq!(control.cause(), None);
         assert_eq!(control.output_wait(now), None);
-        let signal = control.signal(Signal::Interrupt, now);
-        assert!(matches!(signal, Effect::Force(_)), "{signal:?}");
+        let signal = control.signal(EndSignal::Interrupt, now);
+        assert!(matches!(signal, ControlEffect::Force(_)), "{signal:?}");
         assert_eq!(control.next_moment(), Some(now + AT_ONCE));
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 
-use crate::display::{Flush, Flushed, Output};
-use crate::host::Host;
-use crate::problem::Problem;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::terminal::{FlushResult, OutputFlush, OutputStreams};
 
 /// How often a wait for the reader looks for a signal.
 const READER_LOOK: Duration = Duration::from_millis(50);
@@ -35,9 +35,15 @@ impl From<u8> for Exit {
     }
 }
 
+impl From<CliError> for Exit {
+    fn from(error: CliError) -> Self {
+        Self::from(error.code)
+    }
+}
+
 impl Exit {
     /// Waits for the readers of the output, and returns the exit code.
-    pub(crate) fn flush(self, host: &Host) -> u8 {
+    pub(crate) fn flush(self, host: &ProcessHost) -> u8 {
         let output = &host.output;
         let until = self.output_wait.map(|wait| Instant::now() + wait);
         let flushed = host.block_on(flush_to_reader(host, until));
@@ -51,13 +57,13 @@ impl Exit {
 }
 
 /// Waits until all output is read, a signal comes, or that moment.
-async fn flush_to_reader(host: &Host, until: Option<Instant>) -> Flushed {
+async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFlush {
     let output = &host.output;
     let mut signals = host.signals().ok();
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let flushed = output.flush(left.map_or(READER_LOOK, |left| left.min(READER_LOOK)));
-        let is_blocked = [flushed.stdout, flushed.stderr].contains(&Flush::Blocked);
+        let is_blocked = [flushed.stdout, flushed.stderr].contains(&FlushResult::Blocked);
         let is_signalled = signals
             .as_mut()
             .is_some_and(|signals| signals.next().now_or_never().is_some());
@@ -70,15 +76,17 @@ async fn flush_to_reader(host: &Host, until: Option<Instant>) -> Flushed {
 }
 
 /// The failure that lost output is. A reader that closes its pipe has read enough.
-fn lost_output(stdout: Flush, output: &Output) -> Option<Problem> {
+fn lost_output(stdout: FlushResult, output: &OutputStreams) -> Option<CliError> {
     let message = match stdout {
-        Flush::Closed(ErrorKind::BrokenPipe) => return None,
-        Flush::Closed(kind) => format!("standard output cannot be written: {kind}"),
-        Flush::Blocked => "standard output was not read to its end: the rest is lost".to_owned(),
-        Flush::Flushed if output.stdout().has_lost() => {
+        FlushResult::Closed(ErrorKind::BrokenPipe) => return None,
+        FlushResult::Closed(kind) => format!("standard output cannot be written: {kind}"),
+        FlushResult::Blocked => {
+            "standard output was not read to its end: the rest is lost".to_owned()
+        }
+        FlushResult::Flushed if output.stdout().has_lost() => {
             "standard output was read too slowly: a part is left out".to_owned()
         }
-        Flush::Flushed => return None,
+        FlushResult::Flushed => return None,
     };
-    Some(Problem::failure(message))
+    Some(CliError::failure(message))
 }

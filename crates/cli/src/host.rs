@@ -13,24 +13,26 @@ use allstop_scope::RootOptions;
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::KEEPER_COMMAND;
 use crate::args::StoreArgs;
-use crate::display::{Environment, Keep, Output};
-use crate::problem::Problem;
-use crate::signals::{InheritedSignals, Signals};
+use crate::error::CliError;
+use crate::signals::{EndSignals, InheritedSignals};
+use crate::terminal::{Environment, OutputPriority, OutputStreams};
+
+/// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
+pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
 /// Threads for work. Tools that block their thread must not hold up others, and the engine has a thread of its own.
 const WORK_THREADS_MIN: usize = 4;
 
 /// What the process is given.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct ProcessHost {
     /// When the process started: `--timeout` counts from here.
     pub(crate) started: Instant,
     /// What the parent process has set for signals.
     signals: InheritedSignals,
     /// Standard output and standard error.
-    pub(crate) output: Output,
+    pub(crate) output: OutputStreams,
     /// What the environment says about terminals.
     pub(crate) terminal: Environment,
     /// The working directory.
@@ -46,12 +48,12 @@ pub(crate) struct Host {
     pub(crate) keepers: Arc<Keepers>,
 }
 
-impl Host {
-    pub(crate) fn of_process(signals: InheritedSignals) -> Result<Self, Problem> {
+impl ProcessHost {
+    pub(crate) fn of_process(signals: InheritedSignals) -> Result<Self, CliError> {
         let started = Instant::now();
-        let output = Output::of_process().context("cannot use standard output and error")?;
+        let output = OutputStreams::of_process().context("cannot use standard output and error")?;
         let folder = std::env::current_dir().map_err(|error| {
-            Problem::usage(format!("the working directory cannot be used: {error}"))
+            CliError::usage(format!("the working directory cannot be used: {error}"))
                 .hint("go to a folder that is there")
         })?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -87,8 +89,8 @@ impl Host {
     ///
     /// # Errors
     /// If there are no descriptors left.
-    pub(crate) fn signals(&self) -> anyhow::Result<Signals> {
-        Signals::install(self.signals)
+    pub(crate) fn signals(&self) -> anyhow::Result<EndSignals> {
+        EndSignals::install(self.signals)
     }
 
     /// Runs a command on the main thread.
@@ -149,13 +151,13 @@ impl Host {
     pub(crate) fn store(
         flag: &StoreArgs,
         configured: Option<PathBuf>,
-    ) -> Result<StoreChoice, Problem> {
+    ) -> Result<StoreChoice, CliError> {
         if let Some(path) = flag.store.clone().or(configured) {
             if path
                 .to_str()
                 .is_some_and(|path| path.starts_with("nats://"))
             {
-                return Err(Problem::usage("a store over NATS is not supported yet")
+                return Err(CliError::usage("a store over NATS is not supported yet")
                     .hint("name a file: --store sessions.db"));
             }
             // What is recorded of it must still be found from another folder.
@@ -165,7 +167,7 @@ impl Host {
         let folder = data_folder()?;
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("the folder {} cannot be made", folder.display()))
-            .map_err(|error| Problem::from(error).hint("name another place: --store FILE"))?;
+            .map_err(|error| CliError::from(error).hint("name another place: --store FILE"))?;
         Ok(StoreChoice::Sqlite(folder.join("store.db")))
     }
 
@@ -182,19 +184,19 @@ impl Host {
     }
 
     /// Tells a person what went wrong.
-    pub(crate) fn tell(&self, problem: &Problem) {
+    pub(crate) fn tell(&self, problem: &CliError) {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
         let text = style.failure(&problem.message, problem.hint.as_deref());
-        stderr.lines(text, Keep::Must);
+        stderr.lines(text, OutputPriority::Must);
     }
 }
 
-fn data_folder() -> Result<PathBuf, Problem> {
+fn data_folder() -> Result<PathBuf, CliError> {
     home_folder("XDG_DATA_HOME", ".local/share")
         .map(|folder| folder.join("allstop"))
         .ok_or_else(|| {
-            Problem::usage(
+            CliError::usage(
                 "neither HOME nor XDG_DATA_HOME is set, so there is no place for sessions",
             )
             .hint("name one: --store FILE")

@@ -10,8 +10,8 @@ use clap::builder::Styles;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::Cli;
-use crate::display::escape;
-use crate::problem::Problem;
+use crate::error::CliError;
+use crate::terminal::escape;
 
 /// The exit code of a panic, as the language has it.
 const PANICKED: u8 = 101;
@@ -39,7 +39,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
 }
 
 /// Says where not even the output can be had why nothing runs. The exit code.
-pub(crate) fn of_start(problem: &Problem, wants_envelope: bool) -> u8 {
+pub(crate) fn of_start(problem: &CliError, wants_envelope: bool) -> u8 {
     if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
         drop(writeln!(std::io::stdout(), "{}", escape::json(&envelope)));
     }

@@ -2,7 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 
-use crate::display::Lane;
+use crate::terminal::OutputQueue;
 
 /// What says how much is logged: `info`, `debug`, `allstop_agent=trace` …
 const VARIABLE: &str = "ALLSTOP_LOG";
@@ -11,7 +11,7 @@ const VARIABLE: &str = "ALLSTOP_LOG";
 const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
 
 /// Logs to this lane if the environment says so.
-pub(crate) fn start(lane: &Lane) {
+pub(crate) fn start(lane: &OutputQueue) {
     let Some(wanted) = std::env::var_os(VARIABLE) else {
         return;
     };

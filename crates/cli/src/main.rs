@@ -6,36 +6,31 @@ mod commands;
 mod control;
 mod demo;
 mod display;
+mod error;
 mod exit;
 mod host;
-mod job_control;
 mod last_words;
 mod logging;
-mod pasted;
-mod problem;
-mod prompt;
 mod resources;
 mod run;
+mod shell_command;
 mod shutdown;
 mod signals;
 mod start;
-mod stdin;
 mod supervise;
+mod terminal;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
 
-use args::{Cli, Command, SessionsAction};
-use display::Keep;
-pub(crate) use exit::Exit;
-use host::Host;
-use problem::Problem;
+use args::{Cli, CliCommand, SessionsAction};
+use error::CliError;
+use exit::Exit;
+use host::{KEEPER_COMMAND, ProcessHost};
 use signals::InheritedSignals;
-
-/// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
-const KEEPER_COMMAND: &str = "__keeper";
+use terminal::OutputPriority;
 
 fn main() -> ExitCode {
     hide_environment();
@@ -54,7 +49,7 @@ fn main() -> ExitCode {
     let wants_envelope = cli.command.wants_envelope();
     let exhausted = move || last_words::of_start(&resources::exhausted(), wants_envelope);
     last_words::exit_when_this_thread_panics(Some(Box::new(exhausted)));
-    let host = match resources::check().and_then(|()| Host::of_process(signals)) {
+    let host = match resources::check().and_then(|()| ProcessHost::of_process(signals)) {
         Ok(host) => host,
         Err(problem) => return ExitCode::from(last_words::of_start(&problem, wants_envelope)),
     };
@@ -64,10 +59,10 @@ fn main() -> ExitCode {
         Ok(exit) => exit,
         Err(problem) => {
             if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
-                host.output.stdout().json(&envelope, Keep::Last);
+                host.output.stdout().json(&envelope, OutputPriority::Last);
             }
             host.tell(&problem);
-            problem.exit()
+            problem.into()
         }
     };
     let code = exit.flush(&host);
@@ -97,12 +92,12 @@ fn outlive_file_limit() {
     drop(signal_hook::flag::register(beyond, Arc::default()));
 }
 
-fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
+fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
     match cli.command {
-        Command::Run(args) => host.block_on(run::run(*args, host)),
-        Command::Chat(args) => host.block_on(chat::chat(*args, host)),
-        Command::Demo(args) => host.block_on(demo::demo(args, host)),
-        Command::Sessions(args) => match args.command {
+        CliCommand::Run(args) => host.block_on(run::run(*args, host)),
+        CliCommand::Chat(args) => host.block_on(chat::chat(*args, host)),
+        CliCommand::Demo(args) => host.block_on(demo::demo(args, host)),
+        CliCommand::Sessions(args) => match args.command {
             SessionsAction::Resume(resume) => {
                 host.block_on(chat::chat(resume.into_chat(args.store), host))
             }
@@ -110,10 +105,10 @@ fn dispatch(cli: Cli, host: &Host) -> Result<Exit, Problem> {
                 .block_on(commands::sessions::sessions(&args.store, &command, host))
                 .map(Exit::from),
         },
-        Command::Completions(args) => {
+        CliCommand::Completions(args) => {
             let mut command = Cli::command();
             let script = commands::completions::completions(args.shell, &mut command);
-            host.output.stdout().answer(&script, Keep::Must);
+            host.output.stdout().answer(&script, OutputPriority::Must);
             Ok(Exit::from(0))
         }
     }

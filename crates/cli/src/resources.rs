@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use parking_lot::Mutex;
 
-use crate::problem::Problem;
+use crate::error::CliError;
 
 /// Descriptors for two runtimes, signals, output and a store, with some to spare for a shell.
 const FILES_MIN: usize = 24;
@@ -24,18 +24,18 @@ const THREADS_HINT: &str =
     "raise the limit (ulimit -u, or the tasks of the container), or end other processes";
 
 /// Why a runtime panics while it starts.
-pub(crate) fn exhausted() -> Problem {
-    Problem::failure("the system has no more threads or descriptors to give").hint(THREADS_HINT)
+pub(crate) fn exhausted() -> CliError {
+    CliError::failure("the system has no more threads or descriptors to give").hint(THREADS_HINT)
 }
 
 /// Checks that there is enough to start with.
-pub(crate) fn check() -> Result<(), Problem> {
+pub(crate) fn check() -> Result<(), CliError> {
     take_files().map_err(|error| {
-        Problem::failure(format!("too few file descriptors to start: {error}"))
+        CliError::failure(format!("too few file descriptors to start: {error}"))
             .hint("raise the limit: ulimit -n 256")
     })?;
     take_threads().map_err(|error| {
-        Problem::failure(format!("too few threads to start: {error}")).hint(THREADS_HINT)
+        CliError::failure(format!("too few threads to start: {error}")).hint(THREADS_HINT)
     })
 }
 

@@ -12,7 +12,7 @@ use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_runtime::{System, UnendedWork};
 use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
 
-use crate::control::Effect;
+use crate::control::ControlEffect;
 use crate::supervise::Supervisor;
 
 /// Detaches all background work that runs. In words, what is not kept, and why, and what runs on: also work that was let
@@ -56,7 +56,7 @@ fn runs_on_in_words(work: &UnendedWork) -> String {
 }
 
 /// What is closed at the end.
-pub(crate) struct Closing<'a> {
+pub(crate) struct SessionClosing<'a> {
     pub(crate) session: &'a Session,
     pub(crate) system: &'a System,
     /// A store that has failed is not waited for.
@@ -66,21 +66,21 @@ pub(crate) struct Closing<'a> {
 }
 
 /// Result of closing.
-pub(crate) struct Closed {
+pub(crate) struct CloseResult {
     /// The file of a saved recording, or the reason why there is none.
     pub(crate) recording: Option<Result<PathBuf, String>>,
     /// Of what had to be stopped meanwhile, such as a hook.
     pub(crate) receipt: Option<Arc<Receipt>>,
 }
 
-impl Closing<'_> {
+impl SessionClosing<'_> {
     /// Closes all of it, as far as the time allows, once `idle` has come: the session's owner has done what follows its
     /// last turn. What still runs near the moment of the exit, or when a signal comes, is stopped.
     pub(crate) async fn close(
         &self,
         supervisor: &mut Supervisor,
         idle: impl Future<Output = ()>,
-    ) -> Closed {
+    ) -> CloseResult {
         let ended = OnceCell::new();
         let close = async {
             if !self.store_failed {
@@ -127,7 +127,7 @@ impl Closing<'_> {
             }
         };
         let hurry = |effect| {
-            if let Effect::Stop(cause) | Effect::Force(cause) = effect {
+            if let ControlEffect::Stop(cause) | ControlEffect::Force(cause) = effect {
                 stop(cause).force();
             }
         };
@@ -139,7 +139,7 @@ impl Closing<'_> {
         let not_written = |why: &str| {
             path.map(|path| format!("the recording {} is not written{why}", path.display()))
         };
-        Closed {
+        CloseResult {
             receipt: Receipt::joined(&receipts),
             recording: match (recorded, closed) {
                 (Some(Ok(path)), _) => Some(Ok(path)),

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control::Signal as EndSignal;
+use crate::control::EndSignal;
 
 /// What the parent process has set for signals.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,13 +39,13 @@ fn is_ignored(status: &str, signal: Signal) -> bool {
 
 /// The signals that end runs. From its making on none of them ends the process by itself.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct EndSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hang_up: Option<tokio::signal::unix::Signal>,
 }
 
-impl Signals {
+impl EndSignals {
     /// Takes the signals over, but for those that the parent process has ignored.
     pub(crate) fn install(inherited: InheritedSignals) -> anyhow::Result<Self> {
         let of = |kind| signal(kind).context("cannot listen for signals");

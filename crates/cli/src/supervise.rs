@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use crate::control::{Control, Effect};
-use crate::signals::Signals;
+use crate::control::{Control, ControlEffect};
+use crate::signals::EndSignals;
 
 /// Signals, and what they and the clock have come to so far.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    pub(crate) signals: Signals,
+    pub(crate) signals: EndSignals,
     pub(crate) control: Control,
 }
 
 impl Supervisor {
-    pub(crate) fn new(signals: Signals, control: Control) -> Self {
+    pub(crate) fn new(signals: EndSignals, control: Control) -> Self {
         Self { signals, control }
     }
 
@@ -21,7 +21,7 @@ impl Supervisor {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> Effect {
+    pub(crate) async fn next(&mut self) -> ControlEffect {
         loop {
             let moment = self.control.next_moment();
             let effect = tokio::select! {
@@ -29,7 +29,7 @@ impl Supervisor {
                 signal = self.signals.next() => self.control.signal(signal, Instant::now()),
                 () = until(moment) => self.control.on_clock(Instant::now()),
             };
-            if effect != Effect::Nothing {
+            if effect != ControlEffect::Nothing {
                 return effect;
             }
         }
@@ -43,7 +43,7 @@ impl Supervisor {
     pub(crate) async fn wait_to_exit<T>(
         &mut self,
         wait: impl Future<Output = T>,
-        hurry: impl Fn(Effect),
+        hurry: impl Fn(ControlEffect),
     ) -> Option<T> {
         self.control.end(Instant::now());
         tokio::pin!(wait);
@@ -51,8 +51,8 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 effect = self.next() => match effect {
-                    Effect::Exit => return None,
-                    Effect::Nothing => {}
+                    ControlEffect::Exit => return None,
+                    ControlEffect::Nothing => {}
                     effect => hurry(effect),
                 },
                 waited = &mut wait => return Some(waited),

@@ -30,24 +30,24 @@ const NEAR_MIN: f64 = 0.6;
 
 /// Meaning of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum TypedLine {
     /// Nothing was typed.
     Empty,
     /// For the model.
     Message(String),
     /// For us.
-    Command(Command),
+    Command(ChatCommand),
     /// A command that there is not, or that is used wrongly: what to say.
     Wrong(String),
 }
 
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ChatCommand {
     Help,
-    Stop(Target),
-    Preview(Target),
-    Background(Background),
+    Stop(TypedTarget),
+    Preview(TypedTarget),
+    Background(BackgroundCommand),
     /// One call by its id, or the one that runs.
     Promote(Option<String>),
     Policy(Option<FollowUp>),
@@ -59,7 +59,7 @@ pub(super) enum Command {
 
 /// Target of a stop, as it is typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum TypedTarget {
     Turn,
     TurnAndBackground,
     Session,
@@ -70,7 +70,7 @@ pub(super) enum Target {
 
 /// Request about background work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Background {
+pub(super) enum BackgroundCommand {
     List,
     Output(String),
     Stop(String),
@@ -90,7 +90,7 @@ pub(super) const NAMES: [&str; 10] = [
     "quit",
 ];
 
-impl Line {
+impl TypedLine {
     /// Reads a line.
     pub(super) fn read(text: &str) -> Self {
         let text = text.trim_end();
@@ -106,22 +106,24 @@ impl Line {
         let mut words = command.split_whitespace();
         let name = words.next().unwrap_or_default();
         let arguments: Vec<&str> = words.collect();
-        match Command::read(name, &arguments) {
+        match ChatCommand::read(name, &arguments) {
             Ok(command) => Self::Command(command),
             Err(why) => Self::Wrong(why),
         }
     }
 }
 
-impl Command {
+impl ChatCommand {
     fn read(name: &str, arguments: &[&str]) -> Result<Self, String> {
         Ok(match (name, arguments) {
             ("help" | "?", []) => Self::Help,
-            ("stop", []) => Self::Stop(Target::Turn),
-            ("stop", [what]) => Self::Stop(Target::read(what)),
-            ("preview", []) => Self::Preview(Target::Turn),
-            ("preview", [what]) => Self::Preview(Target::read(what)),
-            ("background" | "bg", arguments) => Self::Background(Background::read(arguments)?),
+            ("stop", []) => Self::Stop(TypedTarget::Turn),
+            ("stop", [what]) => Self::Stop(TypedTarget::read(what)),
+            ("preview", []) => Self::Preview(TypedTarget::Turn),
+            ("preview", [what]) => Self::Preview(TypedTarget::read(what)),
+            ("background" | "bg", arguments) => {
+                Self::Background(BackgroundCommand::read(arguments)?)
+            }
             ("promote", []) => Self::Promote(None),
             ("promote", [call]) => Self::Promote(Some((*call).to_owned())),
             ("policy", []) => Self::Policy(None),
@@ -141,7 +143,7 @@ impl Command {
     }
 }
 
-impl Target {
+impl TypedTarget {
     fn read(what: &str) -> Self {
         match what {
             "turn" => Self::Turn,
@@ -154,7 +156,7 @@ impl Target {
     }
 }
 
-impl Background {
+impl BackgroundCommand {
     fn read(arguments: &[&str]) -> Result<Self, String> {
         Ok(match arguments {
             [] | ["list"] => Self::List,
@@ -180,55 +182,55 @@ fn unknown(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn command(line: &str) -> Command {
-        match Line::read(line) {
-            Line::Command(command) => command,
+    fn command(line: &str) -> ChatCommand {
+        match TypedLine::read(line) {
+            TypedLine::Command(command) => command,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     fn wrong(line: &str) -> String {
-        match Line::read(line) {
-            Line::Wrong(why) => why,
+        match TypedLine::read(line) {
+            TypedLine::Wrong(why) => why,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     #[test]
     fn lines_are_messages_or_commands() {
-        assert_eq!(Line::read("  \n"), Line::Empty);
+        assert_eq!(TypedLine::read("  \n"), TypedLine::Empty);
         assert_eq!(
-            Line::read("hello /stop"),
-            Line::Message("hello /stop".into())
+            TypedLine::read("hello /stop"),
+            TypedLine::Message("hello /stop".into())
         );
         assert_eq!(
-            Line::read("//etc is full"),
-            Line::Message("/etc is full".into())
+            TypedLine::read("//etc is full"),
+            TypedLine::Message("/etc is full".into())
         );
-        assert_eq!(command("/stop"), Command::Stop(Target::Turn));
+        assert_eq!(command("/stop"), ChatCommand::Stop(TypedTarget::Turn));
         assert_eq!(
             command("/stop all"),
-            Command::Stop(Target::TurnAndBackground)
+            ChatCommand::Stop(TypedTarget::TurnAndBackground)
         );
         assert_eq!(
             command("/stop bg_2"),
-            Command::Stop(Target::Background("bg_2".into()))
+            ChatCommand::Stop(TypedTarget::Background("bg_2".into()))
         );
         assert_eq!(
             command("/stop bg_2/call_1"),
-            Command::Stop(Target::Call("bg_2/call_1".into()))
+            ChatCommand::Stop(TypedTarget::Call("bg_2/call_1".into()))
         );
         assert_eq!(
             command("/preview call_7"),
-            Command::Preview(Target::Call("call_7".into()))
+            ChatCommand::Preview(TypedTarget::Call("call_7".into()))
         );
         assert_eq!(
             command("/policy STEER"),
-            Command::Policy(Some(FollowUp::Steer))
+            ChatCommand::Policy(Some(FollowUp::Steer))
         );
         assert_eq!(
             command("/background wait bg_1"),
-            Command::Background(Background::Wait("bg_1".into()))
+            ChatCommand::Background(BackgroundCommand::Wait("bg_1".into()))
         );
     }
 

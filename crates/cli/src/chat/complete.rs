@@ -5,7 +5,7 @@ use allstop_session::FollowUp;
 
 /// Names that a command can have now.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct CompletionNames {
     /// Background work: `bg_1`.
     pub(super) background: Vec<String>,
     /// The calls that run.
@@ -26,7 +26,7 @@ pub(super) enum Completed {
 }
 
 /// Completes the last word of a command.
-pub(super) fn complete(line: &str, names: &Names) -> Completed {
+pub(super) fn complete(line: &str, names: &CompletionNames) -> Completed {
     let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
         return Completed::Nothing;
     };
@@ -51,7 +51,7 @@ pub(super) fn complete(line: &str, names: &Names) -> Completed {
 }
 
 /// The words that may come next.
-fn arguments(before: &[&str], names: &Names) -> Vec<String> {
+fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match before {
         ["stop" | "preview"] => {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn completed(line: &str) -> Completed {
-        let names = Names {
+        let names = CompletionNames {
             background: vec!["bg_1".into(), "bg_2".into()],
             calls: vec!["call_7".into()],
             nested: vec!["bg_1/call_3".into()],

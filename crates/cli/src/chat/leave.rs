@@ -6,15 +6,15 @@ use std::time::Instant;
 use allstop_core::{Cause, CauseKind};
 use allstop_session::StopTarget;
 
-use super::Chat;
+use super::OpenChat;
 use crate::exit::Exit;
-use crate::pasted::quoted;
-use crate::shutdown::{self, Closing};
+use crate::shell_command::quoted;
+use crate::shutdown::{self, SessionClosing};
 use crate::supervise::Supervisor;
 
 /// Ends a chat. `cause`: a signal asked for it. `code`: the exit code, where no signal has a say.
 pub(super) async fn leave(
-    mut chat: Chat<'_>,
+    mut chat: OpenChat<'_>,
     mut supervisor: Supervisor,
     cause: Option<Cause>,
     code: u8,
@@ -25,9 +25,9 @@ pub(super) async fn leave(
             .exit_code(supervisor.control.stop_reason()),
         None => code,
     };
-    chat.screen.entry(None);
+    chat.view.input_line(None);
     // Nothing more is shown of a turn that runs: its account is in the receipt.
-    chat.screen.end_turn(None);
+    chat.view.end_turn(None);
     let cause = cause.unwrap_or_else(|| {
         let cause = match code {
             0 => Cause::new(CauseKind::User).detail("the chat was left"),
@@ -49,9 +49,9 @@ pub(super) async fn leave(
     }
     let id = chat.session.id();
     let resume = chat.flags.command(&format!("sessions resume {id}"));
-    chat.screen
+    chat.view
         .hint(&format!("session {id} · to continue: {resume}"));
-    let closing = Closing {
+    let closing = SessionClosing {
         session: &chat.session,
         system: &chat.system,
         store_failed: false,
@@ -59,10 +59,10 @@ pub(super) async fn leave(
     };
     let closed = closing.close(&mut supervisor, std::future::ready(())).await;
     if let Some(receipt) = &closed.receipt {
-        chat.screen.receipt(receipt);
+        chat.view.receipt(receipt);
     }
     if let Some(said) = closed.recording {
-        chat.screen.note(&match said {
+        chat.view.note(&match said {
             Ok(path) => {
                 let script = format!("script:{}", path.display());
                 format!("recorded: allstop chat --model {}", quoted(&script))
@@ -78,30 +78,30 @@ pub(super) async fn leave(
 }
 
 /// Stops a part and shows the receipt: at the moment of the exit it is the account of that moment.
-async fn stop(chat: &Chat<'_>, supervisor: &mut Supervisor, target: StopTarget, cause: &Cause) {
+async fn stop(chat: &OpenChat<'_>, supervisor: &mut Supervisor, target: StopTarget, cause: &Cause) {
     let stopping = chat.session.stop(&target, cause.clone());
     let receipt = supervisor
         .wait_to_exit(stopping.receipt(), |_| stopping.force())
         .await
         .unwrap_or_else(|| stopping.account_now());
     if !receipt.items().is_empty() {
-        chat.screen.receipt(&receipt);
+        chat.view.receipt(&receipt);
     }
 }
 
 /// Names the background work that is about to be stopped, and says whether there is any.
-fn name_running(chat: &Chat<'_>) -> bool {
+fn name_running(chat: &OpenChat<'_>) -> bool {
     let mut works = chat.session.background();
     works.retain(|work| work.is_running());
     for work in &works {
         let said = format!("{} still runs, and is stopped: {}", work.id, work.name);
-        chat.screen.note(&said);
+        chat.view.note(&said);
     }
     !works.is_empty()
 }
 
-async fn keep_background(chat: &Chat<'_>, supervisor: &mut Supervisor) {
+async fn keep_background(chat: &OpenChat<'_>, supervisor: &mut Supervisor) {
     for said in shutdown::detach_background(&chat.session, supervisor).await {
-        chat.screen.note(&said);
+        chat.view.note(&said);
     }
 }

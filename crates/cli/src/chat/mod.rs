@@ -1,22 +1,19 @@
 //! `allstop chat`: a conversation at the terminal.
 //!
-//! `desk` decides, synchronously; `talk` is the loop around it; `screen` shows, and `input` reads the terminal. Where
+//! `state` decides, synchronously; `talk` is the loop around it; `view` shows, and `input` reads the terminal. Where
 //! standard input is none, `piped` sends it line by line.
 
+mod chat_loop;
 mod command;
 mod complete;
-mod desk;
-mod editor;
-mod input;
-mod keys;
+mod history;
+mod history_search;
 mod leave;
-mod past;
 mod piped;
 mod recorded;
-mod screen;
-mod search;
-mod talk;
+mod state;
 mod transcript;
+mod view;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -31,29 +28,29 @@ use allstop_tools::PermissionAnswer;
 use allstop_tools::mcp::McpStatusEvents;
 use allstop_tools::permission::FixedAnswer;
 
-use crate::Exit;
 use crate::args::{ChatArgs, ChatWith, OnStopArg};
 use crate::control::Control;
 use crate::display::{call_label, found_in_words};
-use crate::host::Host;
-use crate::pasted::{SameFlags, quoted};
-use crate::problem::Problem;
-use crate::prompt::Tty;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::shell_command::{SameFlags, quoted};
 use crate::start::options::{self, Given};
 use crate::start::{self, Opening, StartFailure, read};
 use crate::supervise::Supervisor;
-use past::Past;
-use screen::Screen;
+use crate::terminal::TerminalDevice;
+use history::InputHistory;
+use view::ChatView;
 
 /// Runs the command.
 ///
 /// # Cancel safety
 /// Dropping it is a crash of the session: its work is dropped without a receipt.
-pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
+pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
         return Err(
-            Problem::usage("a chat is for people, and has no JSON").hint(
+            CliError::usage("a chat is for people, and has no JSON").hint(
                 "allstop run --session ID --json \"…\" sends one message and gives its envelope",
             ),
         );
@@ -64,44 +61,44 @@ pub(crate) async fn chat(args: ChatArgs, host: &Host) -> Result<Exit, Problem> {
         .output
         .terminal()
         .filter(|_| std::io::stdin().is_terminal());
-    let tty = terminal.and_then(|_| Tty::of_process());
-    let screen = Screen::new(host, tty.as_ref().and(terminal));
+    let tty = terminal.and_then(|_| TerminalDevice::of_process());
+    let view = ChatView::new(host, tty.as_ref().and(terminal));
     let asks = match (args.with.permissions.yes, args.with.permissions.deny, &tty) {
         (false, false, Some(_)) => QuestionRecipient::Subscribers,
         _ => QuestionRecipient::Prompter,
     };
-    let opened = open(&args, asks, host, &mut supervisor, &screen).await;
-    let ((system, open), past) = match opened {
+    let opened = open(&args, asks, host, &mut supervisor, &view).await;
+    let ((system, open), history) = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => {
-            return Ok(not_opened(&screen, &supervisor.control, &envelope));
+            return Ok(not_opened(&view, &supervisor.control, &envelope));
         }
     };
-    greet(&screen, &open, args.session.is_some()).await;
-    let chat = Chat {
+    greet(&view, &open, args.session.is_some()).await;
+    let chat = OpenChat {
         host,
         news: system.mcp().status_events(),
         system,
         events: open.session.subscribe(None),
         session: open.session,
-        screen,
+        view,
         keeps_background: args.with.keep_background,
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
     match tty {
-        Some(tty) => talk::talk(chat, supervisor, tty, past, args.prompt).await,
-        None => Ok(piped::talk(chat, supervisor, args.prompt).await),
+        Some(tty) => chat_loop::run(chat, supervisor, tty, history, args.prompt).await,
+        None => Ok(piped::run(chat, supervisor, args.prompt).await),
     }
 }
 
 /// Shows the reason that there is no chat: a failure, or a stop that was first.
-fn not_opened(screen: &Screen, control: &Control, envelope: &Envelope) -> Exit {
+fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
     if let Some(error) = &envelope.error {
-        screen.error(&error.to_string(), error.hint.as_deref());
+        view.error(&error.to_string(), error.hint.as_deref());
     }
     if let Some(receipt) = &envelope.receipt {
-        screen.receipt(receipt);
+        view.receipt(receipt);
     }
     Exit {
         code: control.exit_code(envelope.stop_reason),
@@ -110,20 +107,20 @@ fn not_opened(screen: &Screen, control: &Control, envelope: &Envelope) -> Exit {
 }
 
 /// A chat that has begun.
-struct Chat<'a> {
-    host: &'a Host,
+struct OpenChat<'a> {
+    host: &'a ProcessHost,
     system: Arc<System>,
     session: allstop_session::Session,
     events: allstop_session::Subscription,
     /// Of MCP servers.
-    news: McpStatusEvents,
-    screen: Screen,
+    news: McpNews,
+    view: ChatView,
     keeps_background: bool,
     /// For the command that resumes it.
     flags: SameFlags,
 }
 
-fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, Problem> {
+fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, CliError> {
     let command = match session {
         Some(id) => format!("sessions resume {}", quoted(id)),
         None => "chat".to_owned(),
@@ -144,19 +141,19 @@ fn config(with: &ChatWith, session: Option<&str>) -> Result<Config, Problem> {
 }
 
 /// An open session with its system, and what was typed before.
-type Opened = ((Arc<System>, OpenSession), Past);
+type Opened = ((Arc<System>, OpenSession), InputHistory);
 
 async fn open(
     args: &ChatArgs,
-    asks: QuestionRecipient,
-    host: &Host,
+    asks: Asks,
+    host: &ProcessHost,
     supervisor: &mut Supervisor,
-    screen: &Screen,
+    view: &ChatView,
 ) -> Result<Opened, StartFailure> {
     let with = args.with.clone();
     let (store, session) = (args.store.clone(), args.session.clone());
     let (scopes, folder) = (host.scopes(), host.folder.clone());
-    let types = screen.types;
+    let types = view.types;
     let options = read(scopes.clone(), supervisor, move |_| {
         let answer = match (with.permissions.yes, with.permissions.deny) {
             (true, _) => PermissionAnswer::AllowOnce,
@@ -168,23 +165,23 @@ async fn open(
         let record = with.model.record.clone();
         let config = config(&with, session.as_deref())?;
         let system = options::system(&store, record, given, config, prompter)?;
-        let past = system
+        let history = system
             .store
             .history_file()
             .filter(|_| types)
-            .map(Past::load);
-        Ok((system, past))
+            .map(InputHistory::load);
+        Ok((system, history))
     });
-    let (system, past) = options.await?;
-    let past = match past {
-        Some((past, file)) => {
+    let (system, history) = options.await?;
+    let history = match history {
+        Some((history, file)) => {
             let spec = WorkSpec::new(ItemKind::Thread, "writing what was typed");
             let scope = Scope::root("history", host.scopes());
             // Nobody waits for it: it ends with the chat. Without a thread nothing is written.
             drop(scope.spawn_blocking(spec, move |_| file.write()));
-            past
+            history
         }
-        None => Past::in_memory(),
+        None => InputHistory::in_memory(),
     };
     let grace = system.config.deadlines.grace;
     let grace = grace.map_or(GRACE_DEFAULT, Duration::from);
@@ -195,14 +192,14 @@ async fn open(
         flags: SameFlags::of_store(&args.store),
         asks,
     };
-    let opened = start::open(opening, supervisor, |said| screen.hint(said)).await?;
-    Ok((opened, past))
+    let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
+    Ok((opened, history))
 }
 
 /// Says where one is, and what an earlier process left.
-async fn greet(screen: &Screen, talked: &OpenSession, is_resumed: bool) {
+async fn greet(view: &ChatView, talked: &OpenSession, is_resumed: bool) {
     let id = talked.session.id();
-    screen.hint(&format!("session {id} · /help lists commands and keys"));
+    view.hint(&format!("session {id} · /help lists commands and keys"));
     if !is_resumed {
         return;
     }
@@ -211,22 +208,22 @@ async fn greet(screen: &Screen, talked: &OpenSession, is_resumed: bool) {
             let (messages, letters) = (transcript::RESUMED_MESSAGES, transcript::RESUMED_LETTERS);
             let told = transcript::tell(&conversation, messages, letters);
             if !told.is_empty() {
-                screen.note(&told);
+                view.note(&told);
             }
         }
-        Err(error) => screen.error(&error.to_string(), None),
+        Err(error) => view.error(&error.to_string(), None),
     }
     if let Some(turn) = &talked.interrupted {
-        screen.note(&format!(
+        view.note(&format!(
             "an earlier process ended in the middle of a turn, which was rolled back: › {}",
             turn.input
         ));
         for call in &turn.unknown_calls {
-            screen.note(&unknown_line(call));
+            view.note(&unknown_line(call));
         }
     }
     for found in &talked.found {
-        screen.note(&found_in_words(found));
+        view.note(&found_in_words(found));
     }
 }
 

@@ -6,18 +6,18 @@ use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
-use super::{Chat, leave, recorded};
-use crate::Exit;
-use crate::control::Effect;
-use crate::display::{Watcher as _, is_worth_showing};
+use super::{OpenChat, leave, recorded};
+use crate::control::ControlEffect;
+use crate::display::{EventView as _, is_worth_showing};
+use crate::exit::Exit;
 use crate::supervise::Supervisor;
 
 /// The longest line: no model takes more.
 const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Sends the first message, and then line by line. The first one that is not completed ends it, as in `run`.
-pub(super) async fn talk(
-    mut chat: Chat<'_>,
+pub(super) async fn run(
+    mut chat: OpenChat<'_>,
     mut supervisor: Supervisor,
     first: Option<String>,
 ) -> Exit {
@@ -30,7 +30,7 @@ pub(super) async fn talk(
 
 /// The exit code. `Err`: a signal came first.
 async fn answer_all(
-    chat: &mut Chat<'_>,
+    chat: &mut OpenChat<'_>,
     supervisor: &mut Supervisor,
     first: Option<String>,
 ) -> Result<u8, Cause> {
@@ -43,7 +43,7 @@ async fn answer_all(
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(0),
                 Err(why) => {
-                    chat.screen.error(&why, None);
+                    chat.view.error(&why, None);
                     return Ok(2);
                 }
             },
@@ -55,7 +55,7 @@ async fn answer_all(
         let sent = match chat.session.send(message) {
             Ok(sent) => sent,
             Err(error) => {
-                chat.screen.error(&error.to_string(), None);
+                chat.view.error(&error.to_string(), None);
                 return Ok(1);
             }
         };
@@ -64,14 +64,14 @@ async fn answer_all(
             Err(cause) => {
                 // Committed already: only its hooks are not told yet.
                 let now = chat.session.outcome_now(&sent, None);
-                chat.screen.end_turn(Some(&now));
+                chat.view.end_turn(Some(&now));
                 return Err(cause);
             }
         };
-        chat.screen.end_turn(Some(&outcome));
-        chat.screen.outcome(&outcome);
+        chat.view.end_turn(Some(&outcome));
+        chat.view.outcome(&outcome);
         if let Some(receipt) = outcome.receipt.as_deref().filter(|r| is_worth_showing(r)) {
-            chat.screen.receipt(receipt);
+            chat.view.receipt(receipt);
         }
         if !outcome.is_completed() {
             return Ok(supervisor.control.exit_code(outcome.stop_reason));
@@ -81,7 +81,7 @@ async fn answer_all(
 
 /// Waits, and shows what happens meanwhile, also in a turn that begins by itself. `Err`: a signal came first.
 async fn wait<T>(
-    chat: &mut Chat<'_>,
+    chat: &mut OpenChat<'_>,
     supervisor: &mut Supervisor,
     wait: impl Future<Output = T>,
 ) -> Result<T, Cause> {
@@ -89,11 +89,11 @@ async fn wait<T>(
     let waited = loop {
         tokio::select! {
             biased;
-            effect = supervisor.next() => if let Effect::Stop(cause) = effect {
+            effect = supervisor.next() => if let ControlEffect::Stop(cause) = effect {
                 return Err(cause);
             },
             Ok(Some(event)) = chat.events.next() => show(chat, &event),
-            change = chat.news.next() => chat.screen.note(&change.to_string()),
+            change = chat.news.next() => chat.view.note(&change.to_string()),
             waited = &mut wait => break waited,
         }
     };
@@ -103,20 +103,20 @@ async fn wait<T>(
     Ok(waited)
 }
 
-fn show(chat: &mut Chat<'_>, event: &SessionEvent) {
+fn show(chat: &mut OpenChat<'_>, event: &SessionEvent) {
     match &event.kind {
         SessionEventKind::Recorded { record, .. } => {
             if let Some(said) = recorded::in_words(record, event.message.is_some()) {
-                chat.screen.note(&said);
+                chat.view.note(&said);
             }
         }
         SessionEventKind::Live(live) => {
-            chat.screen.live.event(live);
+            chat.view.live.event(live);
             if let (AgentEvent::TurnEnded { .. }, None) = (live, &event.message) {
-                chat.screen.end_turn(None);
+                chat.view.end_turn(None);
             }
         }
-        SessionEventKind::Missed { count } => chat.screen.live.missed(*count),
+        SessionEventKind::Missed { count } => chat.view.live.missed(*count),
         _ => {}
     }
 }

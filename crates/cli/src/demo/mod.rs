@@ -25,15 +25,15 @@ use allstop_tools::{
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::Exit;
 use crate::args::DemoArgs;
-use crate::control::{Control, Effect};
-use crate::host::Host;
-use crate::problem::Problem;
-use crate::signals::Signals;
+use crate::control::{Control, ControlEffect};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::signals::EndSignals;
 use parts::{Crunch, Fetch, StalledServer};
-use proof::{Proof, World};
-use report::Report;
+use proof::{DemoProof, DemoWorld};
+use report::DemoReport;
 
 /// The demo is over within this, or something hangs: then it says so and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
@@ -45,11 +45,11 @@ const REMOVE_MAX: Duration = Duration::from_millis(500);
 const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Runs the demo. The exit code is 0 if, and only if, nothing was left. A signal stops all of it.
-pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
+pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let mut signals = host.signals()?;
-    let folder = Folder::make().context("a temporary folder")?;
+    let folder = DemoFolder::make().context("a temporary folder")?;
     let root = Scope::root("process", host.scopes());
-    let mut report = Report::new(host, args.json);
+    let mut report = DemoReport::new(host, args.json);
     let mut control = Control::new(GRACE_DEFAULT);
     let played = {
         let playing = play(host, &root, folder.path(), &mut report, args.wedged);
@@ -64,11 +64,11 @@ pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
             report.end(ok);
             Exit::from(u8::from(!ok))
         }),
-        Ok(Err(_elapsed)) => Err(Problem::failure(format!(
+        Ok(Err(_elapsed)) => Err(CliError::failure(format!(
             "the demo was not over within {DEMO_MAX:?}"
         ))),
         Err(effect) => {
-            if let Effect::Stop(cause) = effect {
+            if let ControlEffect::Stop(cause) = effect {
                 let stop = root.stop(StopOrder::new(Extent::Process, cause));
                 let receipt = end_of(&stop, &mut signals, &mut control).await;
                 report.receipt(&receipt);
@@ -85,13 +85,13 @@ pub(crate) async fn demo(args: DemoArgs, host: &Host) -> Result<Exit, Problem> {
 }
 
 /// Waits for the receipt of a stop; another signal forces.
-async fn end_of(stop: &Stop, signals: &mut Signals, control: &mut Control) -> Arc<Receipt> {
+async fn end_of(stop: &Stop, signals: &mut EndSignals, control: &mut Control) -> Arc<Receipt> {
     let receipt = stop.receipt();
     tokio::pin!(receipt);
     loop {
         tokio::select! {
             biased;
-            signal = signals.next() => if let Effect::Force(_) = control.signal(signal, Instant::now()) {
+            signal = signals.next() => if let ControlEffect::Force(_) = control.signal(signal, Instant::now()) {
                 stop.force();
             },
             receipt = &mut receipt => return receipt,
@@ -100,17 +100,17 @@ async fn end_of(stop: &Stop, signals: &mut Signals, control: &mut Control) -> Ar
 }
 
 async fn play(
-    host: &Host,
+    host: &ProcessHost,
     root: &Scope,
     folder: &Path,
-    report: &mut Report<'_>,
+    report: &mut DemoReport<'_>,
     wedged: bool,
-) -> Result<bool, Problem> {
+) -> Result<bool, CliError> {
     let server = StalledServer::start()
         .await
         .context("a server on 127.0.0.1")?;
-    let world = World::new(server.port());
-    let stage = Stage::open(host, root, folder, &world, &server, wedged).await?;
+    let world = DemoWorld::new(server.port());
+    let stage = DemoStage::open(host, root, folder, &world, &server, wedged).await?;
 
     report.say("one turn starts: a quick tool, a background shell, and then at the same time");
     report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
@@ -124,7 +124,7 @@ async fn play(
 
     report.say("what is left, by /proc and by the server:");
     let mut proofs = world.after_the_stop(&before, &server).await;
-    proofs.push(Proof::of(
+    proofs.push(DemoProof::of(
         "the conversation is what it was before the turn",
         history.conversation().messages.len() as u64,
         0,
@@ -157,22 +157,22 @@ async fn play(
 }
 
 /// The session and its agent.
-struct Stage {
+struct DemoStage {
     agent: Agent,
     session: Scope,
     background: Arc<SessionBackground>,
     history: std::cell::Cell<Option<RunHistory>>,
 }
 
-impl Stage {
+impl DemoStage {
     async fn open(
-        host: &Host,
+        host: &ProcessHost,
         root: &Scope,
         folder: &Path,
-        world: &World,
+        world: &DemoWorld,
         server: &StalledServer,
         wedged: bool,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, CliError> {
         let id = SessionId::from("demo");
         let now = Timestamp::from(std::time::SystemTime::now());
         let log = Arc::new(MemoryLog::new());
@@ -220,9 +220,9 @@ impl Stage {
     /// Runs the turn until everything that it starts is there, and stops it.
     async fn run_and_stop(
         &self,
-        world: &World,
-        report: &mut Report<'_>,
-    ) -> Result<(TurnOutcome, RunHistory, proof::Before), Problem> {
+        world: &DemoWorld,
+        report: &mut DemoReport<'_>,
+    ) -> Result<(TurnOutcome, History, proof::Before), CliError> {
         let history = self.history.take().context("the demo has one first turn")?;
         let (sink, mut events) = EventSink::channel();
         let mut run = self.agent.start(
@@ -257,7 +257,7 @@ impl Stage {
 }
 
 /// What the model says. The sleeps carry the world's own number, so that only they are counted.
-fn script(world: &World) -> Vec<Reply> {
+fn script(world: &DemoWorld) -> Vec<Reply> {
     let tree = world.sleep(proof::TREE);
     vec![
         Reply::text("First the quick ones.")
@@ -272,9 +272,9 @@ fn script(world: &World) -> Vec<Reply> {
 }
 
 /// A temporary folder that is removed at the end.
-struct Folder(std::path::PathBuf);
+struct DemoFolder(std::path::PathBuf);
 
-impl Folder {
+impl DemoFolder {
     fn make() -> std::io::Result<Self> {
         let path = std::env::temp_dir().join(format!("allstop-demo-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;

@@ -18,13 +18,13 @@ const THREAD_NAME: &str = "allstop-work";
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Proof {
+pub(super) struct DemoProof {
     pub(super) what: String,
     pub(super) found: u64,
     pub(super) expected: u64,
 }
 
-impl Proof {
+impl DemoProof {
     pub(super) fn of(what: impl Into<String>, found: u64, expected: u64) -> Self {
         Self {
             what: what.into(),
@@ -40,7 +40,7 @@ impl Proof {
 
 /// Where to look.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct DemoWorld {
     /// A number that only this demo's sleeps have.
     mark: u32,
     port: u16,
@@ -54,7 +54,7 @@ pub(super) struct Before {
     pub(super) connections: u64,
 }
 
-impl World {
+impl DemoWorld {
     pub(super) fn new(port: u16) -> Self {
         let nanos = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -90,19 +90,19 @@ impl World {
         &self,
         before: &Before,
         server: &StalledServer,
-    ) -> Vec<Proof> {
+    ) -> Vec<DemoProof> {
         vec![
-            Proof::of(
+            DemoProof::of(
                 format!("processes of the shell tree ({} before)", before.tree),
                 self.sleeps(TREE),
                 0,
             ),
-            Proof::of(
+            DemoProof::of(
                 format!("blocking threads ({} before)", before.threads),
                 threads(),
                 0,
             ),
-            Proof::of(
+            DemoProof::of(
                 format!(
                     "established connections to the server ({} before)",
                     before.connections
@@ -110,12 +110,12 @@ impl World {
                 self.connections(),
                 0,
             ),
-            Proof::of(
+            DemoProof::of(
                 "connections that the server saw closed",
                 server.closed(1).await,
                 1,
             ),
-            Proof::of(
+            DemoProof::of(
                 "the background shell, which the stop did not cover",
                 self.sleeps(BACKGROUND),
                 1,
@@ -123,18 +123,14 @@ impl World {
         ]
     }
 
-    pub(super) fn after_the_end(&self) -> Vec<Proof> {
+    pub(super) fn after_the_end(&self) -> Vec<DemoProof> {
         vec![
-            Proof::of(
+            DemoProof::of(
                 "processes of the background shell",
                 self.sleeps(BACKGROUND),
                 0,
             ),
-            Proof::of(
-                "child processes of any kind",
-                child_processes().len() as u64,
-                0,
-            ),
+            DemoProof::of("child processes of any kind", children(), 0),
         ]
     }
 

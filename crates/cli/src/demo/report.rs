@@ -6,26 +6,25 @@ use std::time::Duration;
 use allstop_core::Receipt;
 use serde_json::json;
 
-use super::proof::{Before, Proof};
-use crate::display::{
-    Keep, Lane, RECEIPT_WIDTH_DEFAULT, Role, Style, Styled, Symbol, render_receipt, styled,
-};
-use crate::host::Host;
+use super::proof::{Before, DemoProof};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
+use crate::host::ProcessHost;
+use crate::terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
 
 /// What the demo says.
-pub(super) struct Report<'a> {
-    lane: &'a Lane,
+pub(super) struct DemoReport<'a> {
+    lane: &'a OutputQueue,
     style: Style,
     json: bool,
     receipt: Option<Arc<Receipt>>,
-    proofs: Vec<Proof>,
+    proofs: Vec<DemoProof>,
     answer: String,
     /// From the stop to the turn's outcome.
     pub(super) elapsed: Option<Duration>,
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn new(host: &'a Host, json: bool) -> Self {
+impl<'a> DemoReport<'a> {
+    pub(super) fn new(host: &'a ProcessHost, json: bool) -> Self {
         let lane = host.output.stdout();
         Self {
             lane,
@@ -40,7 +39,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn say(&mut self, line: impl Into<Styled>) {
         if !self.json {
-            self.lane.lines(line, Keep::Must);
+            self.lane.lines(line, OutputPriority::Must);
         }
     }
 
@@ -55,21 +54,23 @@ impl<'a> Report<'a> {
         self.receipt = Some(Arc::clone(receipt));
         if !self.json {
             let width = self.lane.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-            self.lane
-                .lines(render_receipt(receipt, self.style, width), Keep::Must);
+            self.lane.lines(
+                render_receipt(receipt, self.style, width),
+                OutputPriority::Must,
+            );
         }
     }
 
     /// Says what was found. Whether all of it holds.
-    pub(super) fn proofs(&mut self, proofs: Vec<Proof>) -> bool {
+    pub(super) fn proofs(&mut self, proofs: Vec<DemoProof>) -> bool {
         let mut all_hold = true;
         for proof in proofs {
             let holds = proof.holds();
             all_hold &= holds;
             let (role, symbol) = if holds {
-                (Role::Good, Symbol::Good)
+                (TextRole::Good, Symbol::Good)
             } else {
-                (Role::Bad, Symbol::Bad)
+                (TextRole::Bad, Symbol::Bad)
             };
             let sign = self.style.paint(role, self.style.symbol(symbol));
             let found = format!(" {}: {}", proof.what, proof.found);
@@ -86,7 +87,7 @@ impl<'a> Report<'a> {
 
     /// The end after a signal.
     pub(super) fn stopped(&mut self) {
-        self.say(self.style.paint(Role::Warning, "the demo was stopped"));
+        self.say(self.style.paint(TextRole::Warning, "the demo was stopped"));
         if self.json {
             self.end(false);
         }
@@ -102,16 +103,16 @@ impl<'a> Report<'a> {
                 "next_answer": self.answer,
                 "stop_ms": self.elapsed.map(|elapsed| elapsed.as_millis() as u64),
             });
-            self.lane.json(&object.to_string(), Keep::Last);
+            self.lane.json(&object.to_string(), OutputPriority::Last);
             return;
         }
         let elapsed = self.elapsed.unwrap_or_default();
         self.say(if ok {
             let said = format!("nothing is left; the stop took {elapsed:.1?}");
-            self.style.paint(Role::Good, said)
+            self.style.paint(TextRole::Good, said)
         } else {
             self.style.paint(
-                Role::Bad,
+                TextRole::Bad,
                 "something is left, or a claim did not hold: see above",
             )
         });

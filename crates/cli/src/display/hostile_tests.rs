@@ -9,9 +9,12 @@ use allstop_core::record::CallOutcome;
 use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp};
 
-use super::screen::Screen;
-use super::writer::Running;
 use super::*;
+use crate::terminal::test_screen::TestScreen;
+use crate::terminal::{
+    Environment, InputLine, OutputPriority, OutputQueue, OutputStreams, RunningLine, Style,
+    TextRole, styled,
+};
 
 const STYLE: Style = Style::new(true, true);
 
@@ -44,43 +47,42 @@ fn check_harmless(way: &str, written: &str) {
 }
 
 /// What a terminal gets of it.
-fn written(way: impl FnOnce(&Output)) -> String {
-    let mut screen = Screen::open(50, 600);
-    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
+fn written(way: impl FnOnce(&OutputStreams)) -> String {
+    let mut screen = TestScreen::open(50, 600);
+    let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
     way(&output);
     screen.read_until_flushed(&output)
 }
 
 #[test]
 fn no_way_to_a_terminal_lets_hostile_text_through() {
-    type Way = fn(&Lane);
-    let ways: [(&str, Way); 8] = [
-        ("an answer", |lane| {
-            lane.answer(HOSTILE, Keep::Must);
+    type Way = fn(&OutputQueue);
+    let ways: [(&str, Way); 7] = [
+        ("an answer", |queue| {
+            queue.answer(HOSTILE, OutputPriority::Must);
         }),
-        ("lines", |lane| {
-            lane.lines(HOSTILE, Keep::Must);
+        ("lines", |queue| {
+            queue.lines(HOSTILE, OutputPriority::Must);
         }),
-        ("a part of a line", |lane| {
-            lane.lines(styled!["file ", HOSTILE], Keep::Must);
+        ("a part of a line", |queue| {
+            queue.lines(styled!["file ", HOSTILE], OutputPriority::Must);
         }),
-        ("painted", |lane| {
-            lane.lines(STYLE.paint(Role::Alarm, HOSTILE), Keep::Must);
+        ("painted", |queue| {
+            queue.lines(STYLE.paint(TextRole::Alarm, HOSTILE), OutputPriority::Must);
         }),
-        ("a table", |lane| {
-            let mut table = Table::default();
+        ("a table", |queue| {
+            let mut table = TextTable::default();
             table.row([styled![HOSTILE], styled![format_args!("{HOSTILE}")]]);
-            lane.lines(table.render(), Keep::Must);
+            queue.lines(table.render(), OutputPriority::Must);
         }),
-        ("JSON", |lane| {
-            lane.json(
+        ("JSON", |queue| {
+            queue.json(
                 &serde_json::json!({ HOSTILE: HOSTILE }).to_string(),
-                Keep::Must,
+                OutputPriority::Must,
             );
         }),
-        ("a question", |lane| drop(lane.question(styled![HOSTILE]))),
-        ("the log", |lane| {
-            let mut writer = lane.writer();
+        ("the log", |queue| {
+            let mut writer = queue.writer();
             std::io::Write::write_all(&mut writer, HOSTILE.as_bytes()).unwrap();
         }),
     ];
@@ -91,19 +93,20 @@ fn no_way_to_a_terminal_lets_hostile_text_through() {
 
 #[test]
 fn lines_that_change_are_harmless() {
-    let mut screen = Screen::open(50, 600);
-    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
-    output.stdout().show_running(vec![Running {
+    let mut screen = TestScreen::open(50, 600);
+    let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
+    output.stdout().show_running(vec![RunningLine {
         label: styled!["running ", HOSTILE],
         since: Instant::now(),
         style: STYLE,
     }]);
-    output.stdout().show_entry(Some(Entry {
+    output.stdout().show_input_line(Some(InputLine {
         above: vec![styled!["waits ", HOSTILE]],
         prefix: styled!["asks ", HOSTILE],
         text: format!("{HOSTILE}typed"),
         cursor: 0,
         style: STYLE,
+        is_echoed: false,
     }));
     screen.wait_for("typed");
     let written = screen.read_until_flushed(&output);
@@ -171,7 +174,7 @@ fn events_of_a_run_are_harmless() {
             environment,
             answers: true,
         };
-        let mut live = Live::new(output, &options);
+        let mut live = LiveView::new(output, &options);
         for event in &events {
             live.event(event);
         }
@@ -182,8 +185,8 @@ fn events_of_a_run_are_harmless() {
     let path = tempfile::tempdir().unwrap();
     let path = path.path().join("answer");
     let file = std::fs::File::create(&path).unwrap();
-    let output = Output::new(file, std::fs::File::create("/dev/null").unwrap()).unwrap();
-    output.stdout().answer(HOSTILE, Keep::Must);
+    let output = OutputStreams::new(file, std::fs::File::create("/dev/null").unwrap()).unwrap();
+    output.stdout().answer(HOSTILE, OutputPriority::Must);
     output.flush(Duration::from_secs(20));
     assert_eq!(std::fs::read_to_string(path).unwrap(), HOSTILE);
 }

@@ -8,13 +8,13 @@ use allstop_runtime::{EventLine, EventSchema, EventsMissed, StreamEvent};
 use allstop_tools::mcp::McpStatusEvent;
 use serde_json::Value;
 
-use super::watch::Watcher;
-use super::writer::{Keep, Lane};
+use super::watch::EventView;
+use crate::terminal::{OutputPriority, OutputQueue};
 
 /// Writes events as lines of JSON.
 #[derive(Debug)]
 pub(crate) struct JsonStream {
-    lane: Lane,
+    lane: OutputQueue,
     missed: u64,
     /// True once a stop has begun.
     stopping: bool,
@@ -23,7 +23,7 @@ pub(crate) struct JsonStream {
 
 impl JsonStream {
     /// Over standard output.
-    pub(crate) fn new(lane: Lane) -> Self {
+    pub(crate) fn new(lane: OutputQueue) -> Self {
         let now = || Timestamp::from(SystemTime::now());
         Self {
             lane,
@@ -41,32 +41,32 @@ impl JsonStream {
 
     /// The last line: the envelope. It is queued whatever waits before it.
     pub(crate) fn envelope(&mut self, envelope: &Value) {
-        self.tell_missed(Keep::Last);
-        self.lane.json(&envelope.to_string(), Keep::Last);
+        self.tell_missed(OutputPriority::Last);
+        self.lane.json(&envelope.to_string(), OutputPriority::Last);
     }
 
     /// A server of tools is not available, or is there again. Whether that is said.
-    pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
-        self.line(StreamEvent::McpServer(change.into()), Keep::Must)
+    pub(crate) fn server(&self, change: &McpChange) -> bool {
+        self.line(StreamEvent::McpServer(change.into()), OutputPriority::Must)
     }
 
-    fn line(&self, event: StreamEvent<'_>, keep: Keep) -> bool {
+    fn line(&self, event: StreamEvent<'_>, priority: OutputPriority) -> bool {
         let (schema, at) = (EventSchema::V1, (self.now)());
         let line = serde_json::to_string(&EventLine { schema, at, event });
         // Strings and numbers alone: there is nothing in an event that JSON cannot say.
-        line.is_ok_and(|line| self.lane.json(&line, keep))
+        line.is_ok_and(|line| self.lane.json(&line, priority))
     }
 
     /// Says how many events were left out, once there is room again.
-    fn tell_missed(&mut self, keep: Keep) {
+    fn tell_missed(&mut self, priority: OutputPriority) {
         let count = self.missed;
-        if count > 0 && self.line(StreamEvent::Missed(EventsMissed { count }), keep) {
+        if count > 0 && self.line(StreamEvent::Missed(EventsMissed { count }), priority) {
             self.missed = 0;
         }
     }
 }
 
-impl Watcher for JsonStream {
+impl EventView for JsonStream {
     fn event(&mut self, event: &AgentEvent) {
         let is_delta = matches!(
             event,
@@ -77,10 +77,14 @@ impl Watcher for JsonStream {
             self.missed += 1;
             return;
         }
-        let keep = if is_delta { Keep::IfRoom } else { Keep::Must };
+        let priority = if is_delta {
+            OutputPriority::IfRoom
+        } else {
+            OutputPriority::Must
+        };
         // Before the event: the hole is where the count stands.
-        self.tell_missed(keep);
-        if !self.line(StreamEvent::Agent(event), keep) {
+        self.tell_missed(priority);
+        if !self.line(StreamEvent::Agent(event), priority) {
             self.missed += 1;
         }
     }

@@ -8,9 +8,8 @@ use allstop_core::receipt::{ConversationEffect, ItemState, ReceiptItem, StopOutc
 use allstop_core::{CauseKind, Receipt};
 
 use self::row::{Columns, Row};
-use super::style::{Role, Style, Symbol};
-use super::styled::{Styled, styled};
 use super::words;
+use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
 
 /// Columns of a receipt that is written where there is no terminal to ask.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
@@ -60,8 +59,8 @@ fn headline(receipt: &Receipt, style: Style) -> Styled {
         request.cause
     );
     let mut text = Styled::default();
-    let verb = style.paint(Role::Strong, verb);
-    text.push_line(&styled![verb, " ", what, style.paint(Role::Dim, about)]);
+    let verb = style.paint(TextRole::Strong, verb);
+    text.push_line(&styled![verb, " ", what, style.paint(TextRole::Dim, about)]);
     text
 }
 
@@ -75,19 +74,19 @@ fn verdict(receipt: &Receipt, style: Style) -> Styled {
     } else {
         ""
     };
-    let observed = style.paint(Role::Dim, observed);
+    let observed = style.paint(TextRole::Dim, observed);
     if receipt.quiet() {
         let after = receipt.quiet_after_ms();
         let after = after.map_or(String::new(), |ms| {
             format!(" after {}", words::milliseconds(ms.as_f64()))
         });
         let said = format!("{} quiet{after}", style.symbol(Symbol::Good));
-        text.push_line(&styled![style.paint(Role::Good, said), observed]);
+        text.push_line(&styled![style.paint(TextRole::Good, said), observed]);
         return text;
     }
     let left = receipt.items().iter().filter(|item| is_left(item)).count();
     let loud = style.paint(
-        Role::Alarm,
+        TextRole::Alarm,
         format_args!("{} NOT QUIET", style.symbol(Symbol::Bad)),
     );
     let all = receipt.items().len();
@@ -128,7 +127,7 @@ fn footer(receipt: &Receipt, style: Style) -> Styled {
         usage.input_tokens,
         usage.output_tokens
     );
-    text.push_line(&style.paint(Role::Dim, said));
+    text.push_line(&style.paint(TextRole::Dim, said));
     text
 }
 

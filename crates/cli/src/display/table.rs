@@ -1,14 +1,14 @@
 //! Lines with aligned columns.
 
-use super::styled::Styled;
+use crate::terminal::Styled;
 
 /// Lines with aligned columns, the last of them ragged.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     rows: Vec<Vec<Styled>>,
 }
 
-impl Table {
+impl TextTable {
     /// Adds a line.
     pub(crate) fn row<const N: usize>(&mut self, cells: [Styled; N]) {
         self.rows.push(cells.into());
@@ -38,16 +38,16 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Role, Style};
     use super::*;
+    use crate::terminal::{Style, TextRole};
 
     #[test]
     fn columns_are_aligned_in_colour_too() {
         let style = Style::new(true, true);
-        let mut table = Table::default();
-        table.row(["ID", "TURNS", "LAST"].map(|title| style.paint(Role::Dim, title)));
+        let mut table = TextTable::default();
+        table.row(["ID", "TURNS", "LAST"].map(|title| style.paint(TextRole::Dim, title)));
         table.row(["01J".into(), "3".into(), Styled::default()]);
-        let drawn = table.render().into_string();
+        let drawn = table.render().shown().to_owned();
         let drawn = drawn.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
         assert_eq!(drawn, "ID   TURNS  LAST\n01J  3\n");
     }

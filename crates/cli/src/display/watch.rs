@@ -3,7 +3,7 @@
 use allstop_agent::AgentEvent;
 
 /// Shows the events of a run.
-pub(crate) trait Watcher {
+pub(crate) trait EventView {
     /// The next event.
     fn event(&mut self, event: &AgentEvent);
     /// So many events were missed before the next one.

@@ -79,7 +79,7 @@ pub(super) fn whole_milliseconds(ms: u64) -> String {
 }
 
 /// A duration in the two units that matter.
-pub(super) fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..60 => format!("{:.1} s", duration.as_secs_f64()),

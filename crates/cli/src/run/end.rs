@@ -9,8 +9,9 @@ use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
 use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::StopTarget;
 
-use super::turns::{PromptsOutcome, RunTurns, show};
+use super::turns::{PromptsOutcome, RunTurns, show, PromptOutcomes};
 use crate::pasted::quoted;
+use crate::shell_command::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
@@ -18,11 +19,10 @@ impl RunTurns<'_, '_> {
     pub(super) async fn end(
         mut self,
         id: SessionId,
-        run: PromptsOutcome,
+        run: PromptOutcomes,
         system: &System,
     ) -> Envelope {
-        let mut envelope = Envelope::of_run(&id, &run.messages)
-            .unwrap_or_else(|| Envelope::of_no_run(Some(id), StopReason::Error, None));
+        let mut envelope = Envelope::of_run(id, &run.messages);
         if let Some(error) = run.error {
             envelope.stop_reason = StopReason::Error;
             envelope.error = Some(error);
@@ -65,7 +65,7 @@ impl RunTurns<'_, '_> {
         }
         if keeps {
             for said in shutdown::detach_background(self.session, self.supervisor).await {
-                self.show.warn(&said);
+                self.view.warn(&said);
             }
         }
         let stopped = self.stop_background().await;
@@ -132,18 +132,18 @@ impl RunTurns<'_, '_> {
             .receipt
             .as_ref()
             .is_none_or(|receipt| receipt.quiet());
-        let closing = shutdown::Closing {
+        let closing = shutdown::SessionClosing {
             session: self.session,
             system,
             store_failed: error.is_some_and(|error| error.kind == TurnErrorKind::Store),
             // What a ladder has not ended need not be asked again.
             force: !is_quiet,
         };
-        let (events, watcher) = (&mut self.events, &mut *self.show);
+        let (events, view) = (&mut self.events, &mut *self.view);
         let mut is_idle = self.owner_idle;
         let idle = async {
             while !is_idle && let Some(event) = events.next().await {
-                is_idle = show(watcher, &event);
+                is_idle = show(view, &event);
             }
         };
         let closed = closing.close(self.supervisor, idle).await;
@@ -163,9 +163,9 @@ impl RunTurns<'_, '_> {
             Some(Ok(path)) => {
                 let script = format!("script:{}", path.display());
                 let said = format!("recorded: allstop run --model {} \"…\"", quoted(&script));
-                self.show.note(&said);
+                self.view.note(&said);
             }
-            Some(Err(why)) => self.show.warn(&why),
+            Some(Err(why)) => self.view.warn(&why),
             None => {}
         }
     }

@@ -10,13 +10,13 @@ use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
 use allstop_tools::Prompter;
 
+use super::stdin::read_stdin;
 use crate::args::{OnStopArg, RunArgs};
-use crate::host::Host;
-use crate::pasted::quoted;
-use crate::problem::Problem;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::shell_command::quoted;
 use crate::start::options::{Given, config_with_model, system};
 use crate::start::{self, StartFailure};
-use crate::stdin::read_stdin;
 use crate::supervise::Supervisor;
 
 /// The longest prompt: no model takes more, and what is longer is a mistake (a log file, an image).
@@ -33,7 +33,7 @@ pub(super) struct Inputs {
 /// Reads the configuration and the prompts.
 pub(super) async fn read(
     args: RunArgs,
-    host: &Host,
+    host: &ProcessHost,
     prompter: Arc<dyn Prompter>,
     supervisor: &mut Supervisor,
 ) -> Result<Inputs, StartFailure> {
@@ -59,7 +59,7 @@ pub(super) async fn read(
 }
 
 /// The prompts, as text.
-fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, Problem> {
+fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, CliError> {
     let mut prompts = Vec::new();
     for prompt in &args.prompts {
         let bytes = if prompt == "-" {
@@ -72,9 +72,9 @@ fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, Problem> {
     Ok(prompts)
 }
 
-fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
+fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
     if bytes.len() > PROMPT_BYTES_MAX {
-        return Err(Problem::usage(format!(
+        return Err(CliError::usage(format!(
             "the prompt is longer than {} MiB",
             PROMPT_BYTES_MAX / (1024 * 1024)
         ))
@@ -82,17 +82,19 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, Problem> {
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Problem::usage(format!("the prompt is not UTF-8: byte {at} is not"))
+        CliError::usage(format!("the prompt is not UTF-8: byte {at} is not"))
             .hint("convert it: iconv -t utf-8")
     })?;
     if text.trim().is_empty() {
-        return Err(Problem::usage("the prompt is empty").hint("say what to do: allstop run \"…\""));
+        return Err(
+            CliError::usage("the prompt is empty").hint("say what to do: allstop run \"…\"")
+        );
     }
     Ok(text.into())
 }
 
 /// The configuration, with the flags over it.
-fn config(args: &RunArgs) -> Result<Config, Problem> {
+fn config(args: &RunArgs) -> Result<Config, CliError> {
     let command = match &args.session.session {
         Some(id) => format!("run --session {}", quoted(id)),
         None => "run".to_owned(),

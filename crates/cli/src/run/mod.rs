@@ -1,10 +1,13 @@
 //! `allstop run`: a client of one session. It opens the session, sends the prompts, ends what they leave, and says what
 //! all of it came to.
 
+mod absent_prompter;
 mod end;
 mod inputs;
-mod show;
+mod questions;
+mod stdin;
 mod turns;
+mod view;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,32 +18,32 @@ use allstop_scope::GRACE_DEFAULT;
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{PermissionAnswer, Prompter};
 
-use crate::Exit;
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
 use crate::display::found_in_words;
-use crate::host::Host;
-use crate::job_control::JobControl;
-use crate::pasted::SameFlags;
-use crate::problem::Problem;
-use crate::prompt::{Nobody, TerminalPrompter};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::host::ProcessHost;
+use crate::shell_command::SameFlags;
 use crate::start::{self, Opening, StartFailure};
 use crate::supervise::Supervisor;
-use show::Show;
+use crate::terminal::{JobControl, QuestionPrompt};
+use absent_prompter::AbsentPrompter;
+use questions::RunQuestions;
 use turns::RunTurns;
+use view::RunView;
 
 /// Runs the command.
-pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
+pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     // First of all: from here on a signal is answered with an envelope.
     let signals = host.signals()?;
     let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
     let mut supervisor = Supervisor::new(signals, control);
-    let nobody = Nobody::default();
-    let mut show = Show::new(host, &args, nobody.clone());
-    let prompter = prompter(host, &args.permissions, &show, nobody);
+    let absent = AbsentPrompter::default();
+    let mut view = RunView::new(host, &args, absent.clone());
 
-    let envelope = match drive(args, host, prompter, &mut supervisor, &mut show).await {
+    let envelope = match drive(args, host, absent, &mut supervisor, &mut view).await {
         Ok(envelope) => envelope,
         Err(StartFailure::Ended(envelope)) => *envelope,
         Err(StartFailure::Usage(problem)) => return Err(problem),
@@ -51,7 +54,7 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
         StopReason::Completed => envelope.exit_code,
         reason => control.exit_code(reason),
     };
-    show.end(&envelope.with_exit_code(code));
+    view.end(&envelope.with_exit_code(code));
     Ok(Exit {
         code,
         output_wait: control.output_wait(Instant::now()),
@@ -60,13 +63,20 @@ pub(crate) async fn run(args: RunArgs, host: &Host) -> Result<Exit, Problem> {
 
 async fn drive(
     args: RunArgs,
-    host: &Host,
-    prompter: Arc<dyn Prompter>,
+    host: &ProcessHost,
+    absent: AbsentPrompter,
     supervisor: &mut Supervisor,
-    show: &mut Show<'_>,
+    view: &mut RunView<'_>,
 ) -> Result<Envelope, StartFailure> {
     let (background, id) = (args.background, args.session.session.clone());
     let flags = SameFlags::of_store(&args.session.store);
+    let prompter = prompter(&args.permissions, absent);
+    let is_decided = args.permissions.yes || args.permissions.deny;
+    let prompt = if is_decided {
+        None
+    } else {
+        QuestionPrompt::of_process(&host.output, &host.terminal)
+    };
     let inputs = inputs::read(args, host, prompter, supervisor).await?;
     let control = &mut supervisor.control;
     control.set_grace(inputs.grace);
@@ -75,51 +85,50 @@ async fn drive(
         system: inputs.system,
         session: id,
         flags,
-        asks: QuestionRecipient::Prompter,
+        asks: match prompt {
+            Some(_) => Asks::Subscribers,
+            None => Asks::Prompter,
+        },
     };
-    let (system, open) = start::open(opening, supervisor, |said| show.hint(said)).await?;
-    tell_earlier(show, &open);
+    let (system, open) = start::open(opening, supervisor, |said| view.hint(said)).await?;
+    tell_earlier(view, &open);
     let session = &open.session;
-    let job = JobControl::install().map_err(Problem::from)?;
+    view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
+    let job = JobControl::install().map_err(CliError::from)?;
     let mut turns = RunTurns {
         job,
         session,
         background: &background,
         events: session.watch(),
-        news: system.mcp().status_events(),
-        show,
+        news: system.mcp().news(),
+        view,
         supervisor,
         stop: None,
         owner_idle: true,
     };
     let outcome = turns.send_all(inputs.prompts).await;
-    Ok(turns.end(session.id().clone(), outcome, &system).await)
+    let envelope = turns.end(session.id().clone(), outcome, &system).await;
+    // What is typed from now on is the shell's.
+    view.questions = None;
+    Ok(envelope)
 }
 
-fn prompter(
-    host: &Host,
-    args: &PermissionArgs,
-    show: &Show<'_>,
-    nobody: Nobody,
-) -> Arc<dyn Prompter> {
-    let fixed = |answer| -> Arc<dyn Prompter> { Arc::new(FixedAnswer(answer)) };
+/// Answers where no terminal is asked.
+fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> {
     match (args.yes, args.deny) {
-        (true, _) => fixed(PermissionAnswer::AllowOnce),
-        (_, true) => fixed(PermissionAnswer::Deny),
-        _ => match TerminalPrompter::open(&host.output, &host.terminal, show.asked()) {
-            Some(prompter) => Arc::new(prompter),
-            None => Arc::new(nobody),
-        },
+        (true, _) => Arc::new(FixedAnswer(Answer::AllowOnce)),
+        (_, true) => Arc::new(FixedAnswer(Answer::Deny)),
+        _ => Arc::new(absent),
     }
 }
 
 /// Names what an earlier process left.
-fn tell_earlier(show: &Show<'_>, open: &OpenSession) {
+fn tell_earlier(view: &RunView<'_>, open: &OpenSession) {
     for found in &open.found {
-        show.note(&found_in_words(found));
+        view.note(&found_in_words(found));
     }
     if open.interrupted.is_some() {
-        show.note(
+        view.note(
             "an earlier run of this session ended without an ending: its turn was rolled back",
         );
     }

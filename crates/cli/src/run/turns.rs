@@ -11,18 +11,18 @@ use allstop_session::{
 };
 use allstop_tools::mcp::McpStatusEvents;
 
-use super::show::Show;
+use super::view::RunView;
 use crate::args::BackgroundArgs;
-use crate::control::Effect;
-use crate::display::Watcher as _;
-use crate::job_control::JobControl;
+use crate::control::ControlEffect;
+use crate::display::EventView as _;
 use crate::supervise::Supervisor;
+use crate::terminal::JobControl;
 
 /// A run under way.
 pub(super) struct RunTurns<'a, 'b> {
     pub(super) session: &'a Session,
     pub(super) background: &'a BackgroundArgs,
-    pub(super) show: &'a mut Show<'b>,
+    pub(super) view: &'a mut RunView<'b>,
     pub(super) supervisor: &'a mut Supervisor,
     pub(super) events: LiveEvents,
     pub(super) news: McpStatusEvents,
@@ -35,7 +35,7 @@ pub(super) struct RunTurns<'a, 'b> {
 
 /// Outcome of the prompts of a run.
 #[derive(Default)]
-pub(super) struct PromptsOutcome {
+pub(super) struct PromptOutcomes {
     /// Of each message that was sent.
     pub(super) messages: Vec<Arc<MessageOutcome>>,
     /// A failure to send.
@@ -48,8 +48,8 @@ pub(super) struct PromptsOutcome {
 
 impl RunTurns<'_, '_> {
     /// Sends one prompt after the other, as long as each completes and nobody stops the run.
-    pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptsOutcome {
-        let mut run = PromptsOutcome::default();
+    pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptOutcomes {
+        let mut run = PromptOutcomes::default();
         for prompt in prompts {
             self.owner_idle = false;
             // The turn knows its deadline too: it does not begin a wait that would go beyond.
@@ -103,7 +103,7 @@ impl RunTurns<'_, '_> {
         if !works.any(|work| work.is_running()) {
             return None;
         }
-        self.show
+        self.view
             .note("waiting for background work · Ctrl-C stops it");
         let session = self.session.clone();
         let idle = self.wait(session.background_idle(), |run| run.stop.is_some());
@@ -127,6 +127,7 @@ impl RunTurns<'_, '_> {
                 effect = self.supervisor.next() => if self.carry_out(effect) || is_over(self) {
                     return None;
                 },
+                (number, answer) = self.view.next_answer() => self.view.answer(number, answer),
                 // Events before what is waited for: else the last ones would be shown behind what the caller prints.
                 Some(event) = self.events.next() => self.show(&event),
                 waited = &mut wait => {
@@ -135,8 +136,8 @@ impl RunTurns<'_, '_> {
                     }
                     return Some(waited);
                 }
-                change = self.news.next() => self.show.server(&change),
-                change = self.job.next() => self.show.job_changed(change, self.session),
+                change = self.news.next() => self.view.server(&change),
+                change = self.job.next() => self.view.job_changed(change, self.session),
             }
         }
     }
@@ -148,12 +149,12 @@ impl RunTurns<'_, '_> {
     }
 
     /// Returns whether the process has to exit.
-    fn carry_out(&mut self, effect: Effect) -> bool {
+    fn carry_out(&mut self, effect: ControlEffect) -> bool {
         match effect {
-            Effect::Stop(cause) => self.begin_stop(cause),
-            Effect::Force(_) => self.stop.iter().for_each(SessionStop::force),
-            Effect::Nothing => {}
-            Effect::Exit => return true,
+            ControlEffect::Stop(cause) => self.begin_stop(cause),
+            ControlEffect::Force(_) => self.stop.iter().for_each(Stopping::force),
+            ControlEffect::Nothing => {}
+            ControlEffect::Exit => return true,
         }
         false
     }
@@ -161,8 +162,8 @@ impl RunTurns<'_, '_> {
     /// Begins the stop that a signal or a deadline asks for. What runs beside the turn is stopped with it, unless background
     /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
-        self.show.stopping();
-        let target = if self.session.has_background_activity() && !self.background.keep_background {
+        self.view.stopping();
+        let target = if self.session.works_beside_turn() && !self.background.keep_background {
             StopTarget::Process
         } else {
             StopTarget::Turn
@@ -171,7 +172,7 @@ impl RunTurns<'_, '_> {
     }
 
     fn show(&mut self, event: &SessionEvent) {
-        self.owner_idle |= show(self.show, event);
+        self.owner_idle |= show(self.view, event);
         // The turn's own deadline is a stop like that of a signal: the background work does not wait for its end.
         if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
             && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
@@ -184,11 +185,21 @@ impl RunTurns<'_, '_> {
 }
 
 /// Shows an event. Returns whether the owner has done what follows a turn.
-pub(super) fn show(show: &mut Show<'_>, event: &SessionEvent) -> bool {
+pub(super) fn show(view: &mut RunView<'_>, event: &SessionEvent) -> bool {
     match &event.kind {
-        SessionEventKind::Live(event) => show.event(event),
+        SessionEventKind::Live(event) => view.event(event),
+        SessionEventKind::PermissionAsked(question) => {
+            if let Some(questions) = &mut view.questions {
+                questions.ask(question.clone());
+            }
+        }
+        SessionEventKind::PermissionAnswered { id, allowed } => {
+            if let Some(questions) = &mut view.questions {
+                questions.closed(id, *allowed);
+            }
+        }
         SessionEventKind::AssistantIdle { .. } => return true,
-        SessionEventKind::Missed { count } => show.missed(*count),
+        SessionEventKind::Missed { count } => view.missed(*count),
         _ => {}
     }
     false

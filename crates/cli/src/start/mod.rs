@@ -14,10 +14,10 @@ use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
 
 use crate::commands::sessions::resolve;
-use crate::pasted::SameFlags;
+use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 use stage::begin;
-pub(crate) use stage::{Stage, StartFailure};
+pub(crate) use stage::{StartFailure, StartStage};
 
 /// Reads what is needed before anything runs, on a thread of its own: a file may be a pipe that nobody writes to, or lie
 /// on a disk that hangs.
@@ -29,7 +29,7 @@ pub(crate) async fn read<T: Send + 'static>(
     let scope = Scope::root("process", scopes);
     let spec = WorkSpec::new(ItemKind::Thread, "reading the configuration");
     let reading = scope.spawn_blocking(spec, move |cx| read(&cx));
-    let mut stage = Stage {
+    let mut stage = StartStage {
         supervisor,
         scope: &scope,
         // Nothing has happened yet that would have to end in good order.
@@ -63,7 +63,7 @@ pub(crate) async fn open(
         asks,
     } = opening;
     let root = options.root();
-    let mut stage = Stage {
+    let mut stage = StartStage {
         supervisor,
         scope: &root,
         grace: None,

@@ -8,8 +8,8 @@ use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
 
 use crate::args::{ModelArgs, StoreArgs};
-use crate::host::Host;
-use crate::problem::Problem;
+use crate::error::CliError;
+use crate::host::ProcessHost;
 
 /// The three ways to a model, a line each. `command`: the words that were given without one.
 fn how_to_get_a_model(command: &str) -> String {
@@ -27,8 +27,8 @@ with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-mode
 }
 
 /// The configuration, with the model that is to be used. `command`: as in [`how_to_get_a_model`].
-pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, Problem> {
-    let file = args.config.clone().or_else(Host::config_file);
+pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, CliError> {
+    let file = args.config.clone().or_else(ProcessHost::config_file);
     let mut config = match file {
         Some(file) => Config::load(&file)?,
         None => Config::default(),
@@ -37,14 +37,14 @@ pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Confi
     Ok(config)
 }
 
-fn model(config: &mut Config, args: &ModelArgs, command: &str) -> Result<(), Problem> {
+fn model(config: &mut Config, args: &ModelArgs, command: &str) -> Result<(), CliError> {
     // A server and a model belong together: one from a flag is never mixed with another from the file.
     if args.base_url.is_some() {
         config.model.base_url.clone_from(&args.base_url);
         config.model.name.clone_from(&args.model);
         if args.model.is_none() {
             return Err(
-                Problem::usage("--base-url needs the name of a model of that server")
+                CliError::usage("--base-url needs the name of a model of that server")
                     .hint("add --model NAME; a llama.cpp server takes any name"),
             );
         }
@@ -53,7 +53,7 @@ fn model(config: &mut Config, args: &ModelArgs, command: &str) -> Result<(), Pro
         config.model.name.clone_from(&args.model);
     }
     if config.model.name.is_none() {
-        return Err(Problem::usage("no model is configured").hint(how_to_get_a_model(command)));
+        return Err(CliError::usage("no model is configured").hint(how_to_get_a_model(command)));
     }
     Ok(())
 }
@@ -71,26 +71,26 @@ pub(crate) fn system(
     given: Given,
     config: Config,
     prompter: Arc<dyn Prompter>,
-) -> Result<SystemOptions, Problem> {
-    let store = Host::store(store, config.store.path.clone())?;
-    let spill_folder = Host::spill_folder(&store);
+) -> Result<SystemOptions, CliError> {
+    let store = ProcessHost::store(store, config.store.path.clone())?;
+    let spill_folder = ProcessHost::spill_folder(&store);
     let servers = config.mcp.servers.values();
     let of_servers = servers.filter_map(|server| server.bearer_token_env.as_deref());
     let with_keys: Vec<&str> = of_servers
         .chain(config.model.api_key_env.as_deref())
         .collect();
-    let hidden_variables = Host::secret_variables(&with_keys);
+    let hidden_variables = ProcessHost::secret_variables(&with_keys);
     Ok(SystemOptions {
         config,
         model: None,
         record,
-        keys: Host::keys(),
+        keys: ProcessHost::keys(),
         store,
         folder: given.folder,
         spill_folder,
         scopes: given.scopes,
         prompter,
         hidden_variables,
-        owner: Host::owner(),
+        owner: ProcessHost::owner(),
     })
 }

@@ -8,24 +8,24 @@ use allstop_core::{CauseKind, Extent, StopReason};
 use allstop_runtime::{Envelope, StartError};
 use allstop_scope::{NotStarted, Scope, StopOrder, WorkCx, WorkHandle, WorkLost, WorkSpec};
 
-use crate::control::Effect;
-use crate::problem::Problem;
+use crate::control::ControlEffect;
+use crate::error::CliError;
 use crate::supervise::Supervisor;
 
 /// Why nothing runs.
 pub(crate) enum StartFailure {
     /// No envelope: the caller did not ask for anything that could have one.
-    Usage(Problem),
+    Usage(CliError),
     /// A failure, or a stop that was first.
     Ended(Box<Envelope>),
 }
 
 impl StartFailure {
-    fn of(problem: Problem, kind: TurnErrorKind) -> Self {
+    fn of(problem: CliError, kind: TurnErrorKind) -> Self {
         if problem.code == 2 {
             return Self::Usage(problem);
         }
-        let Problem { message, hint, .. } = problem;
+        let CliError { message, hint, .. } = problem;
         Self::failed(TurnError {
             kind,
             message,
@@ -41,7 +41,7 @@ impl StartFailure {
         )))
     }
 
-    pub(crate) fn input(problem: Problem) -> Self {
+    pub(crate) fn input(problem: CliError) -> Self {
         Self::of(problem, TurnErrorKind::Invalid)
     }
 
@@ -63,14 +63,14 @@ impl From<StartError> for StartFailure {
     }
 }
 
-impl From<Problem> for StartFailure {
-    fn from(problem: Problem) -> Self {
+impl From<CliError> for StartFailure {
+    fn from(problem: CliError) -> Self {
         Self::of(problem, TurnErrorKind::Store)
     }
 }
 
 /// One stage of a start.
-pub(crate) struct Stage<'a> {
+pub(crate) struct StartStage<'a> {
     pub(crate) supervisor: &'a mut Supervisor,
     /// Covers the stage's work.
     pub(crate) scope: &'a Scope,
@@ -78,7 +78,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) grace: Option<Duration>,
 }
 
-impl Stage<'_> {
+impl StartStage<'_> {
     /// Waits for the stage's work. A stop ends it with a receipt; where that is the run's deadline, `late` says what it
     /// has overtaken.
     pub(crate) async fn wait<T>(
@@ -90,7 +90,7 @@ impl Stage<'_> {
         let cause = loop {
             tokio::select! {
                 biased;
-                effect = self.supervisor.next() => if let Effect::Stop(cause) = effect {
+                effect = self.supervisor.next() => if let ControlEffect::Stop(cause) = effect {
                     break cause;
                 },
                 done = &mut work => return done.map_err(|lost| StartFailure::lost(&lost)),

@@ -3,8 +3,8 @@
 use allstop_log::{LogError, SessionError};
 
 use super::view::chain;
-use crate::pasted::SameFlags;
-use crate::problem::Problem;
+use crate::error::CliError;
+use crate::shell_command::SameFlags;
 
 /// Why a command on sessions failed.
 #[derive(Debug, thiserror::Error)]
@@ -79,11 +79,11 @@ impl SessionsError {
 
 impl SessionsError {
     /// The same for whoever gave the command, with what helps. `flags`: those that a command on the same store needs.
-    pub(super) fn into_problem(self, flags: &SameFlags) -> Problem {
+    pub(super) fn into_problem(self, flags: &SameFlags) -> CliError {
         let message = chain(&self);
         let problem = match &self {
-            Self::NotFound { .. } | Self::Ambiguous { .. } => Problem::usage(message),
-            _ => Problem::failure(message),
+            Self::NotFound { .. } | Self::Ambiguous { .. } => CliError::usage(message),
+            _ => CliError::failure(message),
         };
         match self.hint(flags) {
             Some(hint) => problem.hint(hint),

@@ -9,7 +9,8 @@ use super::error::SessionsError;
 use super::short::short;
 use super::view::{chain, json};
 use super::{Printed, View};
-use crate::display::{Role, Styled, Table, age, plain, styled};
+use crate::display::{TextTable, age, plain};
+use crate::terminal::{Styled, TextRole, styled};
 
 pub(super) async fn list(
     log: &dyn Log,
@@ -19,15 +20,15 @@ pub(super) async fn list(
     let sessions = list_sessions(log).await?;
     if as_json {
         let schema = "allstop.sessions/1";
-        let sessions = sessions.iter().map(Line::from).collect();
-        return Ok(Printed::Json(json(&List { schema, sessions })));
+        let sessions = sessions.iter().map(SessionRow::from).collect();
+        return Ok(Printed::Json(json(&SessionTable { schema, sessions })));
     }
     if sessions.is_empty() {
         return Ok(Printed::Words("no sessions".into()));
     }
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let head = ["SESSION", "TURNS", "LAST ENDING", "LAST ACTIVE", ""];
-    table.row(head.map(|title| view.style.paint(Role::Dim, title)));
+    table.row(head.map(|title| view.style.paint(TextRole::Dim, title)));
     for session in &sessions {
         table.row([
             styled![short(&session.id)],
@@ -55,16 +56,16 @@ fn ending(session: &SessionSummary) -> String {
 fn remark(session: &SessionSummary, view: View) -> Styled {
     let style = view.style;
     if let Some(problem) = &session.problem {
-        return style.paint(Role::Bad, chain(problem));
+        return style.paint(TextRole::Bad, chain(problem));
     }
     match (&session.owner, session.turn_open) {
         (Some(owner), true) => {
             let said = format!("a turn runs in process {}", owner.pid);
-            style.paint(Role::Good, said)
+            style.paint(TextRole::Good, said)
         }
         (Some(owner), false) => format!("in use by process {}", owner.pid).into(),
         (None, true) => style.paint(
-            Role::Warning,
+            TextRole::Warning,
             "a turn was cut off by a crash; the next run ends it",
         ),
         (None, false) => Styled::default(),
@@ -72,13 +73,13 @@ fn remark(session: &SessionSummary, view: View) -> Styled {
 }
 
 #[derive(Serialize)]
-struct List<'a> {
+struct SessionTable<'a> {
     schema: &'static str,
-    sessions: Vec<Line<'a>>,
+    sessions: Vec<SessionRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct SessionRow<'a> {
     session_id: &'a SessionId,
     /// The number of its last record.
     version: u64,
@@ -90,7 +91,7 @@ struct Line<'a> {
     problem: Option<String>,
 }
 
-impl<'a> From<&'a SessionSummary> for Line<'a> {
+impl<'a> From<&'a SessionSummary> for SessionRow<'a> {
     fn from(session: &'a SessionSummary) -> Self {
         let readable = session.problem.is_none();
         Self {

@@ -22,10 +22,11 @@ use allstop_runtime::{Config, StoreChoice, open_store};
 use self::error::SessionsError;
 use self::find::find;
 use crate::args::{SessionsCommand, StoreArgs};
-use crate::display::{Keep, RECEIPT_WIDTH_DEFAULT, Style, Styled};
-use crate::host::Host;
-use crate::pasted::SameFlags;
-use crate::problem::Problem;
+use crate::display::RECEIPT_WIDTH_DEFAULT;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+use crate::shell_command::SameFlags;
+use crate::terminal::{OutputPriority, Style, Styled};
 
 /// Runs the command and gives its exit code.
 ///
@@ -34,8 +35,8 @@ use crate::problem::Problem;
 pub(crate) async fn sessions(
     store: &StoreArgs,
     command: &SessionsCommand,
-    host: &Host,
-) -> Result<u8, Problem> {
+    host: &ProcessHost,
+) -> Result<u8, CliError> {
     let (log, output_folder) = open(store).await?;
     let flags = SameFlags::of_store(store);
     let mut outputs = Vec::new();
@@ -53,8 +54,8 @@ pub(crate) async fn sessions(
     };
     let mut print = |printed| {
         match printed {
-            Printed::Json(text) => stdout.json(&text, Keep::Last),
-            Printed::Words(text) => stdout.lines(text, Keep::Last),
+            Printed::Json(text) => stdout.json(&text, OutputPriority::Last),
+            Printed::Words(text) => stdout.lines(text, OutputPriority::Last),
         };
     };
     let done = on_log(command, &*log, view, &mut print).await;
@@ -74,24 +75,24 @@ pub(crate) async fn resolve(
     log: &dyn Log,
     given: &str,
     flags: &SameFlags,
-) -> Result<SessionId, Problem> {
+) -> Result<SessionId, CliError> {
     let found = find(log, given).await;
     found.map_err(|error| error.into_problem(flags))
 }
 
 /// Opens the store, if it is there: looking into one makes none. With it comes the folder of the sessions' long output.
-async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), Problem> {
-    let config = Host::config_file().map(|file| Config::load(&file));
+async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
+    let config = ProcessHost::config_file().map(|file| Config::load(&file));
     let configured = config.transpose()?.and_then(|config| config.store.path);
-    let choice = Host::store(args, configured)?;
-    let output_folder = Host::spill_folder(&choice);
+    let choice = ProcessHost::store(args, configured)?;
+    let output_folder = ProcessHost::spill_folder(&choice);
     if let StoreChoice::Sqlite(path) = &choice
         && !path.exists()
     {
         return match &args.store {
             Some(given) => {
                 let message = format!("there is no store {}", given.display());
-                Err(Problem::usage(message).hint("name the one that the run used"))
+                Err(CliError::usage(message).hint("name the one that the run used"))
             }
             None => Ok((Arc::new(MemoryLog::new()), output_folder)),
         };

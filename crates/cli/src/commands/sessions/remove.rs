@@ -6,7 +6,7 @@ use super::Printed;
 use super::error::SessionsError;
 use super::find::find;
 use super::view::Work;
-use crate::display::styled;
+use crate::terminal::styled;
 
 /// Removes one after another; the first that cannot be removed ends it. All are found before the first is removed, so
 /// that a typing error removes nothing.

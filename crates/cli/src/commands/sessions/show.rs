@@ -5,9 +5,10 @@ use allstop_log::{Log, read_session};
 
 use super::error::SessionsError;
 use super::find::find;
-use super::view::{SessionView, Turn, UnknownCall, Work, json};
+use super::view::{SessionView, Turn, UnknownCall, Work, json, SessionReport, TurnReport};
 use super::{Printed, View};
-use crate::display::{Role, Styled, Symbol, age, call_label, plain, render_receipt, styled};
+use crate::display::{age, call_label, plain, render_receipt};
+use crate::terminal::{Styled, Symbol, TextRole, styled};
 
 pub(super) async fn show(
     log: &dyn Log,
@@ -18,7 +19,7 @@ pub(super) async fn show(
 ) -> Result<Printed, SessionsError> {
     let id = find(log, id).await?;
     let (state, owner) = read_session(log, &id).await?;
-    let session = SessionView::of(&id, &state, owner.as_ref(), with_receipts);
+    let session = SessionReport::of(&id, &state, owner.as_ref(), with_receipts);
     Ok(if as_json {
         Printed::Json(json(&session))
     } else {
@@ -26,10 +27,10 @@ pub(super) async fn show(
     })
 }
 
-fn in_words(session: &SessionView<'_>, view: View) -> Styled {
+fn in_words(session: &SessionReport<'_>, view: View) -> Styled {
     let style = view.style;
     let mut text = Styled::default();
-    let title = style.paint(Role::Strong, "session");
+    let title = style.paint(TextRole::Strong, "session");
     let used = session.owner.map_or(String::new(), |owner| {
         format!("  in use by process {}", owner.pid)
     });
@@ -59,7 +60,7 @@ fn in_words(session: &SessionView<'_>, view: View) -> Styled {
         text.push(&turn_in_words(turn, session.owner.is_some(), view));
     }
     if !session.background.is_empty() {
-        let title = style.paint(Role::Strong, "background work");
+        let title = style.paint(TextRole::Strong, "background work");
         text.push_line("");
         text.push_line(&title);
         for work in &session.background {
@@ -69,23 +70,23 @@ fn in_words(session: &SessionView<'_>, view: View) -> Styled {
     text
 }
 
-fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> Styled {
+fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
     let style = view.style;
     let (symbol, role, said) = match turn.stop_reason {
         Some(allstop_core::StopReason::Completed) => {
-            (Symbol::Good, Role::Good, "completed".to_owned())
+            (Symbol::Good, TextRole::Good, "completed".to_owned())
         }
         Some(reason) => {
             let cause = turn
                 .cause
                 .map_or(String::new(), |cause| format!(": {cause}"));
             let said = format!("{}{cause}", plain(reason.as_str()));
-            (Symbol::Stopped, Role::Warning, said)
+            (Symbol::Stopped, TextRole::Warning, said)
         }
-        None if in_use => (Symbol::Running, Role::Good, "under way".to_owned()),
+        None if in_use => (Symbol::Running, TextRole::Good, "under way".to_owned()),
         None => (
             Symbol::Unknown,
-            Role::Warning,
+            TextRole::Warning,
             "cut off by a crash; the next run ends it".to_owned(),
         ),
     };
@@ -101,11 +102,11 @@ fn turn_in_words(turn: &Turn<'_>, in_use: bool, view: View) -> Styled {
     let mut text = Styled::default();
     text.push_line("");
     text.push_line(&styled![
-        style.paint(Role::Strong, format_args!("turn {}", turn.number)),
+        style.paint(TextRole::Strong, format_args!("turn {}", turn.number)),
         "  ",
         style.paint(role, said),
         "  ",
-        style.paint(Role::Dim, about)
+        style.paint(TextRole::Dim, about)
     ]);
     let input = match turn.input {
         "" => "(it began by itself: background work had ended)",
@@ -133,7 +134,7 @@ fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
         return styled!["  ? ", label, "  ended without a result"];
     }
     let warning = " may have completed; check before repeating ";
-    let warning = view.style.paint(Role::Alarm, warning);
+    let warning = view.style.paint(TextRole::Alarm, warning);
     styled!["  ? ", label, "  ", warning]
 }
 
@@ -149,26 +150,26 @@ fn work_in_words(work: &Work<'_>, view: View) -> Styled {
                 .exit_code
                 .map_or(String::new(), |code| format!(", exit code {code}"));
             let said = format!("{}{code}", plain(state.as_str()));
-            (Symbol::Finished, Role::Dim, said)
+            (Symbol::Finished, TextRole::Dim, said)
         }
         (None, Some(pid), _) => {
             let said = format!("runs{detached}; to stop it: kill {pid}");
-            (Symbol::Running, Role::Warning, said)
+            (Symbol::Running, TextRole::Warning, said)
         }
         (None, None, Some(true)) => {
             let said = format!(
                 "runs{detached}, without its keeper; to stop it: /stop {} in `allstop sessions resume`",
                 work.id
             );
-            (Symbol::Running, Role::Warning, said)
+            (Symbol::Running, TextRole::Warning, said)
         }
         (None, None, Some(false)) => {
             let said = format!("gone{detached}; how it ended is not known");
-            (Symbol::Unknown, Role::Dim, said)
+            (Symbol::Unknown, TextRole::Dim, said)
         }
         (None, None, None) => {
             let said = format!("may run{detached}; the log names no process");
-            (Symbol::Unknown, Role::Warning, said)
+            (Symbol::Unknown, TextRole::Warning, said)
         }
     };
     let mut text = Styled::default();
@@ -183,7 +184,7 @@ fn work_in_words(work: &Work<'_>, view: View) -> Styled {
         style.paint(role, said)
     ]);
     if let Some(output) = work.output {
-        let line = style.paint(Role::Dim, format_args!("output: {output}"));
+        let line = style.paint(TextRole::Dim, format_args!("output: {output}"));
         text.push_line(&styled!["      ", line]);
     }
     text

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 /// A session, as `sessions show --json` gives it. Every key is always there.
 #[derive(Serialize)]
-pub(super) struct SessionView<'a> {
+pub(super) struct SessionReport<'a> {
     pub(super) schema: &'static str,
     #[serde(rename = "session_id")]
     pub(super) id: &'a SessionId,
@@ -25,7 +25,7 @@ pub(super) struct SessionView<'a> {
     /// The process that has it open.
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
-    pub(super) turns: Vec<Turn<'a>>,
+    pub(super) turns: Vec<TurnReport<'a>>,
     /// Whether a summary stands in place of the oldest turns.
     pub(super) summed_up: bool,
     pub(super) background: Vec<Work<'a>>,
@@ -40,7 +40,7 @@ pub(super) struct Ledgers {
 
 /// One turn.
 #[derive(Serialize)]
-pub(super) struct Turn<'a> {
+pub(super) struct TurnReport<'a> {
     #[serde(rename = "turn")]
     pub(super) number: TurnNumber,
     pub(super) started_at: Timestamp,
@@ -88,7 +88,7 @@ pub(super) struct Work<'a> {
     pub(super) exit_code: Option<i32>,
 }
 
-impl<'a> SessionView<'a> {
+impl<'a> SessionReport<'a> {
     pub(super) fn of(
         id: &'a SessionId,
         state: &'a SessionState,
@@ -108,7 +108,7 @@ impl<'a> SessionView<'a> {
             turns: state
                 .turns()
                 .iter()
-                .map(|turn| Turn::of(turn, with_receipts))
+                .map(|turn| TurnReport::of(turn, with_receipts))
                 .collect(),
             summed_up: matches!(
                 state.conversation().messages.first().map(AsRef::as_ref),
@@ -119,7 +119,7 @@ impl<'a> SessionView<'a> {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> TurnReport<'a> {
     fn of(turn: &'a TurnSummary, with_receipt: bool) -> Self {
         let ending = turn.ending.as_ref();
         let receipt = ending.and_then(|ending| ending.receipt.as_deref());

@@ -7,16 +7,16 @@ use std::time::Duration;
 use allstop_core::{CallId, FinishReason, SessionId, TurnNumber};
 
 use super::*;
-use crate::display::writer::{Flush, Output};
+use crate::terminal::{FlushResult, OutputStreams};
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn stream() -> (File, Output, JsonStream) {
+fn stream() -> (File, OutputStreams, JsonStream) {
     let (reader, writer) = std::io::pipe().unwrap();
     let files: [OwnedFd; 2] = [reader.into(), writer.into()];
     let [reader, writer] = files.map(File::from);
     let null = File::options().write(true).open("/dev/null").unwrap();
-    let output = Output::new(writer, null).unwrap();
+    let output = OutputStreams::new(writer, null).unwrap();
     let mut stream = JsonStream::new(output.stdout().clone());
     stream.now = || Timestamp::from_unix_ms(1_000);
     (reader, output, stream)
@@ -42,7 +42,7 @@ fn each_event_is_a_line_and_the_envelope_is_the_last() {
     stream.event(&delta("c"));
     stream.missed(1);
     stream.envelope(&envelope());
-    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    assert_eq!(output.flush(LONG).stdout, FlushResult::Flushed);
     drop((output, stream));
     insta::assert_snapshot!(std::io::read_to_string(reader).unwrap());
 }
@@ -62,7 +62,7 @@ fn output_that_waits_when_a_stop_begins_is_left_out_and_counted() {
         session_id: SessionId::from("s"),
         turn: TurnNumber(1),
     });
-    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    assert_eq!(output.flush(LONG).stdout, FlushResult::Flushed);
     drop((output, stream));
     let text = std::io::read_to_string(reader).unwrap();
     let events: Vec<Value> = text
@@ -94,11 +94,11 @@ fn a_reader_that_stops_misses_deltas_and_is_told_how_many() {
     stream.envelope(&envelope());
     assert_eq!(
         output.flush(Duration::from_millis(20)).stdout,
-        Flush::Blocked
+        FlushResult::Blocked
     );
     #[expect(clippy::disallowed_methods, reason = "a reader beside the test")]
     let reading = std::thread::spawn(|| std::io::read_to_string(reader).unwrap());
-    assert_eq!(output.flush(LONG).stdout, Flush::Flushed);
+    assert_eq!(output.flush(LONG).stdout, FlushResult::Flushed);
     drop((output, stream));
     let lines: Vec<Value> = reading
         .join()

@@ -9,10 +9,10 @@ use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
 
-use super::super::style::{Role, Style, Symbol};
-use super::super::styled::{Styled, styled};
 use super::super::words;
-use super::super::writer::{Keep, Lane, Running};
+use crate::terminal::{
+    OutputPriority, OutputQueue, RunningLine, Style, Styled, Symbol, TextRole, styled,
+};
 
 /// Columns that a call may take where there is no terminal that says how many it has.
 const COLUMNS_DEFAULT: usize = 100;
@@ -20,18 +20,18 @@ const COLUMNS_DEFAULT: usize = 100;
 const ERROR_COLUMNS: usize = 120;
 
 #[derive(Debug)]
-pub(super) struct Calls {
-    lane: Lane,
+pub(super) struct CallLines {
+    lane: OutputQueue,
     style: Style,
     /// The terminal takes lines that change.
     moves: bool,
-    model: Option<Model>,
-    known: Vec<Call>,
+    model: Option<ModelLine>,
+    known: Vec<CallLine>,
 }
 
 /// The model call that runs, until it speaks.
 #[derive(Debug)]
-struct Model {
+struct ModelLine {
     label: Styled,
     since: Instant,
     shown: bool,
@@ -39,7 +39,7 @@ struct Model {
 }
 
 #[derive(Debug)]
-struct Call {
+struct CallLine {
     id: CallId,
     label: Styled,
     since: Option<Instant>,
@@ -55,27 +55,27 @@ pub(super) struct CallEnd<'a> {
 }
 
 impl CallEnd<'_> {
-    fn words(&self) -> (Symbol, Role, Cow<'_, str>) {
+    fn words(&self) -> (Symbol, TextRole, Cow<'_, str>) {
         if let Some(left) = self.left {
             return left_words(left);
         }
         let (symbol, role, word) = match self.outcome {
             CallOutcome::Succeeded => return self.answered(),
-            CallOutcome::Failed => (Symbol::Bad, Role::Bad, "failed"),
-            CallOutcome::Denied => (Symbol::Denied, Role::Warning, "denied"),
-            CallOutcome::Stopped => (Symbol::Stopped, Role::Warning, "stopped"),
-            CallOutcome::TimedOut => (Symbol::Stopped, Role::Bad, "timed out"),
-            CallOutcome::Unknown => (Symbol::Unknown, Role::Alarm, MAY_HAVE_COMPLETED),
+            CallOutcome::Failed => (Symbol::Bad, TextRole::Bad, "failed"),
+            CallOutcome::Denied => (Symbol::Denied, TextRole::Warning, "denied"),
+            CallOutcome::Stopped => (Symbol::Stopped, TextRole::Warning, "stopped"),
+            CallOutcome::TimedOut => (Symbol::Stopped, TextRole::Bad, "timed out"),
+            CallOutcome::Unknown => (Symbol::Unknown, TextRole::Alarm, MAY_HAVE_COMPLETED),
         };
         (symbol, role, word.into())
     }
 
     /// Of a call that has its answer: a command may have failed all the same, and work may go on behind it.
-    fn answered(&self) -> (Symbol, Role, Cow<'_, str>) {
+    fn answered(&self) -> (Symbol, TextRole, Cow<'_, str>) {
         if let Some(code) = self.exit_code.filter(|code| *code != 0) {
             return (
                 Symbol::Bad,
-                Role::Warning,
+                TextRole::Warning,
                 format!("exit code {code}").into(),
             );
         }
@@ -85,39 +85,41 @@ impl CallEnd<'_> {
             .and_then(|last| last.strip_suffix(']'));
         let is_end = |exit: &&str| exit.starts_with("killed by ") || *exit == "exit code unknown";
         if let Some(exit) = exit.filter(is_end) {
-            return (Symbol::Bad, Role::Warning, exit.into());
+            return (Symbol::Bad, TextRole::Warning, exit.into());
         }
         let (goes_on, _) = self.content.split_once(';').unwrap_or((self.content, ""));
         if goes_on.starts_with("bg_") && goes_on.ends_with(" runs in the background") {
-            return (Symbol::Running, Role::Good, goes_on.into());
+            return (Symbol::Running, TextRole::Good, goes_on.into());
         }
-        (Symbol::Good, Role::Good, "".into())
+        (Symbol::Good, TextRole::Good, "".into())
     }
 }
 
 const MAY_HAVE_COMPLETED: &str = "may have completed; check before repeating";
 
 /// How a stop left a call, as its receipt says.
-fn left_words(state: &ItemState) -> (Symbol, Role, Cow<'static, str>) {
+fn left_words(state: &ItemState) -> (Symbol, TextRole, Cow<'static, str>) {
     let (symbol, role, word) = match state {
-        ItemState::Finished { .. } => (Symbol::Good, Role::Good, "finished"),
-        ItemState::Stopped { .. } => (Symbol::Stopped, Role::Warning, "stopped"),
-        ItemState::Unknown { .. } => (Symbol::Unknown, Role::Alarm, MAY_HAVE_COMPLETED),
-        ItemState::StillRunning { .. } => (Symbol::Unknown, Role::Alarm, "still running"),
-        ItemState::Unreachable { .. } => {
-            (Symbol::Unknown, Role::Alarm, "not reached; may still run")
-        }
+        ItemState::Finished { .. } => (Symbol::Good, TextRole::Good, "finished"),
+        ItemState::Stopped { .. } => (Symbol::Stopped, TextRole::Warning, "stopped"),
+        ItemState::Unknown { .. } => (Symbol::Unknown, TextRole::Alarm, MAY_HAVE_COMPLETED),
+        ItemState::StillRunning { .. } => (Symbol::Unknown, TextRole::Alarm, "still running"),
+        ItemState::Unreachable { .. } => (
+            Symbol::Unknown,
+            TextRole::Alarm,
+            "not reached; may still run",
+        ),
         ItemState::Refused { .. } => (
             Symbol::Unknown,
-            Role::Alarm,
+            TextRole::Alarm,
             "refused to stop; still running",
         ),
     };
     (symbol, role, word.into())
 }
 
-impl Calls {
-    pub(super) fn new(lane: Lane, style: Style, moves: bool) -> Self {
+impl CallLines {
+    pub(super) fn new(lane: OutputQueue, style: Style, moves: bool) -> Self {
         Self {
             lane,
             style,
@@ -128,7 +130,7 @@ impl Calls {
     }
 
     pub(super) fn model_started(&mut self, step: u32, name: &str, since: Instant) {
-        self.model = Some(Model {
+        self.model = Some(ModelLine {
             label: styled![format_args!("step {step}: {name}")],
             since,
             shown: true,
@@ -168,7 +170,7 @@ impl Calls {
 
     pub(super) fn requested(&mut self, id: &CallId, name: &str, arguments: &Arguments) {
         self.known.retain(|call| call.id != *id);
-        self.known.push(Call {
+        self.known.push(CallLine {
             id: id.clone(),
             label: styled![words::call(name, arguments)],
             since: None,
@@ -183,7 +185,7 @@ impl Calls {
         } else {
             // Its request was missed.
             let label = styled![name];
-            self.known.push(Call {
+            self.known.push(CallLine {
                 id: id.clone(),
                 label: label.clone(),
                 since: Some(since),
@@ -195,7 +197,7 @@ impl Calls {
         } else {
             let sign = self.style.pick("→", ">");
             let line = styled![sign, " ", self.fit(&label, 2)];
-            self.lane.lines(line, Keep::Must);
+            self.lane.lines(line, OutputPriority::Must);
         }
     }
 
@@ -214,10 +216,10 @@ impl Calls {
             let first = styled![first.unwrap_or_default().trim()];
             let first = first.cut(ERROR_COLUMNS, self.style.pick("…", "..."));
             if !first.is_empty() {
-                lines.push_line(&styled!["  ", self.style.paint(Role::Dim, first)]);
+                lines.push_line(&styled!["  ", self.style.paint(TextRole::Dim, first)]);
             }
         }
-        self.lane.lines(lines, Keep::Must);
+        self.lane.lines(lines, OutputPriority::Must);
         self.show();
     }
 
@@ -231,13 +233,13 @@ impl Calls {
             let label = label.map(|known| known.label.clone());
             let label = label.unwrap_or_else(|| styled![call.call_id.as_str()]);
             let line = self.row(symbol, role, &label, &said);
-            self.lane.lines(line, Keep::Must);
+            self.lane.lines(line, OutputPriority::Must);
         }
         self.show();
     }
 
     /// The line that stays of a call.
-    fn row(&self, symbol: Symbol, role: Role, label: &Styled, about: &str) -> Styled {
+    fn row(&self, symbol: Symbol, role: TextRole, label: &Styled, about: &str) -> Styled {
         let about = styled![about];
         let label = self.fit(label, 4 + about.width());
         let sign = self.style.paint(role, self.style.symbol(symbol));
@@ -247,7 +249,7 @@ impl Calls {
             " ",
             label,
             "  ",
-            self.style.paint(Role::Dim, about)
+            self.style.paint(TextRole::Dim, about)
         ]);
         row
     }
@@ -264,7 +266,7 @@ impl Calls {
             return;
         }
         let style = self.style;
-        let running = |label: &Styled, since| Running {
+        let running = |label: &Styled, since| RunningLine {
             label: label.clone(),
             since,
             style,

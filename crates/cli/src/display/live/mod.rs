@@ -12,15 +12,14 @@ use std::time::Instant;
 
 use allstop_agent::AgentEvent;
 use allstop_core::{CauseKind, StopReason};
-use tokio::sync::watch;
 
-use self::calls::{CallEnd, Calls};
+use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
-use super::style::{Environment, Role, Style, Symbol};
-use super::styled::styled;
-use super::watch::Watcher;
+use super::watch::EventView;
 use super::words;
-use super::writer::{Keep, Lane, Output};
+use crate::terminal::{
+    Environment, OutputPriority, OutputQueue, OutputStreams, Style, Symbol, TextRole, styled,
+};
 
 /// How to show a run.
 #[derive(Debug, Clone)]
@@ -33,9 +32,9 @@ pub(crate) struct LiveOptions {
 
 /// Shows a run as it goes.
 #[derive(Debug)]
-pub(crate) struct Live {
-    stdout: Lane,
-    stderr: Lane,
+pub(crate) struct LiveView {
+    stdout: OutputQueue,
+    stderr: OutputQueue,
     out_style: Style,
     err_style: Style,
     /// Answers are printed as they come.
@@ -47,13 +46,12 @@ pub(crate) struct Live {
     /// An answer that may still turn out to be none: a guardrail refuses it, or it cannot be committed. A terminal has
     /// shown it by then; a file never gets it.
     held: Option<Arc<str>>,
-    calls: Calls,
-    asked: watch::Sender<String>,
+    calls: CallLines,
 }
 
-impl Live {
+impl LiveView {
     /// Over the output of the process.
-    pub(crate) fn new(output: &Output, options: &LiveOptions) -> Self {
+    pub(crate) fn new(output: &OutputStreams, options: &LiveOptions) -> Self {
         let (stdout, stderr) = (output.stdout().clone(), output.stderr().clone());
         let environment = &options.environment;
         let err_style = environment.style(stderr.is_terminal());
@@ -65,17 +63,11 @@ impl Live {
             in_line: false,
             text: StepText::default(),
             held: None,
-            calls: Calls::new(stderr.clone(), err_style, moves),
-            asked: watch::Sender::default(),
+            calls: CallLines::new(stderr.clone(), err_style, moves),
             err_style,
             stdout,
             stderr,
         }
-    }
-
-    /// The id of the call that a person was last asked about, after all that comes before the question was pushed.
-    pub(crate) fn asked(&self) -> watch::Receiver<String> {
-        self.asked.subscribe()
     }
 
     /// The run is over: nothing runs any more. `answer` is the last turn's, and completes what was missed of it.
@@ -95,7 +87,7 @@ impl Live {
             return;
         }
         self.calls.model_speaks();
-        if self.print(delta, Keep::IfRoom) {
+        if self.print(delta, OutputPriority::IfRoom) {
             self.text.printed(delta);
         } else {
             self.text.missed();
@@ -128,21 +120,21 @@ impl Live {
                 whole
             }
         };
-        if !self.print(rest, Keep::Must) {
+        if !self.print(rest, OutputPriority::Must) {
             self.stdout.mark_lost();
             let said = "the output is not read: part of the answer is left out";
-            self.note(Role::Warning, Symbol::Bad, said);
+            self.note(TextRole::Warning, Symbol::Bad, said);
         }
         self.text.printed_whole(whole);
         self.finish_line();
     }
 
     /// Prints a piece of an answer.
-    fn print(&mut self, text: &str, keep: Keep) -> bool {
+    fn print(&mut self, text: &str, priority: OutputPriority) -> bool {
         if text.is_empty() {
             return true;
         }
-        let taken = self.stdout.answer(text, keep);
+        let taken = self.stdout.answer(text, priority);
         if taken {
             self.in_line = !text.ends_with('\n');
         }
@@ -162,22 +154,25 @@ impl Live {
             self.finish_line();
             let mark = self.out_style.pick("↑", "^");
             let mark = format!("{mark} discarded: the call failed in the middle of its answer");
-            self.stdout
-                .lines(self.out_style.paint(Role::Warning, mark), Keep::Must);
+            self.stdout.lines(
+                self.out_style.paint(TextRole::Warning, mark),
+                OutputPriority::Must,
+            );
         }
     }
 
-    fn note(&self, role: Role, symbol: Symbol, said: &str) {
+    fn note(&self, role: TextRole, symbol: Symbol, said: &str) {
         let said = styled![self.err_style.symbol(symbol), " ", said];
         self.stderr
-            .lines(self.err_style.paint(role, said), Keep::Must);
+            .lines(self.err_style.paint(role, said), OutputPriority::Must);
     }
 }
 
-impl Watcher for Live {
+impl EventView for LiveView {
     fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::TurnStarted { .. }
+            | AgentEvent::PermissionAsked { .. }
             | AgentEvent::PermissionAnswered { .. }
             | AgentEvent::ToolOutput { .. } => {}
             AgentEvent::StepStarted { step, model } => {
@@ -193,7 +188,7 @@ impl Watcher for Live {
                 self.answered(text);
                 if let Some(cut) = finish.cut_words() {
                     self.finish_line();
-                    self.note(Role::Warning, Symbol::Bad, &format!("the answer {cut}"));
+                    self.note(TextRole::Warning, Symbol::Bad, &format!("the answer {cut}"));
                 }
             }
             AgentEvent::RetryScheduled {
@@ -205,7 +200,7 @@ impl Watcher for Live {
                 self.discard();
                 let delay = words::whole_milliseconds(*delay_ms);
                 let said = format!("model call {attempt} failed, next in {delay}: {error}");
-                self.note(Role::Warning, Symbol::Again, &said);
+                self.note(TextRole::Warning, Symbol::Again, &said);
                 self.calls.model_waits();
             }
             AgentEvent::ToolRequested {
@@ -215,9 +210,6 @@ impl Watcher for Live {
             } => {
                 self.release();
                 self.calls.requested(call_id, name, arguments);
-            }
-            AgentEvent::PermissionAsked { call_id, .. } => {
-                self.asked.send_replace(call_id.to_string());
             }
             AgentEvent::ToolStarted { call_id, name, .. } => {
                 self.calls.started(call_id, name, Instant::now());
@@ -242,14 +234,14 @@ impl Watcher for Live {
             }
             AgentEvent::BackgroundStarted { id, name } => {
                 let said = format!("{id} runs in the background: {name}");
-                self.note(Role::Dim, Symbol::Running, &said);
+                self.note(TextRole::Dim, Symbol::Running, &said);
             }
             // The error says it.
             AgentEvent::StopHeard { cause } if cause.kind == CauseKind::Failure => {}
             AgentEvent::StopHeard { cause } => {
                 self.finish_line();
                 self.note(
-                    Role::Warning,
+                    TextRole::Warning,
                     Symbol::Stopped,
                     &format!("stopping: {cause}"),
                 );

@@ -10,7 +10,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, TurnNumber, Usage};
 
 use super::*;
-use crate::display::screen::Screen;
+use crate::terminal::test_screen::TestScreen;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -112,15 +112,15 @@ fn ended(stop_reason: StopReason) -> AgentEvent {
 }
 
 /// What two pipes get from these events: standard output, standard error.
-fn piped(show: impl FnOnce(&mut Live)) -> (String, String) {
+fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     let [(out, stdout), (err, stderr)] = [(); 2].map(|()| {
         let (reader, writer) = std::io::pipe().unwrap();
         let files: [std::os::fd::OwnedFd; 2] = [reader.into(), writer.into()];
         let [reader, writer] = files.map(File::from);
         (reader, writer)
     });
-    let output = Output::new(stdout, stderr).unwrap();
-    show(&mut Live::new(&output, &options()));
+    let output = OutputStreams::new(stdout, stderr).unwrap();
+    show(&mut LiveView::new(&output, &options()));
     output.flush(LONG);
     drop(output);
     let read = |file| std::io::read_to_string::<File>(file).unwrap();
@@ -128,10 +128,10 @@ fn piped(show: impl FnOnce(&mut Live)) -> (String, String) {
 }
 
 /// What the screen of a terminal shows at the end.
-fn on_screen(show: impl FnOnce(&mut Live, &mut Screen)) -> String {
-    let mut screen = Screen::open(24, 60);
-    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
-    let mut live = Live::new(&output, &options());
+fn on_screen(show: impl FnOnce(&mut LiveView, &mut TestScreen)) -> String {
+    let mut screen = TestScreen::open(24, 60);
+    let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
+    let mut live = LiveView::new(&output, &options());
     show(&mut live, &mut screen);
     output.flush(LONG);
     screen.contents()
@@ -372,9 +372,9 @@ fn a_missed_retry_is_noticed_by_its_answer() {
 
 #[test]
 fn text_that_the_terminal_does_not_take_blocks_nobody() {
-    let mut screen = Screen::open(24, 80);
-    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
-    let mut live = Live::new(&output, &options());
+    let mut screen = TestScreen::open(24, 80);
+    let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
+    let mut live = LiveView::new(&output, &options());
     let digits: Arc<str> = "0123456789\n".repeat(100).into();
     let count = 2_000;
     live.event(&step(1));
@@ -393,13 +393,13 @@ fn text_that_the_terminal_does_not_take_blocks_nobody() {
 
 #[test]
 fn without_answers_only_the_calls_are_shown() {
-    let mut screen = Screen::open(24, 80);
-    let output = Output::new(screen.terminal(), screen.terminal()).unwrap();
+    let mut screen = TestScreen::open(24, 80);
+    let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
     let options = LiveOptions {
         answers: false,
         ..options()
     };
-    let mut live = Live::new(&output, &options);
+    let mut live = LiveView::new(&output, &options);
     for event in [step(1), delta("no"), answered("no"), requested("a", "ls")] {
         live.event(&event);
     }

@@ -3,10 +3,9 @@
 use allstop_core::Effect;
 use allstop_core::receipt::{ItemState, ReceiptItem};
 
-use super::super::style::{Role, Style, Symbol};
-use super::super::styled::{Styled, styled};
 use super::super::words;
 use super::is_outside;
+use crate::terminal::{Style, Styled, Symbol, TextRole, styled};
 
 /// Columns that a name may take: a command longer than that is told apart by its id.
 const NAME_COLUMNS: usize = 36;
@@ -16,7 +15,7 @@ const DETAIL_COLUMNS_MIN: usize = 24;
 /// One item, in cells.
 pub(super) struct Row {
     symbol: &'static str,
-    role: Role,
+    role: TextRole,
     state: Styled,
     kind: Styled,
     name: Styled,
@@ -55,15 +54,15 @@ impl Columns {
 impl Row {
     pub(super) fn of(item: &ReceiptItem, preview: bool, style: Style) -> Self {
         let (symbol, role) = match &item.state {
-            ItemState::Finished { .. } => (Symbol::Finished, Role::Dim),
-            ItemState::Stopped { .. } => (Symbol::Good, Role::Good),
-            ItemState::Unknown { .. } => (Symbol::Unknown, Role::Warning),
+            ItemState::Finished { .. } => (Symbol::Finished, TextRole::Dim),
+            ItemState::Stopped { .. } => (Symbol::Good, TextRole::Good),
+            ItemState::Unknown { .. } => (Symbol::Unknown, TextRole::Warning),
             ItemState::StillRunning { .. } if preview || is_outside(item) => {
-                (Symbol::Running, Role::Warning)
+                (Symbol::Running, TextRole::Warning)
             }
             ItemState::StillRunning { .. }
             | ItemState::Unreachable { .. }
-            | ItemState::Refused { .. } => (Symbol::Bad, Role::Alarm),
+            | ItemState::Refused { .. } => (Symbol::Bad, TextRole::Alarm),
         };
         let name = styled![item.name].cut(NAME_COLUMNS, style.pick("…", "..."));
         let time = match &item.state {
@@ -125,7 +124,7 @@ impl Row {
         let mut details = louds
             .into_iter()
             .flatten()
-            .map(|line| style.paint(Role::Alarm, line))
+            .map(|line| style.paint(TextRole::Alarm, line))
             .chain(details);
         let first = if below { None } else { details.next() };
         let indent = if below { 4 } else { used - 3 };

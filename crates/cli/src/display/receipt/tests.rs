@@ -14,7 +14,7 @@ use super::*;
 const UNICODE: Style = Style::new(false, true);
 
 fn drawn(receipt: &Receipt, style: Style, width: usize) -> String {
-    render_receipt(receipt, style, width).into_string()
+    render_receipt(receipt, style, width).shown().to_owned()
 }
 
 fn request() -> StopRequest {

@@ -1,0 +1,210 @@
+//! The loop of a chat at the terminal: waits for whatever comes first, and carries out what the state decides.
+
+mod commands;
+mod pending;
+mod session_events;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use allstop_core::{CallId, Cause, MessageId};
+use allstop_session::{StopTarget, Stopping};
+use anyhow::Context as _;
+use futures::FutureExt as _;
+use futures::future::{AbortHandle, BoxFuture};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+
+use super::history::InputHistory;
+use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber};
+use super::{OpenChat, leave};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::signals::EndSignals;
+use crate::supervise::Supervisor;
+use crate::terminal::{
+    self, InputMode, InputReader, JobChange, JobControl, SessionQuestions, TerminalDevice, TextRole,
+};
+use pending::FinishedWork;
+
+/// Runs the chat until it is left.
+pub(super) async fn run(
+    chat: OpenChat<'_>,
+    supervisor: Supervisor,
+    device: TerminalDevice,
+    history: InputHistory,
+    first: Option<String>,
+) -> Result<Exit, CliError> {
+    let Supervisor { signals, control } = supervisor;
+    let mode = InputMode::Keys {
+        marks_pastes: chat.host.terminal.has_cursor(),
+    };
+    let mut reader = InputReader::new(device, mode).context("cannot use the terminal")?;
+    reader.take();
+    let mut job = JobControl::install()?;
+    let state = ChatState::new(history, chat.view.style, control);
+    let questions = SessionQuestions::new(chat.view.queue().clone(), chat.view.style);
+    let mut chat_loop = ChatLoop {
+        chat,
+        signals,
+        state,
+        reader,
+        numbers: HashMap::new(),
+        questions,
+        calls: Vec::new(),
+        stops: Vec::new(),
+        asked_stops: VecDeque::new(),
+        pending: FuturesUnordered::new(),
+        held: None,
+        wait: None,
+        left: None,
+    };
+    if let Some(first) = first {
+        let effects = chat_loop.state.first_message(&first);
+        chat_loop.carry_out_all(effects);
+    }
+    let cause = loop {
+        if let Some(left) = chat_loop.left.take() {
+            break left.cause;
+        }
+        let input_line = chat_loop.state.input_line();
+        chat_loop.chat.view.input_line(input_line);
+        chat_loop.next(&mut job).await;
+    };
+    let ChatLoop {
+        chat,
+        signals,
+        state,
+        reader,
+        ..
+    } = chat_loop;
+    // What is typed from now on is the shell's.
+    drop(reader);
+    let supervisor = Supervisor::new(signals, state.into_control());
+    Ok(leave::leave(chat, supervisor, cause, 0).await)
+}
+
+/// Somebody leaves.
+struct LeaveRequest {
+    /// A signal has one of its own.
+    cause: Option<Cause>,
+}
+
+/// A call that the running turn has asked for.
+struct KnownCall {
+    id: CallId,
+    name: Arc<str>,
+    /// A label of one line.
+    label: String,
+    runs: bool,
+}
+
+struct ChatLoop<'a> {
+    chat: OpenChat<'a>,
+    signals: EndSignals,
+    state: ChatState,
+    reader: InputReader,
+    numbers: HashMap<MessageId, MessageNumber>,
+    questions: SessionQuestions,
+    /// The calls that the running turn has asked for, until they have ended.
+    calls: Vec<KnownCall>,
+    /// Those that have no receipt yet.
+    stops: Vec<Stopping>,
+    /// Those that were asked for lately.
+    asked_stops: VecDeque<Stopping>,
+    pending: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
+    /// Taken out of `pending`, and not shown yet.
+    held: Option<FinishedWork>,
+    wait: Option<AbortHandle>,
+    /// The chat is to end.
+    left: Option<LeaveRequest>,
+}
+
+impl ChatLoop<'_> {
+    /// Waits for what comes next, and does what is to be done about it.
+    async fn next(&mut self, job: &mut JobControl) {
+        tokio::select! {
+            biased;
+            signal = self.signals.next() => self.apply(ChatEvent::Signal(signal)),
+            keys = self.reader.next() => match keys {
+                Some(keys) => keys.into_iter().for_each(|key| self.apply(ChatEvent::Key(key))),
+                None => self.apply(ChatEvent::InputEnded),
+            },
+            change = job.next() => self.job_changed(change),
+            Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
+            change = self.chat.news.next() => self.chat.view.note(&change.to_string()),
+            Some(done) = self.pending.next() => {
+                // What came before it is shown before it. A turn that began meanwhile takes it first.
+                self.held = Some(done);
+                while let Some(Ok(Some(event))) = self.chat.events.next().now_or_never() {
+                    self.session_event(event);
+                }
+                if let Some(done) = self.held.take() {
+                    self.done(done);
+                }
+            }
+        }
+    }
+
+    fn job_changed(&self, change: JobChange) {
+        let view = &self.chat.view;
+        let queue = view.queue();
+        match change {
+            JobChange::Suspend => {
+                let give_back = || self.reader.suspend();
+                terminal::suspend(&self.chat.session, Some((queue, view.style)), give_back);
+            }
+            JobChange::Resumed => {
+                self.reader.resume();
+                queue.show_region();
+            }
+            // The input line is drawn again.
+            JobChange::Resized => {}
+        }
+    }
+
+    fn apply(&mut self, event: ChatEvent) {
+        let effects = self.state.handle(event, Instant::now());
+        self.carry_out_all(effects);
+    }
+
+    fn carry_out_all(&mut self, effects: Vec<ChatEffect>) {
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            if let Some(event) = self.carry_out(effect) {
+                effects.extend(self.state.handle(event, Instant::now()));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: ChatEffect) -> Option<ChatEvent> {
+        let view = &self.chat.view;
+        match effect {
+            ChatEffect::Send(number, text) => return Some(self.send(number, text)),
+            ChatEffect::ShowMessage(text) => view.typed(&text, TextRole::Strong, ""),
+            ChatEffect::ShowSteered(text) => {
+                view.typed(&text, TextRole::Strong, "  (to the running turn)");
+            }
+            ChatEffect::ShowUnanswered(text) => {
+                view.typed(&text, TextRole::Dim, "  (no turn began for it)");
+            }
+            ChatEffect::ShowCommand(text) => view.typed(text.trim(), TextRole::Dim, ""),
+            ChatEffect::Note(text) => view.note(&text),
+            ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
+            ChatEffect::Force => {
+                view.note("forced: what still runs is ended now");
+                self.stops.iter().for_each(Stopping::force);
+            }
+            ChatEffect::GiveUpWait => {
+                self.wait.take().iter().for_each(AbortHandle::abort);
+            }
+            ChatEffect::Complete => return Some(ChatEvent::Names(self.names())),
+            ChatEffect::Do(command) => self.command(command),
+            ChatEffect::Answer(number, answer) => {
+                self.questions.answer(number, answer, &self.chat.session);
+            }
+            ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
+        }
+        None
+    }
+}

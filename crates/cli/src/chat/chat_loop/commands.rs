@@ -1,0 +1,274 @@
+//! Carries out the commands of a chat.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::{ItemKind, ReceiptItem};
+use allstop_core::{CallId, Cause, CauseKind};
+use allstop_runtime::UnendedWork;
+use allstop_session::{Session, StopTarget};
+use allstop_tools::BackgroundWork;
+use futures::FutureExt as _;
+use futures::future::{AbortHandle, Abortable};
+
+use super::pending::FinishedWork;
+use super::{ChatLoop, KnownCall};
+use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
+use crate::chat::complete::CompletionNames;
+use crate::chat::state::ChatEvent;
+use crate::chat::transcript;
+use crate::display::{found_in_words, plain};
+
+/// Messages of `/history`: all that anybody scrolls through.
+const HISTORY_MESSAGES: usize = 200;
+/// Letters of each of those.
+const HISTORY_LETTERS: usize = 2_000;
+
+impl ChatLoop<'_> {
+    /// Carries a command out.
+    pub(super) fn command(&mut self, command: ChatCommand) {
+        let session = &self.chat.session;
+        let view = &self.chat.view;
+        match command {
+            ChatCommand::Help => view.text(HELP),
+            ChatCommand::Stop(target) => match self.target(target) {
+                Ok(target) => {
+                    let cause = Cause::new(CauseKind::User).detail("/stop").by("cli");
+                    self.stop(&target, cause);
+                }
+                Err(why) => view.note(&why),
+            },
+            ChatCommand::Preview(target) => match self.target(target) {
+                Ok(target) => view.receipt(&session.preview(&target)),
+                Err(why) => view.note(&why),
+            },
+            ChatCommand::Background(what) => self.background(what),
+            ChatCommand::Promote(call) => match meant(call.as_deref(), &self.own_calls()) {
+                Ok(call) => view.note(&match session.promote(&call) {
+                    Ok(()) => format!("{call} goes on in the background"),
+                    Err(error) => error.to_string(),
+                }),
+                Err(why) => view.note(&why),
+            },
+            ChatCommand::Policy(None) => view.note(&format!("policy {}", session.policy())),
+            ChatCommand::Policy(Some(policy)) => {
+                session.set_policy(policy);
+                view.note(&format!("policy {policy} from the next message on"));
+            }
+            ChatCommand::Undo => self.say_later(async |session| match session.undo().await {
+                Ok(turn) => format!(
+                    "turn {} is taken back; what its calls did in the world stays done",
+                    turn.0
+                ),
+                Err(error) => format!("nothing is taken back: {error}"),
+            }),
+            ChatCommand::Compact => self.say_later(async |session| match session.compact().await {
+                Ok(done) => format!("the summary: {}", done.summary),
+                Err(error) => format!("nothing is compacted: {error}"),
+            }),
+            ChatCommand::History => self.say_later(async |session| match session.history().await {
+                Ok(conversation) => {
+                    let told = transcript::tell(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
+                    if told.is_empty() {
+                        "nothing was said yet".to_owned()
+                    } else {
+                        told
+                    }
+                }
+                Err(error) => format!("the history cannot be read: {error}"),
+            }),
+            // The state leaves by itself.
+            ChatCommand::Quit => {}
+        }
+    }
+
+    /// Says what comes of it, once it is there.
+    fn say_later<F>(&self, text: impl FnOnce(Session) -> F)
+    where
+        F: Future<Output = String> + Send + 'static,
+    {
+        let said = text(self.chat.session.clone()).map(|text| FinishedWork::Said {
+            text,
+            was_wait: false,
+        });
+        self.pending.push(said.boxed());
+    }
+
+    /// Names that a command can have now.
+    pub(super) fn names(&self) -> CompletionNames {
+        let session = &self.chat.session;
+        let works = session.background().into_iter();
+        let works = works.filter(|work| work.is_running());
+        let left = session
+            .orphaned_work()
+            .into_iter()
+            .filter(|left| left.alive);
+        let background = left
+            .map(|left| left.id)
+            .chain(works.map(|work| work.id.clone()));
+        let ids = |calls: Vec<CommandCall>| calls.iter().map(|call| call.id.to_string()).collect();
+        CompletionNames {
+            background: background.map(|id| id.to_string()).collect(),
+            calls: ids(self.own_calls()),
+            nested: ids(self.nested_calls()),
+        }
+    }
+
+    fn background(&mut self, what: BackgroundCommand) {
+        let view = &self.chat.view;
+        let works = self.chat.session.background();
+        let left = self.chat.session.orphaned_work();
+        let find = |id: &str| {
+            if let Some(work) = works.iter().find(|work| work.id.as_str() == id) {
+                return Ok(Arc::clone(work));
+            }
+            Err(match left.iter().find(|left| left.id.as_str() == id) {
+                Some(left) => format!(
+                    "{} · only its own process hears more of it",
+                    left_line(left)
+                ),
+                None => format!("there is no {id}: /background lists what there is"),
+            })
+        };
+        match what {
+            BackgroundCommand::List => self.say_later(async |session| {
+                let left = session.look_for_left().await;
+                let works = session.background();
+                let works = works.iter().map(|work| line(work));
+                let lines: Vec<String> = left.iter().map(left_line).chain(works).collect();
+                if lines.is_empty() {
+                    "nothing runs in the background".to_owned()
+                } else {
+                    lines.join("\n")
+                }
+            }),
+            BackgroundCommand::Output(id) => match find(&id) {
+                Ok(work) => {
+                    let output = work.output();
+                    view.text(&format!("{}\n[{}]", output.trim_end(), line(&work)));
+                }
+                Err(why) => view.note(&why),
+            },
+            BackgroundCommand::Stop(id) => {
+                let cause = Cause::new(CauseKind::User)
+                    .detail("/background stop")
+                    .by("cli");
+                self.stop(&StopTarget::Background(id.as_str().into()), cause);
+            }
+            BackgroundCommand::Wait(id) => match find(&id) {
+                Ok(work) => self.wait_for(work),
+                Err(why) => view.note(&why),
+            },
+        }
+    }
+
+    fn wait_for(&mut self, work: Arc<BackgroundWork>) {
+        // One wait at a time.
+        self.wait.take().iter().for_each(AbortHandle::abort);
+        let said = format!(
+            "waiting for {} · Ctrl-C gives up the wait, and stops nothing",
+            work.id
+        );
+        self.chat.view.note(&said);
+        let (handle, registration) = AbortHandle::new_pair();
+        self.wait = Some(handle);
+        let waiting = async move {
+            work.ended().await;
+            line(&work)
+        };
+        let said = Abortable::new(waiting, registration).map(|ended| FinishedWork::Said {
+            text: ended.unwrap_or_else(|_given_up| "not waited for any more".to_owned()),
+            was_wait: true,
+        });
+        self.pending.push(said.boxed());
+        self.apply(ChatEvent::Waits(true));
+    }
+
+    fn target(&self, target: TypedTarget) -> Result<StopTarget, String> {
+        Ok(match target {
+            TypedTarget::Turn => StopTarget::Turn,
+            TypedTarget::TurnAndBackground => StopTarget::TurnAndBackground,
+            TypedTarget::Session => StopTarget::Session,
+            TypedTarget::Background(id) => StopTarget::Background(id.as_str().into()),
+            TypedTarget::Call(call) => {
+                let calls = [self.own_calls(), self.nested_calls()].concat();
+                StopTarget::Call(meant(Some(&call), &calls)?)
+            }
+        })
+    }
+
+    /// The calls of the turn that run.
+    fn own_calls(&self) -> Vec<CommandCall> {
+        let running = self.calls.iter().filter(|call| call.runs);
+        let callable = |call: &KnownCall| CommandCall {
+            id: call.id.clone(),
+            name: Arc::clone(&call.name),
+        };
+        running.map(callable).collect()
+    }
+
+    /// The calls of sub-agents that run, in the turn and in the background.
+    fn nested_calls(&self) -> Vec<CommandCall> {
+        let all = self.chat.session.preview(&StopTarget::TurnAndBackground);
+        let nested = |item: &&ReceiptItem| item.kind == ItemKind::ToolCall && item.id.contains('/');
+        let callable = |item: &ReceiptItem| CommandCall {
+            id: CallId::new(Arc::clone(&item.id)),
+            name: Arc::clone(&item.name),
+        };
+        all.items().iter().filter(nested).map(callable).collect()
+    }
+}
+
+/// A call that can be named in a command.
+#[derive(Debug, Clone)]
+struct CommandCall {
+    id: CallId,
+    name: Arc<str>,
+}
+
+/// The call that is meant: by its id, the beginning of one, or the name of its tool; `None`: the only one.
+fn meant(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
+    let given = given.unwrap_or_default();
+    if calls.iter().any(|call| call.id.as_str() == given) {
+        return Ok(CallId::new(given));
+    }
+    let is_meant =
+        |call: &&CommandCall| call.id.as_str().starts_with(given) || &*call.name == given;
+    let meant: Vec<_> = calls.iter().filter(is_meant).collect();
+    match meant.as_slice() {
+        [call] => Ok(call.id.clone()),
+        [] if !given.is_empty() => Ok(CallId::new(given)),
+        [] => Err("no call runs".to_owned()),
+        many => {
+            let names: Vec<String> = many
+                .iter()
+                .map(|call| format!("{} ({})", call.id, call.name))
+                .collect();
+            Err(format!("which one? {}", names.join(", ")))
+        }
+    }
+}
+
+/// Background work that runs without this process, in one line.
+fn left_line(left: &UnendedWork) -> String {
+    let file = left.output.as_ref();
+    let file = file.map_or(String::new(), |file| format!(" · output in {file}"));
+    format!("{}{file}", found_in_words(left))
+}
+
+/// One piece of background work, in one line.
+fn line(work: &BackgroundWork) -> String {
+    let state = match work.end() {
+        _ if work.is_detached() => "detached".to_owned(),
+        None => "runs".to_owned(),
+        Some(end) => {
+            let state = plain(end.state.as_str());
+            let code = end.exit_code;
+            code.map_or(state.clone(), |code| format!("{state}, exit code {code}"))
+        }
+    };
+    let file = work.output_file.as_ref();
+    let file = file.map_or(String::new(), |file| {
+        format!(" · output in {}", file.display())
+    });
+    format!("{}: {state}: {}{file}", work.id, work.name)
+}

@@ -1,0 +1,101 @@
+//! Work that was begun here, and is done: messages, stops, and whatever has something to say.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use allstop_core::{Cause, Extent, Receipt};
+use allstop_session::{Admission, MessageOutcome, SendError, StopTarget};
+use futures::FutureExt as _;
+
+use super::{ChatLoop, LeaveRequest};
+use crate::chat::state::{ChatEvent, MessageNumber};
+use crate::display::is_worth_showing;
+
+/// Stops whose receipts are known to be shown: the outcome of a message that one has ended comes within a second of it,
+/// and nobody asks for so many in that time.
+const ASKED_STOPS_MAX: usize = 16;
+
+/// Something that was begun is done.
+pub(super) enum FinishedWork {
+    Outcome(MessageNumber, Arc<MessageOutcome>),
+    Stopped(Arc<Receipt>),
+    /// Something to say; a wait is over with it.
+    Said {
+        text: String,
+        was_wait: bool,
+    },
+}
+
+impl ChatLoop<'_> {
+    pub(super) fn send(&mut self, message: MessageNumber, text: String) -> ChatEvent {
+        match self.chat.session.send(text) {
+            Ok(sent) => {
+                self.numbers.insert(sent.id.clone(), message);
+                let steers = sent.admission == Admission::Steers;
+                let outcome = async move { FinishedWork::Outcome(message, sent.outcome().await) };
+                self.pending.push(outcome.boxed());
+                ChatEvent::Taken { message, steers }
+            }
+            Err(error) => ChatEvent::Refused {
+                message,
+                why: match error {
+                    SendError::Refused(why) => {
+                        format!("{why} · policy {}", self.chat.session.policy())
+                    }
+                    other => other.to_string(),
+                },
+            },
+        }
+    }
+
+    pub(super) fn stop(&mut self, target: &StopTarget, cause: Cause) {
+        let stopping = self.chat.session.stop(target, cause);
+        self.state.stop_begun(Instant::now());
+        self.stops.push(stopping.clone());
+        self.asked_stops.push_back(stopping.clone());
+        if self.asked_stops.len() > ASKED_STOPS_MAX {
+            self.asked_stops.pop_front();
+        }
+        self.pending
+            .push(async move { FinishedWork::Stopped(stopping.receipt().await) }.boxed());
+    }
+
+    pub(super) fn done(&mut self, done: FinishedWork) {
+        match done {
+            FinishedWork::Outcome(number, outcome) => self.outcome(number, &outcome),
+            FinishedWork::Stopped(receipt) => {
+                self.chat.view.receipt(&receipt);
+                let id = receipt.stop_id();
+                self.stops.retain(|stop| stop.request().stop_id != *id);
+                self.apply(ChatEvent::StopEnded);
+                if receipt.request().extent == Extent::Session {
+                    // It takes no message any more.
+                    self.left = Some(LeaveRequest { cause: None });
+                }
+            }
+            FinishedWork::Said { text, was_wait } => {
+                self.chat.view.text(&text);
+                if was_wait {
+                    self.apply(ChatEvent::Waits(false));
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, number: MessageNumber, outcome: &MessageOutcome) {
+        if self.state.shows(Some(number)) {
+            self.chat.view.end_turn(Some(outcome));
+        }
+        self.apply(ChatEvent::Outcome(number));
+        self.chat.view.outcome(outcome);
+        let Some(receipt) = &outcome.receipt else {
+            return;
+        };
+        // Of a stop that was asked for here there is one receipt, which may cover more.
+        let mut asked = self.asked_stops.iter();
+        let is_ours = asked.any(|stop| stop.covers(receipt.stop_id()));
+        if !is_ours && is_worth_showing(receipt) {
+            self.chat.view.receipt(receipt);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Events of the session: shown where they belong, and told to the state.
+
+use std::sync::Arc;
+
+use allstop_agent::AgentEvent;
+use allstop_core::CallId;
+use allstop_core::record::SessionRecord;
+use allstop_session::{SessionEvent, SessionEventKind};
+use futures::FutureExt as _;
+use futures::stream::StreamExt as _;
+
+use super::pending::FinishedWork;
+use super::{ChatLoop, KnownCall};
+use crate::chat::recorded;
+use crate::chat::state::{ChatEvent, MessageNumber};
+use crate::display::{EventView as _, call_label};
+
+impl ChatLoop<'_> {
+    pub(super) fn session_event(&mut self, event: SessionEvent) {
+        let number = match &event.message {
+            Some(id) => match self.numbers.get(id) {
+                Some(number) => Some(*number),
+                None => return,
+            },
+            None => None,
+        };
+        match event.kind {
+            SessionEventKind::Recorded { record, .. } => self.recorded(&record, number),
+            SessionEventKind::Live(event) => self.live(&event, number),
+            SessionEventKind::PermissionAsked(question) => {
+                let calls = &self.calls;
+                let label = |id: &CallId| {
+                    let call = calls.iter().find(|call| call.id == *id);
+                    call.map(|call| call.label.clone())
+                };
+                let question = self.questions.ask(question, &self.chat.session, label);
+                self.apply(ChatEvent::Asked(question));
+            }
+            SessionEventKind::PermissionAnswered { id, allowed } => {
+                if let Some(number) = self.questions.closed(&id, allowed) {
+                    self.apply(ChatEvent::QuestionOver(number));
+                }
+            }
+            SessionEventKind::LateAnswer { call_id, name } => {
+                let said =
+                    format!("{name} ({call_id}) answered after its end: nothing of it is used");
+                self.chat.view.note(&said);
+            }
+            SessionEventKind::Missed { count } => self.chat.view.live.missed(count),
+            SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
+                let names = running
+                    .iter()
+                    .map(|work| format!("{} ({})", work.id, work.name));
+                let names = names.collect::<Vec<_>>().join(", ");
+                self.chat.view.note(&format!("in the background: {names}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A turn began. What the messages before came to is known by then, and is shown before; what this one comes to may
+    /// be known too, and is shown in its place.
+    fn began(&mut self, number: Option<MessageNumber>) {
+        let mut later = Vec::new();
+        while let Some(done) = self.known() {
+            match done {
+                FinishedWork::Outcome(of, _) if number.is_some_and(|began| of >= began) => {
+                    later.push(done);
+                }
+                done => self.done(done),
+            }
+        }
+        self.apply(ChatEvent::Began(number));
+        for done in later {
+            self.pending.push(std::future::ready(done).boxed());
+        }
+    }
+
+    /// Something that is done and has not been shown.
+    fn known(&mut self) -> Option<FinishedWork> {
+        let held = self.held.take();
+        held.or_else(|| self.pending.next().now_or_never()?)
+    }
+
+    fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
+        if let SessionRecord::TurnStarted { .. } = record {
+            self.began(number);
+        }
+        if let Some(said) = recorded::in_words(record, number.is_some()) {
+            self.chat.view.note(&said);
+        }
+    }
+
+    fn live(&mut self, event: &AgentEvent, number: Option<MessageNumber>) {
+        match event {
+            AgentEvent::TurnStarted { .. } => self.began(number),
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => self.calls.push(KnownCall {
+                id: call_id.clone(),
+                name: Arc::clone(name),
+                label: call_label(name, arguments),
+                runs: false,
+            }),
+            AgentEvent::ToolStarted { call_id, .. } => {
+                let mut calls = self.calls.iter_mut();
+                if let Some(call) = calls.find(|call| call.id == *call_id) {
+                    call.runs = true;
+                }
+            }
+            AgentEvent::ToolFinished { call_id, .. } => {
+                self.calls.retain(|call| call.id != *call_id);
+            }
+            _ => {}
+        }
+        if self.state.shows(number) {
+            self.chat.view.live.event(event);
+        }
+        if let AgentEvent::TurnEnded { .. } = event {
+            self.calls.clear();
+            if number.is_none() {
+                self.chat.view.end_turn(None);
+            }
+            self.apply(ChatEvent::TurnEnded(number));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Decisions of a chat about keys, signals and turns: made here, synchronously, without a runtime.
+//!
+//! `typing` is the line, `messages` what was sent and has no outcome yet; here is what a stop is.
+//!
+//! Invariants:
+//! 1. What is shown as an answer belongs to the message that was shown last: when another turn begins, or the message
+//!    has its outcome, nothing more of it is let through.
+//! 2. A message is shown above its answer exactly once.
+//! 3. A key is never the answer to a question that came after it was pressed, nor to one that is over; and an answer that
+//!    comes too late is no message at once.
+//! 4. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
+
+mod event;
+mod messages;
+mod typing;
+
+use std::time::{Duration, Instant};
+
+use allstop_core::{Cause, CauseKind};
+
+use super::command::{ChatCommand, TypedLine};
+use super::history::InputHistory;
+use crate::control::{Control, ControlEffect, EndSignal};
+use crate::terminal::{InputLine, Style};
+pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
+use messages::ChatMessages;
+use typing::{InputResult, TypedInput};
+
+/// Presses of Ctrl-C so close together are one: nobody presses a key twice in a tenth of a second.
+const ONE_PRESS: Duration = Duration::from_millis(100);
+
+/// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave: who wanted to stop or to
+/// force has seen by then that it is over.
+const END_TO_LEAVE: Duration = Duration::from_secs(1);
+
+/// State of the chat, and the line that a person is typing.
+#[derive(Debug)]
+pub(super) struct ChatState {
+    typing: TypedInput,
+    messages: ChatMessages,
+    /// Stops that were asked for here and have no receipt yet.
+    stops: usize,
+    stopped_at: Option<Instant>,
+    /// When a turn or a stop last ended, or a stop was forced.
+    ended_at: Option<Instant>,
+    waits: bool,
+    control: Control,
+    leaving: bool,
+}
+
+impl ChatState {
+    /// A chat that has just begun.
+    pub(super) fn new(history: InputHistory, style: Style, control: Control) -> Self {
+        Self {
+            typing: TypedInput::new(history, style),
+            messages: ChatMessages::default(),
+            stops: 0,
+            stopped_at: None,
+            ended_at: None,
+            waits: false,
+            control,
+            leaving: false,
+        }
+    }
+
+    /// State that signals have led to: the moment of the exit, and its code.
+    pub(super) fn into_control(self) -> Control {
+        self.control
+    }
+
+    /// Whether what comes of this message's turn is shown.
+    pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
+        self.messages.shows(message)
+    }
+
+    /// Something happened.
+    pub(super) fn handle(&mut self, event: ChatEvent, now: Instant) -> Vec<ChatEffect> {
+        match event {
+            // On the way out nothing is decided here any more.
+            _ if self.leaving => return Vec::new(),
+            ChatEvent::Key(key) => {
+                let typed = self.typing.key(key, now);
+                return self.typed(typed);
+            }
+            ChatEvent::InputEnded => return self.signal(EndSignal::HangUp, now),
+            ChatEvent::Signal(signal) => return self.signal(signal, now),
+            ChatEvent::Taken { message, steers } => return self.messages.taken(message, steers),
+            ChatEvent::Refused { message, why } => return self.refused(message, &why),
+            ChatEvent::Began(message) => return self.messages.began(message),
+            ChatEvent::Outcome(message) => {
+                self.ended_at = Some(now);
+                return self.messages.outcome(message);
+            }
+            ChatEvent::Names(names) => return self.typing.complete(&names),
+            ChatEvent::TurnEnded(message) => {
+                self.ended_at = Some(now);
+                self.messages.turn_ended(message);
+            }
+            ChatEvent::StopEnded => {
+                self.ended_at = Some(now);
+                self.stops = self.stops.saturating_sub(1);
+            }
+            ChatEvent::Waits(waits) => self.waits = waits,
+            ChatEvent::Asked(question) => self.typing.asked(question),
+            ChatEvent::QuestionOver(number) => self.typing.question_over(number, now),
+        }
+        Vec::new()
+    }
+
+    /// The first message, from the command line.
+    pub(super) fn first_message(&mut self, text: &str) -> Vec<ChatEffect> {
+        let typed = self.typing.submitted(text.to_owned());
+        self.typed(typed)
+    }
+
+    /// A command that stops has begun one.
+    pub(super) fn stop_begun(&mut self, now: Instant) {
+        self.stops += 1;
+        self.stopped_at = Some(now);
+    }
+
+    /// The line that is typed into.
+    pub(super) fn input_line(&self) -> Option<InputLine> {
+        (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))
+    }
+
+    fn typed(&mut self, typed: InputResult) -> Vec<ChatEffect> {
+        match typed {
+            InputResult::Nothing => Vec::new(),
+            InputResult::Line(TypedLine::Message(text), _) => vec![self.messages.send(text)],
+            InputResult::Line(line, text) => {
+                self.leaving = line == TypedLine::Command(ChatCommand::Quit);
+                typing::effects_of(line, text)
+            }
+            InputResult::Answer(number, answer) => vec![ChatEffect::Answer(number, answer)],
+            InputResult::Complete => vec![ChatEffect::Complete],
+            InputResult::Say(text) => vec![ChatEffect::Note(text)],
+            InputResult::Leave => self.leave(None),
+        }
+    }
+
+    fn refused(&mut self, message: MessageNumber, why: &str) -> Vec<ChatEffect> {
+        let Some(text) = self.messages.refused(message) else {
+            return Vec::new();
+        };
+        self.typing.put_back(&text);
+        vec![ChatEffect::Note(format!("not sent: {why}"))]
+    }
+
+    fn signal(&mut self, signal: EndSignal, now: Instant) -> Vec<ChatEffect> {
+        if signal == EndSignal::Interrupt {
+            return self.interrupt(now);
+        }
+        match self.control.signal(signal, now) {
+            ControlEffect::Stop(cause) => self.leave(Some(cause)),
+            ControlEffect::Nothing | ControlEffect::Force(_) | ControlEffect::Exit => Vec::new(),
+        }
+    }
+
+    fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {
+        let is_same = |at: Instant| now < at + ONE_PRESS;
+        if self.stopped_at.is_some_and(is_same) {
+            return Vec::new();
+        }
+        if self.stops > 0 {
+            self.ended_at = Some(now);
+            return vec![ChatEffect::Force];
+        }
+        if self.messages.is_busy() {
+            self.stopped_at = Some(now);
+            let cause = Cause::new(CauseKind::User).detail("ctrl-c").by("cli");
+            return vec![ChatEffect::StopTurn(cause)];
+        }
+        if self.waits {
+            return vec![ChatEffect::GiveUpWait];
+        }
+        if self.typing.clear() {
+            return vec![ChatEffect::Note(
+                "line cleared · Ctrl-C on an empty line leaves".to_owned(),
+            )];
+        }
+        let just_ended = |at: Instant| now < at + END_TO_LEAVE;
+        if self.ended_at.is_some_and(just_ended) {
+            // Meant for what has ended already: it must not end the chat, and its background work with it.
+            return vec![ChatEffect::Note(
+                "it has ended already · Ctrl-C again in a moment leaves".to_owned(),
+            )];
+        }
+        self.leave(None)
+    }
+
+    fn leave(&mut self, cause: Option<Cause>) -> Vec<ChatEffect> {
+        self.leaving = true;
+        vec![ChatEffect::Leave(cause)]
+    }
+}
+
+#[cfg(test)]
+mod tests;

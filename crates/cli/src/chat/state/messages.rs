@@ -1,0 +1,113 @@
+//! The messages that have no outcome yet, and the turn that runs.
+
+use std::collections::VecDeque;
+
+use super::event::{ChatEffect, MessageNumber};
+
+/// A turn that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ShownTurn {
+    /// The message that caused it; `None`: background work did.
+    message: Option<MessageNumber>,
+}
+
+/// A message that has no outcome yet.
+#[derive(Debug)]
+struct UnansweredMessage {
+    number: MessageNumber,
+    text: String,
+    shown: bool,
+}
+
+/// The messages that have no outcome yet, and the turn that runs.
+#[derive(Debug, Default)]
+pub(super) struct ChatMessages {
+    last: MessageNumber,
+    open: VecDeque<UnansweredMessage>,
+    turn: Option<ShownTurn>,
+}
+
+impl ChatMessages {
+    /// Whether what comes of this message's turn is shown.
+    pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
+        self.turn == Some(ShownTurn { message })
+    }
+
+    /// Whether there is anything that a stop of the turn would cover.
+    pub(super) fn is_busy(&self) -> bool {
+        self.turn.is_some() || !self.open.is_empty()
+    }
+
+    /// Those whose turn has not begun.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &str> {
+        let waiting = self.open.iter().filter(|open| !open.shown);
+        waiting.map(|open| &*open.text)
+    }
+
+    /// A new one.
+    pub(super) fn send(&mut self, text: String) -> ChatEffect {
+        self.last += 1;
+        self.open.push_back(UnansweredMessage {
+            number: self.last,
+            text: text.clone(),
+            shown: false,
+        });
+        ChatEffect::Send(self.last, text)
+    }
+
+    pub(super) fn taken(&mut self, message: MessageNumber, steers: bool) -> Vec<ChatEffect> {
+        match self.find(message) {
+            Some(open) if steers && !open.shown => {
+                open.shown = true;
+                vec![ChatEffect::ShowSteered(open.text.clone())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// It was not sent: its text.
+    pub(super) fn refused(&mut self, message: MessageNumber) -> Option<String> {
+        Some(self.remove(message)?.text)
+    }
+
+    pub(super) fn began(&mut self, message: Option<MessageNumber>) -> Vec<ChatEffect> {
+        // A turn of a message that has its outcome already is over.
+        if message.is_some_and(|number| self.find(number).is_none()) {
+            return Vec::new();
+        }
+        self.turn = Some(ShownTurn { message });
+        match message.and_then(|number| self.find(number)) {
+            Some(open) if !open.shown => {
+                open.shown = true;
+                vec![ChatEffect::ShowMessage(open.text.clone())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The turn has its ending. That of a message goes on being shown until its outcome is there.
+    pub(super) fn turn_ended(&mut self, message: Option<MessageNumber>) {
+        if message.is_none() && self.shows(message) {
+            self.turn = None;
+        }
+    }
+
+    pub(super) fn outcome(&mut self, message: MessageNumber) -> Vec<ChatEffect> {
+        if self.shows(Some(message)) {
+            self.turn = None;
+        }
+        match self.remove(message) {
+            Some(open) if !open.shown => vec![ChatEffect::ShowUnanswered(open.text)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn find(&mut self, message: MessageNumber) -> Option<&mut UnansweredMessage> {
+        self.open.iter_mut().find(|open| open.number == message)
+    }
+
+    fn remove(&mut self, message: MessageNumber) -> Option<UnansweredMessage> {
+        let at = self.open.iter().position(|open| open.number == message)?;
+        self.open.remove(at)
+    }
+}

@@ -1,0 +1,369 @@
+//! Decisions, without a runtime and without a terminal.
+
+use allstop_tools::Answer;
+
+use super::*;
+use crate::chat::command::TypedTarget;
+use crate::chat::complete::CompletionNames;
+use crate::terminal::{Key, Styled, TerminalQuestion};
+
+const GRACE: Duration = Duration::from_secs(2);
+
+struct TestChat {
+    state: ChatState,
+    now: Instant,
+}
+
+impl TestChat {
+    fn new() -> Self {
+        Self {
+            state: ChatState::new(
+                InputHistory::in_memory(),
+                Style::default(),
+                Control::new(GRACE),
+            ),
+            now: Instant::now(),
+        }
+    }
+
+    fn hears(&mut self, event: ChatEvent) -> Vec<ChatEffect> {
+        self.state.handle(event, self.now)
+    }
+
+    fn later(&mut self) -> &mut Self {
+        self.now += ONE_PRESS;
+        self
+    }
+
+    fn types(&mut self, text: &str) {
+        for c in text.chars() {
+            self.hears(ChatEvent::Key(Key::Letter(c)));
+        }
+    }
+
+    fn sends(&mut self, text: &str) -> Vec<ChatEffect> {
+        self.types(text);
+        self.hears(ChatEvent::Key(Key::Enter))
+    }
+
+    fn ctrl_c(&mut self) -> Vec<ChatEffect> {
+        self.hears(ChatEvent::Signal(EndSignal::Interrupt))
+    }
+
+    /// Sends a message, and its turn begins.
+    fn runs(&mut self, number: MessageNumber) {
+        let text = format!("message {number}");
+        assert_eq!(self.sends(&text), [ChatEffect::Send(number, text.clone())]);
+        self.hears(ChatEvent::Taken {
+            message: number,
+            steers: false,
+        });
+        let shown = self.hears(ChatEvent::Began(Some(number)));
+        assert_eq!(shown, [ChatEffect::ShowMessage(text)]);
+    }
+
+    fn asked(&mut self, number: u64) {
+        self.hears(ChatEvent::Asked(TerminalQuestion {
+            number,
+            call: format!("call_{number}"),
+            always: "shell: ls".to_owned(),
+        }));
+    }
+
+    fn line(&self) -> String {
+        let entry = self.state.input_line().expect("it is typed into");
+        entry.prefix.shown().to_owned() + &entry.text
+    }
+}
+
+fn is_leave(effects: &[ChatEffect]) -> bool {
+    matches!(effects, [ChatEffect::Leave(_)])
+}
+
+#[test]
+fn ctrl_c_stops_the_turn_and_then_forces() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.types("half");
+    let stop = chat.ctrl_c();
+    assert!(
+        matches!(&*stop, [ChatEffect::StopTurn(cause)] if cause.to_string() == "user (ctrl-c)")
+    );
+    chat.state.stop_begun(chat.now);
+    assert_eq!(chat.ctrl_c(), [], "one press is one");
+    assert_eq!(chat.later().ctrl_c(), [ChatEffect::Force]);
+    chat.hears(ChatEvent::Outcome(1));
+    assert_eq!(
+        chat.later().ctrl_c(),
+        [ChatEffect::Force],
+        "its receipt is not there yet"
+    );
+    chat.hears(ChatEvent::StopEnded);
+    assert!(
+        chat.line().ends_with("half"),
+        "what was typed is still there"
+    );
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_clears_the_line_and_then_leaves() {
+    let mut chat = TestChat::new();
+    chat.types("half");
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(said)] if said.contains("cleared")));
+    assert_eq!(chat.line(), "> ");
+    let left = chat.later().ctrl_c();
+    assert_eq!(left, [ChatEffect::Leave(None)]);
+    assert!(chat.state.input_line().is_none());
+}
+
+#[test]
+fn ctrl_c_covers_a_message_whose_turn_has_not_begun() {
+    let mut chat = TestChat::new();
+    chat.sends("hello");
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
+}
+
+#[test]
+fn ctrl_c_gives_up_a_wait_before_it_leaves() {
+    let mut chat = TestChat::new();
+    chat.hears(ChatEvent::Waits(true));
+    assert_eq!(chat.ctrl_c(), [ChatEffect::GiveUpWait]);
+    chat.hears(ChatEvent::Waits(false));
+    assert!(is_leave(&chat.ctrl_c()));
+}
+
+#[test]
+fn ctrl_d_leaves_only_an_empty_line() {
+    let mut chat = TestChat::new();
+    chat.types("x");
+    assert_eq!(chat.hears(ChatEvent::Key(Key::EndOfInput)), []);
+    chat.hears(ChatEvent::Key(Key::Backspace));
+    assert!(is_leave(&chat.hears(ChatEvent::Key(Key::EndOfInput))));
+    assert_eq!(
+        chat.hears(ChatEvent::Key(Key::Enter)),
+        [],
+        "nothing is read any more"
+    );
+}
+
+#[test]
+fn signals_leave_with_their_cause() {
+    for (signal, cause, code) in [
+        (EndSignal::Terminate, "shutdown (sigterm)", 143),
+        (EndSignal::HangUp, "shutdown (sighup)", 129),
+    ] {
+        let mut chat = TestChat::new();
+        chat.runs(1);
+        let left = chat.hears(ChatEvent::Signal(signal));
+        assert!(matches!(&*left, [ChatEffect::Leave(Some(said))] if said.to_string() == cause));
+        assert!(
+            chat.later()
+                .hears(ChatEvent::Signal(EndSignal::Terminate))
+                .is_empty()
+        );
+        let control = chat.state.into_control();
+        assert!(control.next_moment().is_some());
+        assert_eq!(control.exit_code(control.stop_reason()), code);
+    }
+}
+
+#[test]
+fn a_terminal_that_is_gone_is_a_hang_up() {
+    let mut chat = TestChat::new();
+    let left = chat.hears(ChatEvent::InputEnded);
+    assert!(matches!(&*left, [ChatEffect::Leave(Some(_))]));
+}
+
+#[test]
+fn a_message_waits_above_the_line_until_its_turn_begins() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    assert_eq!(chat.sends("next"), [ChatEffect::Send(2, "next".to_owned())]);
+    let entry = chat.state.input_line().unwrap();
+    assert_eq!(entry.above, [Styled::from("  waits: next")]);
+    assert!(chat.state.shows(Some(1)) && !chat.state.shows(Some(2)));
+    chat.hears(ChatEvent::Outcome(1));
+    let shown = chat.hears(ChatEvent::Began(Some(2)));
+    assert_eq!(shown, [ChatEffect::ShowMessage("next".to_owned())]);
+    assert!(chat.state.input_line().unwrap().above.is_empty());
+}
+
+#[test]
+fn nothing_of_a_superseded_message_is_shown_once_the_next_has_begun() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.sends("two");
+    chat.hears(ChatEvent::Began(Some(2)));
+    assert!(
+        !chat.state.shows(Some(1)),
+        "what lags of the first is too late"
+    );
+    chat.hears(ChatEvent::Outcome(1));
+    assert!(
+        chat.state.shows(Some(2)),
+        "the first one's end is not the second's"
+    );
+    assert_eq!(
+        chat.hears(ChatEvent::Began(Some(1))),
+        [],
+        "its turn is over"
+    );
+    assert!(chat.state.shows(Some(2)));
+}
+
+#[test]
+fn of_three_in_quick_succession_the_second_is_shown_without_an_answer() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.sends("two");
+    chat.sends("three");
+    let second = chat.hears(ChatEvent::Outcome(2));
+    assert_eq!(second, [ChatEffect::ShowUnanswered("two".to_owned())]);
+    chat.hears(ChatEvent::Outcome(1));
+    let third = chat.hears(ChatEvent::Began(Some(3)));
+    assert_eq!(third, [ChatEffect::ShowMessage("three".to_owned())]);
+}
+
+#[test]
+fn a_steered_message_is_shown_at_once_and_only_once() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.sends("more");
+    let taken = ChatEvent::Taken {
+        message: 2,
+        steers: true,
+    };
+    assert_eq!(
+        chat.hears(taken),
+        [ChatEffect::ShowSteered("more".to_owned())]
+    );
+    assert!(
+        chat.state.shows(Some(1)),
+        "the turn is still the first one's"
+    );
+    assert_eq!(chat.hears(ChatEvent::Outcome(2)), []);
+    assert!(chat.state.shows(Some(1)));
+}
+
+#[test]
+fn what_is_refused_stands_on_the_line_again() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.sends("two");
+    let why = "a turn runs".to_owned();
+    let said = chat.hears(ChatEvent::Refused { message: 2, why });
+    assert_eq!(said, [ChatEffect::Note("not sent: a turn runs".to_owned())]);
+    assert_eq!(chat.line(), "> two");
+}
+
+#[test]
+fn a_turn_that_background_work_caused_is_shown_and_stopped() {
+    let mut chat = TestChat::new();
+    assert_eq!(chat.hears(ChatEvent::Began(None)), []);
+    assert!(chat.state.shows(None));
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
+    chat.hears(ChatEvent::TurnEnded(None));
+    chat.now += END_TO_LEAVE;
+    assert!(is_leave(&chat.ctrl_c()));
+}
+
+#[test]
+fn what_was_typed_comes_back() {
+    let mut chat = TestChat::new();
+    chat.sends("one");
+    chat.sends("/nonsense");
+    chat.types("draft");
+    chat.hears(ChatEvent::Key(Key::Up));
+    assert_eq!(chat.line(), "> /nonsense");
+    chat.hears(ChatEvent::Key(Key::Up));
+    chat.hears(ChatEvent::Key(Key::Down));
+    chat.hears(ChatEvent::Key(Key::Down));
+    assert_eq!(chat.line(), "> draft");
+}
+
+#[test]
+fn what_was_typed_is_found_by_what_it_contains() {
+    let mut chat = TestChat::new();
+    chat.sends("one apple");
+    chat.sends("two pears");
+    chat.types("draft");
+    chat.hears(ChatEvent::Key(Key::Search));
+    chat.types("apple");
+    assert_eq!(chat.line(), "  search: apple > one apple");
+    chat.hears(ChatEvent::Key(Key::Cancel));
+    assert_eq!(chat.line(), "> draft", "given up");
+    chat.hears(ChatEvent::Key(Key::Search));
+    chat.types("pear");
+    let sent = chat.hears(ChatEvent::Key(Key::Enter));
+    assert_eq!(sent, [ChatEffect::Send(3, "two pears".to_owned())]);
+}
+
+#[test]
+fn ctrl_c_gives_a_search_up_before_it_leaves() {
+    let mut chat = TestChat::new();
+    chat.sends("/nonsense");
+    chat.hears(ChatEvent::Key(Key::Search));
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
+    assert_eq!(chat.line(), "> ");
+    assert!(is_leave(&chat.later().ctrl_c()));
+}
+
+#[test]
+fn a_command_is_completed_also_where_a_question_stands() {
+    let mut chat = TestChat::new();
+    let names = || CompletionNames {
+        background: vec!["bg_1".to_owned()],
+        ..CompletionNames::default()
+    };
+    chat.types("/stop b");
+    assert_eq!(
+        chat.hears(ChatEvent::Key(Key::Complete)),
+        [ChatEffect::Complete]
+    );
+    chat.hears(ChatEvent::Names(names()));
+    assert_eq!(chat.line(), "> /stop bg_1 ");
+    chat.hears(ChatEvent::Key(Key::Home));
+    chat.asked(1);
+    chat.types("/po");
+    chat.hears(ChatEvent::Names(names()));
+    assert!(chat.line().ends_with("[n]o > /policy "), "{}", chat.line());
+    chat.hears(ChatEvent::QuestionOver(1));
+    chat.hears(ChatEvent::Names(names()));
+    assert_eq!(chat.line(), "> /stop bg_1 ", "the cursor is not at its end");
+}
+
+/// Two presses to stop and to force, of which the first was quick: the second does not leave.
+#[test]
+fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
+    chat.state.stop_begun(chat.now);
+    chat.hears(ChatEvent::TurnEnded(Some(1)));
+    chat.hears(ChatEvent::Outcome(1));
+    chat.hears(ChatEvent::StopEnded);
+    chat.later();
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
+    chat.now += END_TO_LEAVE;
+    assert!(is_leave(&chat.ctrl_c()));
+}
+
+/// The ladder of a stubborn tree takes longer than a second: the time counts from its receipt.
+#[test]
+fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.ctrl_c();
+    chat.state.stop_begun(chat.now);
+    chat.now += GRACE + END_TO_LEAVE;
+    assert_eq!(chat.ctrl_c(), [ChatEffect::Force]);
+    chat.now += GRACE;
+    chat.hears(ChatEvent::Outcome(1));
+    chat.hears(ChatEvent::StopEnded);
+    chat.now += END_TO_LEAVE.saturating_sub(ONE_PRESS);
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
+    chat.later();
+    assert!(is_leave(&chat.ctrl_c()));
+}
+
+mod questions;

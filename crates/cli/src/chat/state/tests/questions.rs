@@ -1,0 +1,101 @@
+//! Questions, and what is typed where they stand.
+
+use super::*;
+
+#[test]
+fn a_question_is_answered_once_and_the_draft_comes_back() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.types("yes, and");
+    chat.asked(1);
+    assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
+    assert_eq!(chat.hears(ChatEvent::Key(Key::Enter)), [], "no answer");
+    assert!(matches!(&*chat.sends("sure"), [ChatEffect::Note(_)]));
+    assert_eq!(chat.sends("y"), [ChatEffect::Answer(1, Answer::AllowOnce)]);
+    assert_eq!(chat.line(), "> yes, and");
+}
+
+#[test]
+fn a_question_that_a_stop_takes_away_leaves_nothing_of_its_answer() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.asked(1);
+    chat.asked(2);
+    chat.types("a");
+    chat.hears(ChatEvent::QuestionOver(1));
+    assert!(chat.line().ends_with("[n]o > "), "the next one, unanswered");
+    assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
+    chat.hears(ChatEvent::QuestionOver(2));
+    assert_eq!(chat.line(), "> ");
+}
+
+#[test]
+fn commands_work_where_a_question_stands() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.asked(1);
+    let effects = chat.sends("/stop");
+    let stop = ChatCommand::Stop(TypedTarget::Turn);
+    assert_eq!(
+        effects,
+        [
+            ChatEffect::ShowCommand("/stop".to_owned()),
+            ChatEffect::Do(stop)
+        ]
+    );
+}
+
+const HELD: &str = "no question is open: Enter sends it as a message";
+
+/// A word that answers, sent just after the question was over.
+#[test]
+fn an_answer_that_comes_too_late_is_no_message_at_once() {
+    for word in ["y", "Yes", "a", "n", "no", "always"] {
+        let mut chat = TestChat::new();
+        chat.runs(1);
+        chat.asked(1);
+        chat.hears(ChatEvent::QuestionOver(1));
+        assert_eq!(chat.sends(word), [ChatEffect::Note(HELD.to_owned())]);
+        assert_eq!(chat.line(), format!("> {word}"), "it stays on the line");
+        let sent = chat.hears(ChatEvent::Key(Key::Enter));
+        assert_eq!(sent, [ChatEffect::Send(2, word.to_owned())]);
+    }
+}
+
+#[test]
+fn an_answer_that_is_given_twice_is_held_back_too() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.asked(1);
+    assert_eq!(chat.sends("y"), [ChatEffect::Answer(1, Answer::AllowOnce)]);
+    assert_eq!(chat.sends("y"), [ChatEffect::Note(HELD.to_owned())]);
+}
+
+#[test]
+fn what_is_no_late_answer_is_sent() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    assert_eq!(chat.sends("y"), [ChatEffect::Send(2, "y".to_owned())]);
+    chat.asked(1);
+    chat.hears(ChatEvent::QuestionOver(1));
+    let text = "yes, and";
+    assert_eq!(chat.sends(text), [ChatEffect::Send(3, text.to_owned())]);
+    chat.now += Duration::from_secs(2);
+    assert_eq!(chat.sends("y"), [ChatEffect::Send(4, "y".to_owned())]);
+}
+
+#[test]
+fn of_several_questions_the_one_that_is_answered_is_named() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.asked(1);
+    assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
+    chat.asked(2);
+    let first = "  call_1: [y]es, once  [a]lways: shell: ls  [n]o > ";
+    assert_eq!(chat.line(), first);
+    chat.hears(ChatEvent::QuestionOver(1));
+    assert_eq!(
+        chat.line(),
+        "  call_2: [y]es, once  [a]lways: shell: ls  [n]o > "
+    );
+}

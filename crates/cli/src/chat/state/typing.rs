@@ -1,0 +1,206 @@
+//! The line that a person types into: messages, commands, and the answers to questions.
+
+use std::time::Instant;
+
+use allstop_tools::Answer;
+
+use super::super::command::{ChatCommand, TypedLine};
+use super::super::complete::{Completed, CompletionNames, complete};
+use super::super::history::InputHistory;
+use super::super::history_search::{HistorySearch, SearchStep};
+use super::event::ChatEffect;
+use crate::terminal::{
+    EditResult, InputLine, Key, LineEditor, QuestionQueue, QuestionReply, Style, TerminalQuestion,
+    styled,
+};
+
+/// Request of somebody who typed.
+#[derive(Debug)]
+pub(super) enum InputResult {
+    /// Nothing yet.
+    Nothing,
+    /// A line was sent, to the model or to us. The text is as it was typed.
+    Line(TypedLine, String),
+    /// A question has its answer.
+    Answer(u64, Answer),
+    /// A name is to be completed.
+    Complete,
+    /// Something is to be said about it.
+    Say(String),
+    /// Ctrl-D on an empty line.
+    Leave,
+}
+
+/// The text that a person is typing, and the questions that wait for them.
+#[derive(Debug)]
+pub(super) struct TypedInput {
+    editor: LineEditor,
+    history: InputHistory,
+    search: Option<HistorySearch>,
+    /// While one is open, keys go to its reply, and the draft stays as it is.
+    questions: QuestionQueue,
+    style: Style,
+}
+
+impl TypedInput {
+    pub(super) fn new(history: InputHistory, style: Style) -> Self {
+        Self {
+            editor: LineEditor::default(),
+            history,
+            search: None,
+            questions: QuestionQueue::default(),
+            style,
+        }
+    }
+
+    pub(super) fn input_line<'a>(&self, waiting: impl Iterator<Item = &'a str>) -> InputLine {
+        let mut line = match (self.questions.input_line(self.style), &self.search) {
+            (Some(reply), _) => reply,
+            (None, Some(search)) => {
+                let sign = self.style.pick("›", ">");
+                let (text, cursor) = search.shown();
+                self.line(
+                    &format!("  search: {} {sign} ", search.query()),
+                    text,
+                    cursor,
+                )
+            }
+            (None, None) => {
+                let sign = self.style.pick("› ", "> ");
+                self.line(sign, self.editor.text(), self.editor.cursor())
+            }
+        };
+        line.above = waiting.map(|text| styled!["  waits: ", text]).collect();
+        line
+    }
+
+    fn line(&self, prefix: &str, text: &str, cursor: usize) -> InputLine {
+        InputLine {
+            above: Vec::new(),
+            prefix: styled![prefix],
+            text: text.to_owned(),
+            cursor,
+            style: self.style,
+            is_echoed: false,
+        }
+    }
+
+    pub(super) fn asked(&mut self, question: TerminalQuestion) {
+        self.questions.open(question);
+    }
+
+    pub(super) fn question_over(&mut self, number: u64, now: Instant) {
+        self.questions.close(number, now);
+    }
+
+    /// Takes back what was not sent: it stands where it was typed, unless something else does by now.
+    pub(super) fn put_back(&mut self, text: &str) {
+        if self.editor.text().is_empty() {
+            self.editor.replace(text);
+        }
+    }
+
+    /// Clears the line; says whether there was something.
+    pub(super) fn clear(&mut self) -> bool {
+        self.search.take().is_some() || !self.editor.replace("").is_empty()
+    }
+
+    pub(super) fn key(&mut self, key: Key, now: Instant) -> InputResult {
+        if key == Key::Complete {
+            return InputResult::Complete;
+        }
+        if !self.questions.is_empty() {
+            return match self.questions.press(key, now) {
+                Some(QuestionReply::Answered(number, answer)) => {
+                    InputResult::Answer(number, answer)
+                }
+                Some(QuestionReply::Other(line)) if line.trim().starts_with('/') => {
+                    self.submitted(line)
+                }
+                Some(QuestionReply::Other(_)) => InputResult::Say(
+                    "answer y, a or n; Ctrl-C stops the turn, and commands work here too"
+                        .to_owned(),
+                ),
+                Some(QuestionReply::Pending) | None => InputResult::Nothing,
+            };
+        }
+        if let Some(search) = &mut self.search {
+            match search.press(&key, &self.history) {
+                SearchStep::GoesOn => return InputResult::Nothing,
+                SearchStep::GivenUp => {
+                    self.search = None;
+                    return InputResult::Nothing;
+                }
+                SearchStep::Over(line) => {
+                    self.search = None;
+                    line.map(|line| self.editor.replace(&line));
+                }
+            }
+        }
+        match self.editor.press(key) {
+            EditResult::Edited => InputResult::Nothing,
+            EditResult::Submitted(text) if self.questions.holds_back(&text, now) => {
+                self.editor.replace(&text);
+                InputResult::Say("no question is open: Enter sends it as a message".to_owned())
+            }
+            EditResult::Submitted(text) => self.submitted(text),
+            EditResult::EndOfInput => InputResult::Leave,
+            EditResult::Back => self.show_past(InputHistory::back),
+            EditResult::Forward => self.show_past(|past, _| past.forward()),
+            EditResult::Search => {
+                self.search = Some(HistorySearch::default());
+                InputResult::Nothing
+            }
+            EditResult::TooLong => InputResult::Say(
+                "that is too long: write it to a file, and ask the model to read that".to_owned(),
+            ),
+        }
+    }
+
+    fn show_past(
+        &mut self,
+        walk: impl Fn(&mut InputHistory, &str) -> Option<String>,
+    ) -> InputResult {
+        if let Some(line) = walk(&mut self.history, self.editor.text()) {
+            self.editor.replace(&line);
+        }
+        InputResult::Nothing
+    }
+
+    /// Completes what is typed, where it is a command and the cursor at its end.
+    pub(super) fn complete(&mut self, names: &CompletionNames) -> Vec<ChatEffect> {
+        let editor = self.questions.reply_mut().unwrap_or(&mut self.editor);
+        if self.search.is_some() || editor.cursor() < editor.text().len() {
+            return Vec::new();
+        }
+        match complete(editor.text(), names) {
+            Completed::Nothing => Vec::new(),
+            Completed::Line(line) => {
+                editor.replace(&line);
+                Vec::new()
+            }
+            Completed::Choices(choices) => vec![ChatEffect::Note(choices.join("  "))],
+        }
+    }
+
+    pub(super) fn submitted(&mut self, text: String) -> InputResult {
+        let line = TypedLine::read(&text);
+        if line == TypedLine::Empty {
+            return InputResult::Nothing;
+        }
+        self.history.add(text.trim_end());
+        InputResult::Line(line, text)
+    }
+}
+
+/// Effects of a line that is no message.
+pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
+    match line {
+        TypedLine::Command(ChatCommand::Quit) => {
+            vec![ChatEffect::ShowCommand(text), ChatEffect::Leave(None)]
+        }
+        TypedLine::Command(command) => vec![ChatEffect::ShowCommand(text), ChatEffect::Do(command)],
+        TypedLine::Wrong(why) => vec![ChatEffect::ShowCommand(text), ChatEffect::Note(why)],
+        TypedLine::Empty | TypedLine::Message(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,122 @@
+//! The view of a chat above the line that is typed into.
+
+use allstop_core::{CauseKind, Receipt, StopReason};
+use allstop_session::MessageOutcome;
+
+use crate::display::{LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, plain, render_receipt};
+use crate::host::ProcessHost;
+use crate::terminal::{InputLine, OutputPriority, OutputQueue, Style, Styled, TextRole, styled};
+
+/// The view of a chat.
+#[derive(Debug)]
+pub(super) struct ChatView {
+    /// View of the running turn.
+    pub(super) live: LiveView,
+    queue: OutputQueue,
+    pub(super) style: Style,
+    /// Somebody types below: the answers are theirs to read, and what they typed is shown above each.
+    pub(super) types: bool,
+}
+
+impl ChatView {
+    /// Over the output of the process. With `terminal` somebody types there.
+    pub(super) fn new(host: &ProcessHost, terminal: Option<&OutputQueue>) -> Self {
+        let queue = terminal.unwrap_or(host.output.stderr()).clone();
+        let options = LiveOptions {
+            environment: host.terminal.clone(),
+            answers: true,
+        };
+        Self {
+            live: LiveView::new(&host.output, &options),
+            style: host.terminal.style(queue.is_terminal()),
+            queue,
+            types: terminal.is_some(),
+        }
+    }
+
+    /// A line that only somebody who sits there has a use for.
+    pub(super) fn hint(&self, text: &str) {
+        if self.types {
+            self.note(text);
+        }
+    }
+
+    /// The line that is typed into; `None` takes it away.
+    pub(super) fn input_line(&self, input_line: Option<InputLine>) {
+        if self.types {
+            self.queue.show_input_line(input_line);
+        }
+    }
+
+    /// A message or a command that was typed, and what there is to say about it.
+    pub(super) fn typed(&self, text: &str, role: TextRole, about: &str) {
+        if !self.types {
+            return;
+        }
+        let sign = self.style.pick("›", ">");
+        let line = styled![sign, " ", Styled::text(text).hanging(2)];
+        let about = self.style.paint(TextRole::Dim, about);
+        self.lines(styled![self.style.paint(role, line), about]);
+    }
+
+    /// A line for people, beside everything else.
+    pub(super) fn note(&self, text: &str) {
+        self.lines(self.style.paint(TextRole::Dim, Styled::text(text)));
+    }
+
+    /// An error.
+    pub(super) fn error(&self, text: &str, hint: Option<&str>) {
+        self.lines(self.style.failure(text, hint));
+    }
+
+    /// A text of several lines, such as an output or the help.
+    pub(super) fn text(&self, text: &str) {
+        self.lines(Styled::text(text));
+    }
+
+    /// The output at which people look.
+    pub(super) fn queue(&self) -> &OutputQueue {
+        &self.queue
+    }
+
+    fn lines(&self, lines: Styled) {
+        self.queue.lines(lines, OutputPriority::Must);
+    }
+
+    /// Ends the view of a turn. `outcome`: the outcome of its message, if there is one, with the whole answer.
+    pub(super) fn end_turn(&mut self, outcome: Option<&MessageOutcome>) {
+        let completed = outcome.filter(|outcome| outcome.is_completed());
+        self.live.end(completed.map(|outcome| &*outcome.output));
+    }
+
+    /// The outcome of a message, but for its receipt.
+    pub(super) fn outcome(&mut self, outcome: &MessageOutcome) {
+        if let Some(error) = &outcome.error {
+            self.error(&error.to_string(), error.hint.as_deref());
+        } else if outcome.stop_reason != StopReason::Completed {
+            let reason = plain(outcome.stop_reason.as_str());
+            let why = match &outcome.cause {
+                Some(cause) if cause.kind == CauseKind::Superseded => {
+                    ": a newer message took its place".to_owned()
+                }
+                Some(cause) => format!(": {cause}"),
+                None => String::new(),
+            };
+            self.lines(styled![self.style.paint(TextRole::Warning, reason), why]);
+        }
+        for denial in &outcome.denials {
+            let denied = self.style.paint(TextRole::Warning, "denied:");
+            let reason = plain(&denial.reason);
+            self.lines(styled![denied, " ", denial.tool, ": ", reason]);
+        }
+    }
+
+    /// A receipt.
+    pub(super) fn receipt(&self, receipt: &Receipt) {
+        let width = self.queue.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+        self.queue.lines(
+            render_receipt(receipt, self.style, width),
+            OutputPriority::Last,
+        );
+    }
+}

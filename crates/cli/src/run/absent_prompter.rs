@@ -1,0 +1,30 @@
+//! The prompter of a run without a terminal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allstop_tools::permission::{PermissionAnswer, PermissionQuestion, Prompter};
+use futures::future::BoxFuture;
+
+/// Says that nobody is there, and remembers that it was asked. Its copies remember together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AbsentPrompter {
+    was_asked: Arc<AtomicBool>,
+}
+
+impl AbsentPrompter {
+    /// True if there was a question that nobody could answer, and that `--yes` would have answered.
+    pub(super) fn was_asked(&self) -> bool {
+        self.was_asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Prompter for AbsentPrompter {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        // What a rule may deny `--yes` would not allow either.
+        if question.doubt.is_none() {
+            self.was_asked.store(true, Ordering::Relaxed);
+        }
+        Box::pin(std::future::ready(PermissionAnswer::Unanswered))
+    }
+}

@@ -1,0 +1,102 @@
+//! The questions of a run at the terminal.
+
+use std::collections::HashMap;
+
+use allstop_agent::AgentEvent;
+use allstop_core::CallId;
+use allstop_core::ids::QuestionId;
+use allstop_session::{OpenQuestion, Session};
+use allstop_tools::Answer;
+
+use crate::display::call_label;
+use crate::terminal::{QuestionPrompt, SessionQuestions};
+
+/// The questions of a run at the terminal.
+#[derive(Debug)]
+pub(super) struct RunQuestions {
+    session: Session,
+    prompt: QuestionPrompt,
+    questions: SessionQuestions,
+    /// Labels of the calls that have not ended.
+    labels: HashMap<CallId, String>,
+}
+
+impl RunQuestions {
+    /// No question yet.
+    pub(super) fn new(prompt: QuestionPrompt, session: Session) -> Self {
+        Self {
+            session,
+            questions: prompt.session_questions(),
+            prompt,
+            labels: HashMap::new(),
+        }
+    }
+
+    /// Asks a question, or denies it if nobody can answer.
+    pub(super) fn ask(&mut self, question: OpenQuestion) {
+        if !self.prompt.can_ask() {
+            // Too late: then nobody waits for the answer.
+            let _too_late = self.session.answer(&question.id, Answer::Deny);
+            return;
+        }
+        self.prompt.begin();
+        let labels = &self.labels;
+        let label = |id: &CallId| labels.get(id).cloned();
+        let question = self.questions.ask(question, &self.session, label);
+        self.prompt.open(question);
+    }
+
+    /// Closes a question that was answered elsewhere or withdrawn.
+    pub(super) fn closed(&mut self, id: &QuestionId, allowed: bool) {
+        if let Some(number) = self.questions.closed(id, allowed) {
+            self.prompt.close(number);
+        }
+    }
+
+    /// Waits for the next answer of the person.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> (u64, Answer) {
+        self.prompt.next().await
+    }
+
+    /// Gives the session an answer.
+    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+        self.questions.answer(number, answer, &self.session);
+    }
+
+    /// Follows the calls, for the names of those who ask.
+    pub(super) fn event(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::ToolRequested {
+                call_id,
+                name,
+                arguments,
+            } => {
+                let label = call_label(name, arguments);
+                self.labels.insert(call_id.clone(), label);
+            }
+            AgentEvent::ToolFinished { call_id, .. } => {
+                self.labels.remove(call_id);
+            }
+            AgentEvent::TurnEnded { .. } => self.labels.clear(),
+            _ => {}
+        }
+    }
+
+    /// Gives the terminal to the shell while the process is suspended.
+    pub(super) fn suspend(&self) {
+        self.prompt.suspend();
+    }
+
+    /// Takes the terminal again, if a question is open.
+    pub(super) fn resume(&self) {
+        self.prompt.resume();
+    }
+
+    /// Draws the open question again.
+    pub(super) fn redraw(&self) {
+        self.prompt.show();
+    }
+}

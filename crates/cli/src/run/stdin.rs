@@ -1,0 +1,61 @@
+//! Standard input, read on a thread that still hears a stop.
+
+use std::io::{self, Read as _};
+
+use allstop_scope::WorkCx;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::error::CliError;
+
+/// How long a wait for input goes without a look for a stop: a tenth of what people take for "at once".
+const LOOK_NS: i64 = 10_000_000;
+
+/// How much is read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Reads standard input to its end, or so many bytes of it. A stop ends the wait for more.
+pub(crate) fn read_stdin(bytes_max: u64, cx: &WorkCx) -> Result<Vec<u8>, CliError> {
+    let failed =
+        |error: io::Error| CliError::failure(format!("standard input cannot be read: {error}"));
+    let mut stdin = io::stdin().lock();
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while (bytes.len() as u64) < bytes_max {
+        wait_for_input(cx)?;
+        // A chunk is larger than the buffer of the standard library, which it so passes by: nothing waits in there while
+        // the descriptor is polled.
+        match stdin.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(len) => bytes.extend(chunk.iter().take(len)),
+            Err(error) if is_nothing_yet(&error) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    bytes.truncate(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+    Ok(bytes)
+}
+
+fn is_nothing_yet(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
+
+/// Waits until a read does not block. A file is always ready.
+fn wait_for_input(cx: &WorkCx) -> Result<(), CliError> {
+    let look = Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK_NS,
+    };
+    loop {
+        if let Err(cause) = cx.checkpoint("standard input") {
+            return Err(CliError::failure(format!("stopped: {cause}")));
+        }
+        let stdin = std::io::stdin();
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut ready, Some(&look)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            // Whatever else it says the read says better.
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Output of a run: live for people, or JSON for programs.
+
+use allstop_agent::AgentEvent;
+use allstop_core::StopReason;
+use allstop_runtime::Envelope;
+use allstop_session::Session;
+use allstop_tools::mcp::{McpStatusEvent, McpChange};
+use allstop_tools::Answer;
+
+use super::absent_prompter::AbsentPrompter;
+use super::questions::RunQuestions;
+use crate::args::RunArgs;
+use crate::display::{
+    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing, plain,
+    render_receipt,
+};
+use crate::host::ProcessHost;
+use crate::shell_command::SameFlags;
+use crate::terminal::{self, JobChange, OutputPriority, OutputQueue, Styled, TextRole, styled};
+
+/// Output of a run.
+pub(super) struct RunView<'a> {
+    host: &'a ProcessHost,
+    /// Not JSON.
+    for_people: bool,
+    /// For the command that continues the session.
+    flags: SameFlags,
+    live: Option<LiveView>,
+    stream: Option<JsonStream>,
+    /// Remembers that a question came where nobody can be asked.
+    absent: AbsentPrompter,
+    /// Questions at the terminal, from the opening of the session to its end.
+    pub(super) questions: Option<RunQuestions>,
+}
+
+impl<'a> RunView<'a> {
+    pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, absent: AbsentPrompter) -> Self {
+        let flags = SameFlags::of(&args.model, &args.session.store);
+        let args = &args.output;
+        let for_people = !args.json && !args.stream_json;
+        // Beside an envelope the calls are shown only to a person.
+        let is_watched = for_people || host.output.stderr().is_terminal();
+        let options = LiveOptions {
+            environment: host.terminal.clone(),
+            answers: for_people,
+        };
+        let stdout = host.output.stdout();
+        Self {
+            host,
+            for_people,
+            flags,
+            absent,
+            questions: None,
+            live: is_watched.then(|| LiveView::new(&host.output, &options)),
+            stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),
+        }
+    }
+
+    /// A stop has begun.
+    pub(super) fn stopping(&mut self) {
+        self.stream.iter_mut().for_each(JsonStream::stopping);
+    }
+
+    /// Shows a change of an MCP server during the run: one line of JSON to a program that reads such, else one for
+    /// people.
+    pub(super) fn server(&self, change: &McpStatusEvent) {
+        let stderr = self.host.output.stderr();
+        let streamed = self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.server(change));
+        if !streamed || stderr.is_terminal() {
+            self.warn(&change.to_string());
+        }
+    }
+
+    /// A line for people, beside everything else.
+    pub(super) fn note(&self, text: &str) {
+        if self.for_people || self.host.output.stderr().is_terminal() {
+            self.warn(text);
+        }
+    }
+
+    /// A line that only somebody who watches has a use for.
+    pub(super) fn hint(&self, text: &str) {
+        if self.host.output.stderr().is_terminal() {
+            self.warn(text);
+        }
+    }
+
+    /// A line that must be said whoever reads: what lives on after this process, and what is not written.
+    pub(super) fn warn(&self, text: &str) {
+        let stderr = self.host.output.stderr();
+        let style = self.host.terminal.style(stderr.is_terminal());
+        stderr.lines(style.paint(TextRole::Dim, text), OutputPriority::Must);
+    }
+
+    /// Ctrl-Z, `fg` or another size of the window.
+    pub(super) fn job_changed(&self, change: JobChange, session: &Session) {
+        let queue = self.host.output.terminal();
+        let questions = self.questions.as_ref();
+        match change {
+            JobChange::Suspend => {
+                let queue = queue.map(|queue| (queue, self.host.terminal.style(true)));
+                let give_back = || questions.into_iter().for_each(RunQuestions::suspend);
+                terminal::suspend(session, queue, give_back);
+            }
+            JobChange::Resumed => {
+                questions.into_iter().for_each(RunQuestions::resume);
+                queue.into_iter().for_each(OutputQueue::show_region);
+            }
+            JobChange::Resized => questions.into_iter().for_each(RunQuestions::redraw),
+        }
+    }
+
+    /// Hands an answer of the person on.
+    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+        if let Some(questions) = &mut self.questions {
+            questions.answer(number, answer);
+        }
+    }
+
+    /// Waits for an answer of the person to an open question.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next_answer(&mut self) -> (u64, Answer) {
+        match &mut self.questions {
+            Some(questions) => questions.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The end: the envelope, or for people what it says beside the answer.
+    pub(super) fn end(&mut self, envelope: &Envelope) {
+        if let Some(live) = &mut self.live {
+            let completed = envelope.stop_reason == StopReason::Completed;
+            live.end(completed.then_some(&*envelope.output));
+        }
+        if self.for_people {
+            return self.end_for_people(envelope);
+        }
+        let json = serde_json::to_value(envelope).unwrap_or_default();
+        if let Some(stream) = &mut self.stream {
+            stream.envelope(&json);
+        } else {
+            let stdout = self.host.output.stdout();
+            stdout.json(&json.to_string(), OutputPriority::Last);
+        }
+    }
+
+    fn end_for_people(&self, envelope: &Envelope) {
+        let stderr = self.host.output.stderr();
+        let style = self.host.terminal.style(stderr.is_terminal());
+        let mut text = Styled::default();
+        if let Some(error) = &envelope.error {
+            text.push(&style.failure(&error.to_string(), error.hint.as_deref()));
+        }
+        if envelope.stop_reason != StopReason::Completed && envelope.error.is_none() {
+            let receipt = envelope.receipt.as_ref();
+            let why = receipt.map_or(String::new(), |receipt| format!(": {}", receipt.cause()));
+            let reason = envelope.stop_reason.as_str().replace('_', " ");
+            text.push_line(&styled![style.paint(TextRole::Warning, reason), why]);
+        }
+        for denial in &envelope.denials {
+            let denied = style.paint(TextRole::Warning, "denied:");
+            let reason = plain(&denial.reason);
+            text.push_line(&styled![denied, " ", denial.tool, ": ", reason]);
+        }
+        if self.absent.was_asked() {
+            let hint = style.paint(TextRole::Dim, "hint:");
+            let said =
+                " where nobody can be asked, --yes allows, and rules in the configuration do";
+            text.push_line(&styled![hint, said]);
+        }
+        let receipt = envelope.receipt.as_deref();
+        if let Some(receipt) = receipt.filter(|receipt| is_worth_showing(receipt)) {
+            let width = stderr.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+            text.push(&render_receipt(receipt, style, width));
+        }
+        let id = envelope.session_id.as_ref();
+        if let Some(id) = id.filter(|_| stderr.is_terminal()) {
+            let run = self.flags.command(&format!("run --session {id}"));
+            let line = format!("session {id} · to continue: {run} \"…\"");
+            text.push_line(&style.paint(TextRole::Dim, line));
+        }
+        stderr.lines(text, OutputPriority::Last);
+    }
+}
+
+impl EventView for RunView<'_> {
+    fn event(&mut self, event: &AgentEvent) {
+        if let Some(questions) = &mut self.questions {
+            questions.event(event);
+        }
+        if let Some(live) = &mut self.live {
+            live.event(event);
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.event(event);
+        }
+    }
+
+    fn missed(&mut self, count: u64) {
+        if let Some(live) = &mut self.live {
+            live.missed(count);
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.missed(count);
+        }
+    }
+}

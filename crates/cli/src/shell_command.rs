@@ -1,0 +1,147 @@
+//! Commands that are printed for somebody to paste: they do what they say, as they stand.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use clap::ValueEnum as _;
+
+use crate::args::{ChatWith, ModelArgs, StoreArgs};
+
+/// The flags that a later command on the same session needs again, as a shell reads them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SameFlags(String);
+
+impl SameFlags {
+    /// Those of the store.
+    pub(crate) fn of_store(store: &StoreArgs) -> Self {
+        let mut flags = Self::default();
+        flags.path("--store", store.store.as_deref());
+        flags
+    }
+
+    /// Those of the model and of the store.
+    pub(crate) fn of(model: &ModelArgs, store: &StoreArgs) -> Self {
+        let mut flags = Self::default();
+        if let Some(name) = &model.model {
+            flags.push("--model", &quoted(name));
+        }
+        match &model.base_url {
+            // A password or a key may be in there: it is not printed, and only where the variable is set it is known.
+            Some(url) if url.contains(['@', '?']) => {
+                flags.push("--base-url", "\"$ALLSTOP_BASE_URL\"");
+            }
+            Some(url) => flags.push("--base-url", &quoted(url)),
+            None => {}
+        }
+        flags.path("--config", model.config.as_deref());
+        flags.path("--store", store.store.as_deref());
+        flags
+    }
+
+    /// Those of a chat, with its own: whoever continues it finds it as it was.
+    pub(crate) fn of_chat(with: &ChatWith, store: &StoreArgs) -> Self {
+        let mut flags = Self::of(&with.model, store);
+        if let Some(policy) = with.policy {
+            flags.push("--policy", policy.as_str());
+        }
+        if let Some(grace) = &with.grace {
+            flags.push("--grace", &grace.to_string());
+        }
+        if let Some(steps) = with.max_steps {
+            flags.push("--max-steps", &steps.to_string());
+        }
+        if let Some(on_stop) = with.on_stop.and_then(|on_stop| on_stop.to_possible_value()) {
+            flags.push("--on-stop", on_stop.get_name());
+        }
+        for (flag, is_set) in [
+            (" --yes", with.permissions.yes),
+            (" --deny", with.permissions.deny),
+            (" --keep-background", with.keep_background),
+        ] {
+            if is_set {
+                flags.0 += flag;
+            }
+        }
+        flags
+    }
+
+    fn path(&mut self, flag: &str, path: Option<&Path>) {
+        if let Some(path) = path {
+            self.push(flag, &quoted(&path.to_string_lossy()));
+        }
+    }
+
+    fn push(&mut self, flag: &str, value: &str) {
+        self.0.extend([" ", flag, " ", value]);
+    }
+
+    /// `allstop` with these words, and with the flags behind them.
+    pub(crate) fn command(&self, words: &str) -> String {
+        format!("allstop {words}{}", self.0)
+    }
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@%+=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    format!("'{}'", word.replace('\'', "'\\''")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, CliCommand};
+
+    fn model(name: &str, base_url: Option<&str>) -> ModelArgs {
+        ModelArgs {
+            model: Some(name.to_owned()),
+            base_url: base_url.map(str::to_owned),
+            record: None,
+            config: Some("it's mine.toml".into()),
+        }
+    }
+
+    #[test]
+    fn the_flags_that_were_given_are_there_again() {
+        let store = StoreArgs {
+            store: Some("a store.db".into()),
+        };
+        let flags = SameFlags::of(&model("qwen3:8b", Some("http://x:8080/v1")), &store);
+        assert_eq!(
+            flags.command("sessions resume 01J"),
+            "allstop sessions resume 01J --model qwen3:8b --base-url http://x:8080/v1 \
+             --config 'it'\\''s mine.toml' --store 'a store.db'"
+        );
+        let none = SameFlags::of_store(&StoreArgs { store: None });
+        assert_eq!(none.command("sessions list"), "allstop sessions list");
+    }
+
+    #[test]
+    fn a_chat_is_continued_with_its_own_flags() {
+        let given = "chat --model m --policy steer --grace 500ms --max-steps 7 --on-stop rollback \
+                     --yes --keep-background";
+        let words = ["allstop"].into_iter().chain(given.split_whitespace());
+        let args = Cli::try_parse_from(words).unwrap();
+        let CliCommand::Chat(chat) = args.command else {
+            panic!("it is a chat");
+        };
+        let flags = SameFlags::of_chat(&chat.with, &chat.store);
+        assert_eq!(flags.command("chat"), format!("allstop {given}"));
+    }
+
+    #[test]
+    fn a_secret_of_a_url_is_not_printed() {
+        let store = StoreArgs { store: None };
+        for url in ["http://me:key@x/v1", "http://x/v1?key=secret"] {
+            let flags = SameFlags::of(&model("any", Some(url)), &store);
+            let command = flags.command("chat");
+            assert!(command.contains("--base-url \"$ALLSTOP_BASE_URL\""));
+            assert!(!command.contains("key"), "{command}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The terminal: one thread that reads it, one question on it, and one queue of output per stream.
+//!
+//! - Bytes read and the terminal's mode: [`InputReader`], from bytes to [`Key`]s. `chat` holds the terminal from its start
+//!   to its end, `run` while a question is open; whatever else is typed belongs to the shell.
+//! - The open questions and the reply being typed: [`QuestionQueue`], the same for `run` and `chat`.
+//! - The queue of output: [`OutputQueue`]. The cursor's row and the region below the scrolling text belong to its
+//!   writer thread, which draws the latest [`InputLine`] and [`RunningLine`]s and asks for the size each time.
+//! - Ctrl-Z and `fg`: [`JobControl`].
+//!
+//! Receipts, call lines and tables are views: `display` makes them and pushes them into a queue.
+
+mod device;
+mod editor;
+mod input_line;
+mod job_control;
+mod keys;
+mod line_writer;
+mod live_region;
+mod open_line;
+mod output;
+mod prompt;
+mod question;
+mod queue;
+mod queue_state;
+mod reader;
+mod session_questions;
+mod sink;
+#[cfg(test)]
+pub(crate) mod test_screen;
+mod text;
+mod writer_thread;
+
+pub(crate) use device::TerminalDevice;
+pub(crate) use editor::{EditResult, LineEditor};
+pub(crate) use input_line::InputLine;
+pub(crate) use job_control::{JobChange, JobControl, suspend};
+pub(crate) use keys::Key;
+pub(crate) use live_region::RunningLine;
+pub(crate) use output::{OutputFlush, OutputStreams};
+pub(crate) use prompt::QuestionPrompt;
+pub(crate) use question::{QuestionQueue, QuestionReply, TerminalQuestion};
+pub(crate) use queue::OutputQueue;
+pub(crate) use queue_state::{FlushResult, OutputPriority};
+pub(crate) use reader::{InputMode, InputReader};
+pub(crate) use session_questions::SessionQuestions;
+pub(crate) use text::{Environment, Style, Styled, Symbol, TextRole, escape, styled};

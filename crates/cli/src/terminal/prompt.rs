@@ -1,0 +1,176 @@
+//! The prompt of `run`: it holds the terminal while a question is open, and no longer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Instant;
+
+use allstop_tools::Answer;
+
+use super::device::TerminalDevice;
+use super::keys::Key;
+use super::output::OutputStreams;
+use super::question::{QuestionQueue, QuestionReply, TerminalQuestion};
+use super::queue::OutputQueue;
+use super::queue_state::OutputPriority;
+use super::reader::{InputMode, InputReader};
+use super::session_questions::SessionQuestions;
+use super::text::{Environment, Style, TextRole};
+
+/// Asks questions where nothing else is typed.
+#[derive(Debug)]
+pub(crate) struct QuestionPrompt {
+    queue: OutputQueue,
+    style: Style,
+    mode: InputMode,
+    reader: InputReader,
+    /// The terminal is gone: every question is denied.
+    is_gone: bool,
+    questions: QuestionQueue,
+    /// Keys behind an answer.
+    keys: VecDeque<Key>,
+}
+
+impl QuestionPrompt {
+    /// The prompt at the terminal that this process belongs to; `None` if there is nobody to ask.
+    pub(crate) fn of_process(output: &OutputStreams, environment: &Environment) -> Option<Self> {
+        let device = TerminalDevice::of_process()?;
+        let queue = match output.terminal() {
+            Some(queue) => queue.clone(),
+            None => OutputQueue::new(device.to_file()?, "tty").ok()?,
+        };
+        Self::new(queue, device, environment).ok()
+    }
+
+    /// A prompt that writes to `queue` and reads from a terminal.
+    ///
+    /// # Errors
+    /// If the terminal is gone, or there are no descriptors or threads left.
+    fn new(
+        queue: OutputQueue,
+        device: TerminalDevice,
+        environment: &Environment,
+    ) -> io::Result<Self> {
+        let mode = if environment.has_cursor() {
+            InputMode::Keys { marks_pastes: true }
+        } else {
+            InputMode::Lines
+        };
+        Ok(Self {
+            queue,
+            style: environment.style(true),
+            mode,
+            reader: InputReader::new(device, mode)?,
+            is_gone: false,
+            questions: QuestionQueue::default(),
+            keys: VecDeque::new(),
+        })
+    }
+
+    /// The questions of a session that are shown where this prompt is.
+    pub(crate) fn session_questions(&self) -> SessionQuestions {
+        SessionQuestions::new(self.queue.clone(), self.style)
+    }
+
+    /// True if a person can answer: in the background, reading would stop the whole process.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_gone && self.reader.device().is_foreground()
+    }
+
+    /// Takes the terminal for the questions that follow, unless it is held. Call it before a question is shown: text
+    /// typed before is no answer.
+    pub(crate) fn begin(&mut self) {
+        if self.questions.is_empty() {
+            self.keys.clear();
+            self.reader.take_afresh();
+        }
+    }
+
+    /// Opens a question that has been shown.
+    pub(crate) fn open(&mut self, question: TerminalQuestion) {
+        self.questions.open(question);
+        self.show();
+    }
+
+    /// Closes a question that was answered elsewhere or withdrawn.
+    pub(crate) fn close(&mut self, number: u64) {
+        self.questions.close(number, Instant::now());
+        self.show();
+    }
+
+    /// The next answer. It waits for ever while no question is open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn next(&mut self) -> (u64, Answer) {
+        loop {
+            if self.questions.is_empty() {
+                return std::future::pending().await;
+            }
+            let now = Instant::now();
+            if let Some(number) = self.is_gone.then(|| self.questions.deny(now)).flatten() {
+                self.show();
+                return (number, Answer::Deny);
+            }
+            while let Some(key) = self.keys.pop_front() {
+                let answer = self.press(key);
+                self.show();
+                if let Some(answer) = answer {
+                    return answer;
+                }
+            }
+            self.reader.take();
+            match self.reader.next().await {
+                Some(keys) => self.keys.extend(keys),
+                None => self.is_gone = true,
+            }
+        }
+    }
+
+    fn press(&mut self, key: Key) -> Option<(u64, Answer)> {
+        let ends_line = matches!(key, Key::Enter | Key::NewLine);
+        if ends_line && self.mode == InputMode::Lines {
+            self.queue.end_echoed_line();
+        }
+        match self.questions.press(key, Instant::now())? {
+            QuestionReply::Answered(number, answer) => return Some((number, answer)),
+            QuestionReply::Pending => {}
+            QuestionReply::Other(_) => {
+                let said = "answer y, a or n; Ctrl-C stops the turn";
+                let line = self.style.paint(TextRole::Dim, said);
+                self.queue.lines(line, OutputPriority::Must);
+            }
+        }
+        None
+    }
+
+    /// Draws the reply, or gives the terminal back when no question is open.
+    pub(crate) fn show(&self) {
+        let mut input_line = self.questions.input_line(self.style);
+        if let Some(input_line) = &mut input_line {
+            input_line.is_echoed = self.mode == InputMode::Lines;
+        } else {
+            self.reader.release();
+        }
+        self.queue.show_input_line(input_line);
+    }
+
+    /// Gives the terminal to the shell while the process is suspended.
+    pub(crate) fn suspend(&self) {
+        self.reader.suspend();
+    }
+
+    /// Takes the terminal again, if a question is open.
+    pub(crate) fn resume(&self) {
+        self.reader.resume();
+    }
+}
+
+impl Drop for QuestionPrompt {
+    fn drop(&mut self) {
+        self.queue.show_input_line(None);
+    }
+}
+
+#[cfg(test)]
+#[path = "prompt_tests.rs"]
+mod tests;

@@ -1,0 +1,244 @@
+//! A bounded queue in front of a file, and the handle to push into it.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::input_line::InputLine;
+use super::line_writer::LineWriter;
+use super::live_region::RunningLine;
+use super::queue_state::{
+    FlushResult, LineStart, OutputPriority, QueueHandles, QueuedText, RegionVisibility, SharedQueue,
+};
+use super::text::{Styled, escape};
+use super::{sink, writer_thread};
+
+/// Bytes that may wait for a slow reader before more of what can be done without is refused: some screens of text.
+const ROOM_BYTES: usize = 256 * 1024;
+/// Bytes that may wait before even what ought to be written is refused: a long run's worth of lines.
+const ROOM_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Stand-in for a limit that no clock can tell.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
+/// A stream to write to. Pushing never waits; clones are the same stream.
+#[derive(Debug, Clone)]
+pub(crate) struct OutputQueue {
+    handle: Arc<QueueHandle>,
+    file: Arc<File>,
+}
+
+#[derive(Debug)]
+struct QueueHandle {
+    shared: Arc<SharedQueue>,
+}
+
+impl Drop for QueueHandle {
+    fn drop(&mut self) {
+        self.shared.state.lock().handles = QueueHandles::Dropped;
+        self.shared.work.notify_one();
+    }
+}
+
+impl OutputQueue {
+    /// A lane with a thread of its own.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn new(file: File, name: &str) -> io::Result<Self> {
+        let shared = Arc::new(SharedQueue::default());
+        writer_thread::start(Arc::clone(&shared), name)?;
+        Ok(Self {
+            handle: Arc::new(QueueHandle { shared }),
+            file: Arc::new(file),
+        })
+    }
+
+    /// Another file of the same lane: what is pushed to either is written in the order of the pushes.
+    pub(super) fn beside(&self, file: File) -> Self {
+        Self {
+            handle: Arc::clone(&self.handle),
+            file: Arc::new(file),
+        }
+    }
+
+    /// Pushes an answer, or a piece of it: harmless where it goes to a terminal, and as it is where it goes to a file.
+    /// False: there was no room, and it will not be written. What goes to a closed stream counts as written: nobody
+    /// misses it.
+    pub(crate) fn answer(&self, text: &str, priority: OutputPriority) -> bool {
+        let text = if self.is_terminal() {
+            escape::text(text)
+        } else {
+            text.into()
+        };
+        self.push(text.into_owned(), LineStart::Anywhere, priority)
+    }
+
+    /// Pushes lines of JSON. False: there was no room.
+    pub(crate) fn json(&self, json: &str, priority: OutputPriority) -> bool {
+        let mut json = escape::json(json).into_owned();
+        if !json.ends_with('\n') {
+            json.push('\n');
+        }
+        self.push(json, LineStart::Anywhere, priority)
+    }
+
+    /// Pushes whole lines, which begin on a line of their own whatever was written before. A string is a text of
+    /// several lines. False: there was no room.
+    pub(crate) fn lines(&self, lines: impl Into<Styled>, priority: OutputPriority) -> bool {
+        let mut lines = lines.into().into_string();
+        if !lines.ends_with('\n') {
+            lines.push('\n');
+        }
+        self.push(lines, LineStart::NewLine, priority)
+    }
+
+    /// Ends the line that was begun, unless other lines have ended it.
+    pub(crate) fn end_line(&self) {
+        self.push_line_end(LineStart::NewLine);
+    }
+
+    /// Records that the terminal has ended the input line by showing an Enter.
+    pub(super) fn end_echoed_line(&self) {
+        self.handle.shared.state.lock().input_line = None;
+        self.push_line_end(LineStart::EchoedEnter);
+    }
+
+    fn push_line_end(&self, start: LineStart) {
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_some() {
+            return;
+        }
+        let file = Arc::clone(&self.file);
+        let text = String::new();
+        state.queue.push_back(QueuedText { file, text, start });
+        self.handle.shared.work.notify_one();
+    }
+
+    fn push(&self, text: String, start: LineStart, priority: OutputPriority) -> bool {
+        if text.is_empty() {
+            return true;
+        }
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_some() {
+            return true;
+        }
+        let room = match priority {
+            OutputPriority::IfRoom => ROOM_BYTES,
+            OutputPriority::Must => ROOM_BYTES_MAX,
+            OutputPriority::Last => usize::MAX,
+        };
+        // One piece alone is held by whoever pushes it anyway, however long it is.
+        if !state.queue.is_empty() && state.queued_bytes.saturating_add(text.len()) > room {
+            return false;
+        }
+        state.queued_bytes += text.len();
+        let file = Arc::clone(&self.file);
+        state.queue.push_back(QueuedText { file, text, start });
+        self.handle.shared.work.notify_one();
+        true
+    }
+
+    /// Replaces the lines that change below the text. Only for terminals.
+    pub(crate) fn show_running(&self, running: Vec<RunningLine>) {
+        let mut state = self.handle.shared.state.lock();
+        state.running = running;
+        state.region_changed = true;
+        state.region_on = Some(Arc::clone(&self.file));
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Replaces the line that a person types into, below everything else. Only for terminals.
+    pub(crate) fn show_input_line(&self, input_line: Option<InputLine>) {
+        let mut state = self.handle.shared.state.lock();
+        state.input_line = input_line;
+        state.region_changed = true;
+        state.region_on = Some(Arc::clone(&self.file));
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Takes the region below the text off the terminal, until [`OutputQueue::show_region`].
+    pub(crate) fn hide_region(&self) {
+        self.set_visibility(RegionVisibility::Hidden);
+    }
+
+    /// Draws the region below the text again.
+    pub(crate) fn show_region(&self) {
+        self.set_visibility(RegionVisibility::Shown);
+    }
+
+    fn set_visibility(&self, visibility: RegionVisibility) {
+        let mut state = self.handle.shared.state.lock();
+        state.visibility = visibility;
+        state.region_changed = state.region_on.is_some();
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Waits until everything that was pushed is written, but no longer than the limit. It blocks the calling thread.
+    pub(crate) fn settle(&self, limit: Duration) -> FlushResult {
+        self.flush(deadline_of(limit))
+    }
+
+    /// True if it is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.file.is_terminal()
+    }
+
+    /// Width of the terminal; `None` if it is none.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        sink::size(&self.file).map(|(columns, _)| columns)
+    }
+
+    /// A writer of whole lines into this lane, for code that takes an `io::Write`.
+    pub(crate) fn writer(&self) -> LineWriter {
+        LineWriter::new(self.clone())
+    }
+
+    /// Takes the region below the text away for good: the process is about to end.
+    pub(super) fn begin_flush(&self) {
+        let mut state = self.handle.shared.state.lock();
+        state.region_changed = state.region_on.is_some();
+        state.running.clear();
+        state.input_line = None;
+        self.handle.shared.work.notify_one();
+    }
+
+    /// Marks the output as incomplete: a piece was refused, and nothing that was taken stands for it.
+    pub(crate) fn mark_lost(&self) {
+        self.handle.shared.state.lock().has_lost = true;
+    }
+
+    /// True if the output is incomplete, although its reader reads.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.handle.shared.state.lock().has_lost
+    }
+
+    pub(super) fn flush(&self, deadline: Instant) -> FlushResult {
+        let shared = &self.handle.shared;
+        let mut state = shared.state.lock();
+        loop {
+            if let Some(kind) = state.failed {
+                return FlushResult::Closed(kind);
+            }
+            if state.queue.is_empty() && !state.busy && !state.region_changed {
+                return FlushResult::Flushed;
+            }
+            if shared.done.wait_until(&mut state, deadline).timed_out() {
+                // What happened at the very last moment counts.
+                let written = state.queue.is_empty() && !state.busy;
+                return match state.failed {
+                    Some(kind) => FlushResult::Closed(kind),
+                    None if written => FlushResult::Flushed,
+                    None => FlushResult::Blocked,
+                };
+            }
+        }
+    }
+}
+
+/// The moment at which a limit is reached.
+pub(super) fn deadline_of(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + FOREVER)
+}

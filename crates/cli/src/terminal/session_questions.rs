@@ -1,0 +1,129 @@
+//! The questions of a session at the terminal: shown, answered in the session, and their results.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use allstop_core::CallId;
+use allstop_core::ids::QuestionId;
+use allstop_core::terminal_text::{escape, is_unsafe_in_question};
+use allstop_session::{Answered, OpenQuestion, Session};
+use allstop_tools::Answer;
+
+use super::question::{TerminalQuestion, question_lines};
+use super::queue::OutputQueue;
+use super::queue_state::OutputPriority;
+use super::text::{Style, TextRole};
+
+/// Questions of a session that have no answer yet.
+#[derive(Debug)]
+pub(crate) struct SessionQuestions {
+    queue: OutputQueue,
+    style: Style,
+    unanswered: HashMap<u64, UnansweredQuestion>,
+    asked: u64,
+}
+
+#[derive(Debug)]
+struct UnansweredQuestion {
+    id: QuestionId,
+    /// The call that it is about.
+    call: String,
+}
+
+impl SessionQuestions {
+    /// No question yet; they are shown through `queue`.
+    pub(crate) fn new(queue: OutputQueue, style: Style) -> Self {
+        Self {
+            queue,
+            style,
+            unanswered: HashMap::new(),
+            asked: 0,
+        }
+    }
+
+    /// Shows a question. `label` gives the label of a call of this conversation.
+    pub(crate) fn ask(
+        &mut self,
+        question: OpenQuestion,
+        session: &Session,
+        label: impl FnOnce(&CallId) -> Option<String>,
+    ) -> TerminalQuestion {
+        self.asked += 1;
+        let asker = asker(&question.agents, session, label);
+        // As in the rest of a question, nothing may be invisible.
+        let call = question.question.call_id.as_str();
+        let call = escape(call, is_unsafe_in_question).into_owned();
+        let text = &question.question.text;
+        let lines = question_lines(self.style, text, &call, asker.as_deref());
+        self.queue.lines(lines, OutputPriority::Must);
+        let unanswered = UnansweredQuestion {
+            id: question.id,
+            call: call.clone(),
+        };
+        self.unanswered.insert(self.asked, unanswered);
+        TerminalQuestion {
+            number: self.asked,
+            call,
+            always: question.question.session_scope,
+        }
+    }
+
+    /// Gives the session an answer from the terminal.
+    pub(crate) fn answer(&mut self, number: u64, answer: Answer, session: &Session) {
+        let Some(question) = self.unanswered.remove(&number) else {
+            return;
+        };
+        let said = match (session.answer(&question.id, answer), answer) {
+            (Answered::Taken, Answer::AllowOnce) => "  yes, once",
+            (Answered::Taken, Answer::AllowForSession) => "  yes, always",
+            (Answered::Taken, Answer::Deny | Answer::Unanswered) => "  no",
+            (Answered::TooLate | Answered::NotFound, _) => {
+                "  too late: the question was answered, or a stop took it away"
+            }
+        };
+        self.show_result(&question, said);
+    }
+
+    /// Shows that a question was answered elsewhere or withdrawn. Its number, unless it was answered here.
+    pub(crate) fn closed(&mut self, id: &QuestionId, allowed: bool) -> Option<u64> {
+        let mut unanswered = self.unanswered.iter();
+        let number = *unanswered.find(|(_, question)| question.id == *id)?.0;
+        let question = self.unanswered.remove(&number)?;
+        let said = if allowed { "  yes" } else { "  withdrawn" };
+        self.show_result(&question, said);
+        Some(number)
+    }
+
+    /// Shows the result of a question; with its call where others are open.
+    fn show_result(&self, question: &UnansweredQuestion, said: &str) {
+        let of = if self.unanswered.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", question.call)
+        };
+        let line = self.style.paint(TextRole::Dim, format!("{said}{of}"));
+        self.queue.lines(line, OutputPriority::Must);
+    }
+}
+
+/// The sub-agent that asks, by the calls that lead to it: the first is a call of this conversation, and may have moved
+/// to the background by now.
+fn asker(
+    agents: &[CallId],
+    session: &Session,
+    label: impl FnOnce(&CallId) -> Option<String>,
+) -> Option<String> {
+    let (first, below) = agents.split_first()?;
+    let works = session.background();
+    let mut asker = if let Some(work) = works.iter().find(|work| work.call_id == *first) {
+        format!("agent {}: {}", work.id, work.name)
+    } else {
+        let label = label(first);
+        format!("{} ({first})", label.as_deref().unwrap_or("agent"))
+    };
+    for call in below {
+        // Writing to a string cannot fail.
+        let _ = write!(asker, " › agent {call}");
+    }
+    Some(asker)
+}

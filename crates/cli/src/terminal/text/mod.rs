@@ -1,0 +1,10 @@
+//! Text that may reach a terminal: escaped, styled, and measured in columns.
+
+pub(crate) mod escape;
+mod style;
+mod styled;
+mod width;
+
+pub(crate) use style::{Environment, Style, Symbol, TextRole};
+pub(crate) use styled::{Styled, styled};
+pub(super) use width::{EMOJI_COLUMNS_MAX, is_doubtful, is_emoji, widest};

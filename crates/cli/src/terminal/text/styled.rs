@@ -1,0 +1,280 @@
+//! Text that may reach a terminal: what others wrote is made harmless as it goes in, and only a style adds control
+//! sequences.
+//!
+//! A [`OutputQueue`](super::super::OutputQueue) takes nothing else, so no caller can forget it. There is no way out but a queue: a styled text cannot
+//! be formatted into a string and escaped twice.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::escape;
+use super::width::widest;
+
+/// A text for a terminal. Whatever goes in as a string is escaped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Styled {
+    text: String,
+}
+
+/// Joins parts to one line: a string is escaped, also its ends of line, and a styled text stays as it is.
+macro_rules! styled {
+    ($($part:expr),* $(,)?) => {{
+        let mut styled = $crate::terminal::Styled::default();
+        $(styled.push(&$part);)*
+        styled
+    }};
+}
+pub(crate) use styled;
+
+/// A part of a styled text.
+pub(crate) trait StyledPart {
+    /// Appends it, escaped where it is not styled already.
+    fn push_to(&self, styled: &mut Styled);
+}
+
+impl Styled {
+    /// A text of several lines: its ends of line and tabs stay.
+    pub(crate) fn text(text: &str) -> Self {
+        let text = escape::text(text).into_owned();
+        Self { text }
+    }
+
+    /// Appends a part.
+    pub(crate) fn push(&mut self, part: &(impl StyledPart + ?Sized)) {
+        part.push_to(self);
+    }
+
+    /// Appends a part, and ends the line.
+    pub(crate) fn push_line(&mut self, part: &(impl StyledPart + ?Sized)) {
+        part.push_to(self);
+        self.text.push('\n');
+    }
+
+    /// The same, within a control sequence of ours. The last end of line stays outside.
+    pub(super) fn within(mut self, begin: &str, end: &str) -> Self {
+        let is_ended = self.text.ends_with('\n');
+        self.text.truncate(self.text.len() - usize::from(is_ended));
+        self.text = format!("{begin}{}{end}", self.text);
+        if is_ended {
+            self.text.push('\n');
+        }
+        self
+    }
+
+    /// The text with its control sequences.
+    pub(in crate::terminal) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text, for a test to look at.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> &str {
+        &self.text
+    }
+
+    pub(in crate::terminal) fn into_string(self) -> String {
+        self.text
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Its lines.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Self> {
+        self.text.lines().map(|line| Self {
+            text: line.to_owned(),
+        })
+    }
+
+    /// The same with each line but the first moved to the right.
+    pub(crate) fn hanging(&self, columns: usize) -> Self {
+        let indent = format!("\n{:columns$}", "");
+        let text = self.text.replace('\n', &indent);
+        Self { text }
+    }
+
+    /// The same without blanks at its end.
+    pub(crate) fn trim_end(mut self) -> Self {
+        self.text.truncate(self.text.trim_end().len());
+        self
+    }
+
+    /// How many columns it takes, measured as terminals measure: by the width of letters, not by their number.
+    pub(crate) fn width(&self) -> usize {
+        if !self.text.contains('\x1b') {
+            return self.text.width();
+        }
+        let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
+        letters.map(|(c, _)| c).collect::<String>().width()
+    }
+
+    /// The most columns that any terminal gives it.
+    pub(in crate::terminal) fn widest(&self) -> usize {
+        let letters = letters(&self.text).filter(|(_, is_control)| !is_control);
+        letters.map(|(c, _)| widest(c)).sum()
+    }
+
+    /// The text, cut to so many columns and marked if it was. It fits on every terminal.
+    pub(crate) fn cut(&self, columns: usize, mark: &str) -> Self {
+        if self.widest() <= columns {
+            return self.clone();
+        }
+        let room = columns.saturating_sub(mark.width());
+        let mut used = 0;
+        let mut text = String::new();
+        let mut is_marked = false;
+        for (c, is_control) in letters(&self.text) {
+            used += if is_control { 0 } else { widest(c) };
+            if is_control || used <= room {
+                text.push(c);
+            } else if !is_marked {
+                text.push_str(mark);
+                is_marked = true;
+            }
+        }
+        Self { text }
+    }
+
+    /// The text, filled up with spaces to so many columns.
+    pub(crate) fn pad(&self, columns: usize) -> Self {
+        let missing = columns.saturating_sub(self.width());
+        let text = format!("{}{:missing$}", self.text, "");
+        Self { text }
+    }
+
+    /// The same, with the spaces before it.
+    pub(crate) fn pad_start(&self, columns: usize) -> Self {
+        let missing = columns.saturating_sub(self.width());
+        let text = format!("{:missing$}{}", "", self.text);
+        Self { text }
+    }
+
+    /// The text in lines of so many columns, broken between words; a word that is longer stays whole.
+    pub(crate) fn wrap(&self, columns: usize) -> Vec<Self> {
+        let mut lines: Vec<Self> = Vec::new();
+        for word in self.text.split(' ').filter(|word| !word.is_empty()) {
+            let word = Self {
+                text: word.to_owned(),
+            };
+            match lines.last_mut() {
+                Some(line) if line.width() + 1 + word.width() <= columns => {
+                    line.text.push(' ');
+                    line.text.push_str(&word.text);
+                }
+                _ => lines.push(word),
+            }
+        }
+        lines
+    }
+}
+
+/// The characters of a text, and whether each belongs to a control sequence.
+fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
+    text.chars().scan(false, |within, c| {
+        let is_control = *within || c == '\x1b';
+        *within = is_control && c != 'm';
+        Some((c, is_control))
+    })
+}
+
+impl StyledPart for Styled {
+    fn push_to(&self, styled: &mut Styled) {
+        styled.text.push_str(&self.text);
+    }
+}
+
+impl StyledPart for str {
+    fn push_to(&self, styled: &mut Styled) {
+        styled.text.push_str(&escape::line(self));
+    }
+}
+
+impl StyledPart for String {
+    fn push_to(&self, styled: &mut Styled) {
+        self.as_str().push_to(styled);
+    }
+}
+
+impl StyledPart for Cow<'_, str> {
+    fn push_to(&self, styled: &mut Styled) {
+        (**self).push_to(styled);
+    }
+}
+
+impl StyledPart for Arc<str> {
+    fn push_to(&self, styled: &mut Styled) {
+        (**self).push_to(styled);
+    }
+}
+
+impl StyledPart for fmt::Arguments<'_> {
+    fn push_to(&self, styled: &mut Styled) {
+        self.to_string().push_to(styled);
+    }
+}
+
+impl<T: StyledPart + ?Sized> StyledPart for &T {
+    fn push_to(&self, styled: &mut Styled) {
+        (**self).push_to(styled);
+    }
+}
+
+impl From<&str> for Styled {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Styled {
+    fn from(text: String) -> Self {
+        Self::text(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::{Style, TextRole};
+
+    fn of(text: &str) -> Styled {
+        Styled::text(text)
+    }
+
+    #[test]
+    fn only_a_style_adds_control_sequences() {
+        let style = Style::new(true, true);
+        let painted = style.paint(TextRole::Good, "a\u{1b}[31mb\nc");
+        let line = styled![painted, " ", "\u{1b}[2J", format_args!("{}\r", 1)];
+        assert_eq!(
+            line.as_str(),
+            "\u{1b}[32ma\\u{1b}[31mb\\nc\u{1b}[0m \\u{1b}[2J1\\r"
+        );
+    }
+
+    #[test]
+    fn wide_letters_count_twice() {
+        assert_eq!(of("你好世界").cut(5, "…"), of("你好…"));
+        assert_eq!(of("你好世界").cut(8, "…"), of("你好世界"));
+        assert_eq!(of("你好").pad(5), of("你好 "));
+        assert_eq!(of("你好").pad_start(5), of(" 你好"));
+        assert_eq!(of("abc").cut(0, "…"), of("…"));
+    }
+
+    #[test]
+    fn control_sequences_take_no_column_and_are_closed() {
+        let painted = Style::new(true, true).paint(TextRole::Good, "abcdef");
+        assert_eq!(painted.width(), 6);
+        assert_eq!(painted.cut(4, "…").as_str(), "\u{1b}[32mabc…\u{1b}[0m");
+    }
+
+    #[test]
+    fn long_words_are_not_broken() {
+        assert_eq!(of("a bb ccc").wrap(4), [of("a bb"), of("ccc")]);
+        assert_eq!(of("abcdefgh i").wrap(4), [of("abcdefgh"), of("i")]);
+        assert!(of("").wrap(4).is_empty());
+    }
+}
