@@ -42,8 +42,20 @@ impl RunQuestions {
         self.prompt.begin();
         let labels = &self.labels;
         let label = |id: &CallId| labels.get(id).cloned();
-        let question = self.questions.ask(question, &self.session, label);
-        self.prompt.open(question);
+        if let Some(question) = self.questions.ask(question, &self.session, label) {
+            self.prompt.open(question);
+        }
+    }
+
+    /// Asks and closes what the session asked and closed in events that were missed.
+    pub(super) fn catch_up(&mut self) {
+        let (open, closed) = self.questions.catch_up(&self.session);
+        for question in open {
+            self.ask(question);
+        }
+        for id in closed {
+            self.closed(&id, false);
+        }
     }
 
     /// Closes a question that was answered elsewhere or withdrawn.

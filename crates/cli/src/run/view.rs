@@ -81,14 +81,14 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// A line that only somebody who watches has a use for.
+    /// A line that is useful only to a person at the terminal.
     pub(super) fn hint(&self, text: &str) {
         if self.host.output.stderr().is_terminal() {
             self.warn(text);
         }
     }
 
-    /// A line that must be said whoever reads: what lives on after this process, and what is not written.
+    /// A line for every reader: work that outlives this process, and output that is not written.
     pub(super) fn warn(&self, text: &str) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
@@ -202,6 +202,7 @@ impl EventView for RunView<'_> {
     }
 
     fn missed(&mut self, count: u64) {
+        self.questions.iter_mut().for_each(RunQuestions::catch_up);
         if let Some(live) = &mut self.live {
             live.missed(count);
         }

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
-use allstop_session::{Answered, OpenQuestion, Session};
+use allstop_session::{Answered, OpenQuestion, Session, SessionEventKind};
 use allstop_tools::Answer;
+use futures::FutureExt as _;
 
 use super::question::{TerminalQuestion, question_lines};
 use super::queue::OutputQueue;
@@ -41,13 +42,20 @@ impl SessionQuestions {
         }
     }
 
-    /// Shows a question. `label` gives the label of a call of this conversation.
+    /// Shows a question; `None` if it is shown already. `label` gives the label of a call of this conversation.
     pub(crate) fn ask(
         &mut self,
         question: OpenQuestion,
         session: &Session,
         label: impl FnOnce(&CallId) -> Option<String>,
-    ) -> TerminalQuestion {
+    ) -> Option<TerminalQuestion> {
+        if self
+            .unanswered
+            .values()
+            .any(|shown| shown.id == question.id)
+        {
+            return None;
+        }
         self.asked += 1;
         let asker = asker(&question.agents, session, label);
         // As in the rest of a question, nothing may be invisible.
@@ -61,11 +69,27 @@ impl SessionQuestions {
             call: call.clone(),
         };
         self.unanswered.insert(self.asked, unanswered);
-        TerminalQuestion {
+        Some(TerminalQuestion {
             number: self.asked,
             call,
             always: question.question.session_scope,
+        })
+    }
+
+    /// Compares with the session after events were missed: its open questions, and the shown ones that are closed.
+    pub(crate) fn catch_up(&self, session: &Session) -> (Vec<OpenQuestion>, Vec<QuestionId>) {
+        let mut open = Vec::new();
+        // The first events of a subscription are the open questions.
+        let mut events = session.subscribe(None);
+        while let Some(Ok(Some(event))) = events.next().now_or_never()
+            && let SessionEventKind::PermissionAsked(question) = event.kind
+        {
+            open.push(question);
         }
+        let is_closed = |id: &QuestionId| open.iter().all(|question| question.id != *id);
+        let shown = self.unanswered.values().map(|shown| shown.id.clone());
+        let closed = shown.filter(is_closed).collect();
+        (open, closed)
     }
 
     /// Gives the session an answer from the terminal.

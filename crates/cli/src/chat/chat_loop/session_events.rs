@@ -1,11 +1,12 @@
-//! Events of the session: shown where they belong, and told to the state.
+//! Events of the session: shown, and handed to the state.
 
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::CallId;
+use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
-use allstop_session::{SessionEvent, SessionEventKind};
+use allstop_session::{OpenQuestion, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use futures::stream::StreamExt as _;
 
@@ -27,26 +28,25 @@ impl ChatLoop<'_> {
         match event.kind {
             SessionEventKind::Recorded { record, .. } => self.recorded(&record, number),
             SessionEventKind::Live(event) => self.live(&event, number),
-            SessionEventKind::PermissionAsked(question) => {
-                let calls = &self.calls;
-                let label = |id: &CallId| {
-                    let call = calls.iter().find(|call| call.id == *id);
-                    call.map(|call| call.label.clone())
-                };
-                let question = self.questions.ask(question, &self.chat.session, label);
-                self.apply(ChatEvent::Asked(question));
-            }
+            SessionEventKind::PermissionAsked(question) => self.ask(question),
             SessionEventKind::PermissionAnswered { id, allowed } => {
-                if let Some(number) = self.questions.closed(&id, allowed) {
-                    self.apply(ChatEvent::QuestionOver(number));
-                }
+                self.question_closed(&id, allowed);
             }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let said =
                     format!("{name} ({call_id}) answered after its end: nothing of it is used");
                 self.chat.view.note(&said);
             }
-            SessionEventKind::Missed { count } => self.chat.view.live.missed(count),
+            SessionEventKind::Missed { count } => {
+                self.chat.view.live.missed(count);
+                let (open, closed) = self.questions.catch_up(&self.chat.session);
+                for question in open {
+                    self.ask(question);
+                }
+                for id in closed {
+                    self.question_closed(&id, false);
+                }
+            }
             SessionEventKind::AssistantIdle { running, .. } if !running.is_empty() => {
                 let names = running
                     .iter()
@@ -58,8 +58,25 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// A turn began. What the messages before came to is known by then, and is shown before; what this one comes to may
-    /// be known too, and is shown in its place.
+    fn ask(&mut self, question: OpenQuestion) {
+        let calls = &self.calls;
+        let label = |id: &CallId| {
+            let call = calls.iter().find(|call| call.id == *id);
+            call.map(|call| call.label.clone())
+        };
+        if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
+            self.apply(ChatEvent::Asked(question));
+        }
+    }
+
+    fn question_closed(&mut self, id: &QuestionId, allowed: bool) {
+        if let Some(number) = self.questions.closed(id, allowed) {
+            self.apply(ChatEvent::QuestionOver(number));
+        }
+    }
+
+    /// A turn began. The outcomes of earlier messages are known by then, and are shown before; its own outcome may be
+    /// known too, and is shown in its place.
     fn began(&mut self, number: Option<MessageNumber>) {
         let mut later = Vec::new();
         while let Some(done) = self.known() {
