@@ -34,7 +34,7 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
-    /// Whether whoever runs it reads an envelope, also of a failure.
+    /// True if the caller reads an envelope, also of a failure.
     pub(crate) fn wants_envelope(&self) -> bool {
         match self {
             Self::Run(args) => args.output.json || args.output.stream_json,
@@ -91,15 +91,15 @@ pub(crate) struct ChatArgs {
     pub(crate) with: ChatWith,
 }
 
-/// What a chat on a new session and one on an existing session have in common.
+/// Flags that `chat` and `sessions resume` share.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChatWith {
-    /// What becomes of a message that is sent while a turn runs [default: interrupt]
+    /// Policy for a message sent while a turn runs [default: interrupt]
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     pub(crate) policy: Option<FollowUp>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// How long a stop asks before it uses force [default: 2s]
+    /// Time that a stop waits before it uses force [default: 2s]
     #[arg(
         long,
         value_name = "TIME",
@@ -110,7 +110,7 @@ pub(crate) struct ChatWith {
     /// Steps of one turn
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
-    /// What a stopped turn leaves in the conversation [default: keep]
+    /// Result of a stopped turn in the conversation [default: keep]
     #[arg(long, value_name = "POLICY", help_heading = "Limits")]
     pub(crate) on_stop: Option<OnStopArg>,
     #[command(flatten)]
@@ -140,7 +140,7 @@ fn policies() -> impl TypedValueParser<Value = FollowUp> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// What to do; `-` reads it from standard input. Several are consecutive turns of one run
+    /// Task for the agent; `-` reads it from standard input. Several are consecutive turns of one run
     #[arg(required = true, value_name = "PROMPT")]
     pub(crate) prompts: Vec<std::ffi::OsString>,
     #[command(flatten)]
@@ -186,7 +186,7 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// Where sessions are kept [default: ~/.local/share/allstop/store.db]
+    /// File of the sessions [default: ~/.local/share/allstop/store.db]
     #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
     pub(crate) store: Option<PathBuf>,
 }
@@ -206,7 +206,7 @@ pub(crate) struct LimitArgs {
     /// The deadline of the whole run: 500ms, 2s, 5m, 8h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = deadline)]
     pub(crate) timeout: Option<WrittenDuration>,
-    /// How long a stop asks before it uses force [default: 2s]
+    /// Time that a stop waits before it uses force [default: 2s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) grace: Option<WrittenDuration>,
     /// Steps of one turn
@@ -218,7 +218,7 @@ pub(crate) struct LimitArgs {
     /// Tokens of the run, in and out together, reserved before they are spent
     #[arg(long, value_name = "N")]
     pub(crate) max_budget_tokens: Option<NonZeroU64>,
-    /// What a stopped turn leaves in the conversation [default: rollback]
+    /// Result of a stopped turn in the conversation [default: rollback]
     #[arg(long, value_name = "POLICY")]
     pub(crate) on_stop: Option<OnStopArg>,
 }

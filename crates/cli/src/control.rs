@@ -13,10 +13,10 @@ use allstop_scope::FORCE_MAX;
 /// A second Ctrl-C is answered within this: a tenth of a second for the force and its account, the rest for output.
 const AT_ONCE: Duration = Duration::from_millis(150);
 
-/// What is left of the last second for output and for the exit itself.
+/// Rest of the last second, for output and for the exit itself.
 const EXIT_MAX: Duration = Duration::from_millis(150);
 
-/// How long after the grace a stop may take.
+/// Time that a stop may take after the grace.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
 
 /// Time for the force and its account where something still runs at the very end.
@@ -25,7 +25,7 @@ const LAST_FORCE: Duration = Duration::from_millis(300);
 /// Time for which that is asked to end before.
 const LAST_ASK: Duration = Duration::from_millis(300);
 
-/// What output still gets when the moment of the exit has come.
+/// Time for output once the moment of the exit has come.
 const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
 /// A signal that ends runs.
@@ -54,7 +54,7 @@ impl EndSignal {
 /// presses a key twice in a tenth of a second.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
-/// What the process does next.
+/// Next step of the process.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ControlEffect {
     /// Nothing new.
@@ -67,7 +67,7 @@ pub(crate) enum ControlEffect {
     Exit,
 }
 
-/// How far a process is on its way out.
+/// Progress of a process on its way out.
 #[derive(Debug)]
 pub(crate) struct Control {
     grace: Duration,
@@ -159,7 +159,7 @@ impl Control {
         };
     }
 
-    /// When something is to be done by itself: [`Control::on_clock`].
+    /// Time of the next step without a signal: [`Control::on_clock`].
     pub(crate) fn next_moment(&self) -> Option<Instant> {
         self.exit_at.or(self.timeout.map(|timeout| timeout.at))
     }
@@ -181,7 +181,7 @@ impl Control {
         }
     }
 
-    /// Why the process is being stopped; `None`: nobody has asked for it.
+    /// Cause of the stop of the process; `None`: no stop was requested.
     pub(crate) fn cause(&self) -> Option<&Cause> {
         self.first.as_ref()
     }
@@ -195,7 +195,7 @@ impl Control {
         reason.unwrap_or(StopReason::Cancelled)
     }
 
-    /// The exit code for this reason. SIGHUP shares its reason with SIGTERM, and has a code of its own.
+    /// The exit code for this reason. SIGHUP shares its reason with SIGTERM, but not its code.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.signalled, reason) {
             (Some((EndSignal::HangUp, _)), StopReason::Shutdown) => 129,
@@ -203,13 +203,13 @@ impl Control {
         }
     }
 
-    /// What is left until the exit, for output at least [`OUTPUT_WAIT_LAST`].
+    /// Time until the exit, for output at least [`OUTPUT_WAIT_LAST`].
     pub(crate) fn time_left(&self, now: Instant) -> Duration {
         let left = self.exit_at.map(|at| at.saturating_duration_since(now));
         left.unwrap_or_default().max(OUTPUT_WAIT_LAST)
     }
 
-    /// How long output may be waited for at the very end, where a stop or the run's deadline bounds that.
+    /// Time to wait for output at the very end, if a stop or the run's deadline bounds it.
     pub(crate) fn output_wait(&self, now: Instant) -> Option<Duration> {
         let until = match &self.first {
             Some(_) => self.exit_at,

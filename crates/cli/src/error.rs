@@ -1,15 +1,15 @@
-//! Why a command did not do what it was asked: one line, a hint where there is one, and the exit code.
+//! Failure of a command: one line, a hint if there is one, and the exit code.
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_runtime::{ConfigError, Envelope, StartError};
 
-/// Why a command did not do what it was asked.
+/// Failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
     /// One line.
     pub(crate) message: String,
-    /// What to do about it; may be several lines.
+    /// The remedy; may be several lines.
     pub(crate) hint: Option<String>,
     /// 2 for wrong usage, 1 for a failure.
     pub(crate) code: u8,

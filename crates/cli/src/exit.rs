@@ -1,6 +1,6 @@
-//! The end of the process: its exit code, and the wait for whoever reads its output.
+//! The end of the process: its exit code, and the wait for the readers of its output.
 //!
-//! Where nothing bounds the exit, a reader may be as slow as it likes, as with any other command: a pager is read for
+//! If nothing bounds the exit, a reader may be as slow as it likes, as with any other command: a pager is read for
 //! minutes. A signal ends that wait. Output that is lost in the end is said on standard error, and is a failure.
 
 use std::io::ErrorKind;
@@ -12,17 +12,17 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::terminal::{FlushResult, OutputFlush, OutputStreams};
 
-/// How often a wait for the reader looks for a signal.
+/// Interval at which a wait for the reader looks for a signal.
 const READER_LOOK: Duration = Duration::from_millis(50);
 
-/// How long the exit waits for standard error to take the last line, where standard output has lost something.
+/// Time for standard error to take the last line, if standard output has lost something.
 const LAST_LINE_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// How the process ends.
+/// End of the process: its exit code and the wait for output.
 #[derive(Debug)]
 pub(crate) struct Exit {
     pub(crate) code: u8,
-    /// How long output may still be waited for, where a stop or a deadline has bounded that.
+    /// Limit of the wait for output, if a stop or a deadline has set one.
     pub(crate) output_wait: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What the process is given: environment, home, folders, runtimes, output. Read here and nowhere else.
+//! Environment, home, folders, runtimes and output of the process. Read here and nowhere else.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,23 +21,23 @@ use crate::terminal::{Environment, OutputPriority, OutputStreams};
 /// The first argument of a process that keeps a shell's tree together. Not for people, so not in the help.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
-/// Threads for work. Tools that block their thread must not hold up others, and the engine has a thread of its own.
+/// Threads for work. Tools that block their thread must not hold up others, and the engine has its own thread.
 const WORK_THREADS_MIN: usize = 4;
 
-/// What the process is given.
+/// Environment of the process.
 #[derive(Debug)]
 pub(crate) struct ProcessHost {
     /// When the process started: `--timeout` counts from here.
     pub(crate) started: Instant,
-    /// What the parent process has set for signals.
+    /// Signal settings from the parent process.
     signals: InheritedSignals,
     /// Standard output and standard error.
     pub(crate) output: OutputStreams,
-    /// What the environment says about terminals.
+    /// Terminal settings from the environment.
     pub(crate) terminal: Environment,
     /// The working directory.
     pub(crate) folder: PathBuf,
-    /// Signals, the last moment, what is shown: on the main thread, with a clock of its own, so that nothing that keeps
+    /// Signals, the last moment, what is shown: on the main thread, with its own clock, so that nothing that keeps
     /// the other threads busy can hold up the exit.
     main: Runtime,
     /// Engines and ladders: two threads, so that an engine that computes does not hold up a ladder.
@@ -146,7 +146,7 @@ impl ProcessHost {
         file.exists().then_some(file)
     }
 
-    /// Where sessions are kept: as the flag says, else as the configuration does, else in the user's own folder, which
+    /// Path of the store: from the flag, else from the configuration, else in the user's own folder, which
     /// is made if it is not there.
     pub(crate) fn store(
         flag: &StoreArgs,
@@ -171,7 +171,7 @@ impl ProcessHost {
         Ok(StoreChoice::Sqlite(folder.join("store.db")))
     }
 
-    /// Where output goes that is too long for memory: beside the store.
+    /// Path for output that is too long for memory: beside the store.
     pub(crate) fn spill_folder(store: &StoreChoice) -> PathBuf {
         match store {
             StoreChoice::Sqlite(path) => {

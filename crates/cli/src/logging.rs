@@ -4,23 +4,23 @@ use tracing_subscriber::EnvFilter;
 
 use crate::terminal::OutputQueue;
 
-/// What says how much is logged: `info`, `debug`, `allstop_agent=trace` …
+/// Variable with the filter: `info`, `debug`, `allstop_agent=trace` …
 const VARIABLE: &str = "ALLSTOP_LOG";
 
 /// Libraries that log whole requests and errors, in which keys can be.
 const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
 
-/// Logs to this lane if the environment says so.
-pub(crate) fn start(lane: &OutputQueue) {
+/// Logs to this queue if [`VARIABLE`] is set.
+pub(crate) fn start(queue: &OutputQueue) {
     let Some(wanted) = std::env::var_os(VARIABLE) else {
         return;
     };
     let filter = EnvFilter::new(format!("{},{NEVER}", wanted.to_string_lossy()));
-    let lane = lane.clone();
+    let queue = queue.clone();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
         .with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE)
-        .with_writer(move || lane.writer())
+        .with_writer(move || queue.writer())
         .init();
 }

@@ -88,7 +88,7 @@ fn hide_environment() {
 /// before it has said a word. With a handler, and not ignored: what this process starts has the default again.
 fn outlive_file_limit() {
     let beyond = rustix::process::Signal::XFSZ.as_raw();
-    // Where it cannot be had the process dies of it, as any other.
+    // If the handler cannot be installed, SIGXFSZ kills the process as usual.
     drop(signal_hook::flag::register(beyond, Arc::default()));
 }
 

@@ -1,7 +1,7 @@
-//! What the process needs of the system before it starts anything: threads and descriptors.
+//! Resources that the process needs before it starts anything: threads and descriptors.
 //!
-//! All that the start needs is taken at once and given back: whoever cannot have it is told in words, and not by
-//! whichever part happens to fail first. A runtime panics where another process takes the last ones in between.
+//! All of it is taken at once and given back: if something is missing, one message says so, instead of the first part
+//! that happens to fail. A runtime panics where another process takes the last ones in between.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,16 +19,16 @@ const THREADS_MIN: usize = 12;
 /// Bytes of stack for a thread that only waits; the system rounds it up to what it needs.
 const STACK_BYTES: usize = 16 * 1024;
 
-/// What helps where threads are missing.
+/// The remedy if threads are missing.
 const THREADS_HINT: &str =
     "raise the limit (ulimit -u, or the tasks of the container), or end other processes";
 
-/// Why a runtime panics while it starts.
+/// The error if a runtime panics while it starts.
 pub(crate) fn exhausted() -> CliError {
     CliError::failure("the system has no more threads or descriptors to give").hint(THREADS_HINT)
 }
 
-/// Checks that there is enough to start with.
+/// Checks that the process can start.
 pub(crate) fn check() -> Result<(), CliError> {
     take_files().map_err(|error| {
         CliError::failure(format!("too few file descriptors to start: {error}"))

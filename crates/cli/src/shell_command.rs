@@ -1,4 +1,4 @@
-//! Commands that are printed for somebody to paste: they do what they say, as they stand.
+//! Commands that are printed to be pasted into a shell.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl SameFlags {
         flags
     }
 
-    /// Those of a chat, with its own: whoever continues it finds it as it was.
+    /// Flags of the model, of the store and of the chat itself, so that it continues as it was.
     pub(crate) fn of_chat(with: &ChatWith, store: &StoreArgs) -> Self {
         let mut flags = Self::of(&with.model, store);
         if let Some(policy) = with.policy {

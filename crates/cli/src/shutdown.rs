@@ -55,13 +55,13 @@ fn runs_on_in_words(work: &UnendedWork) -> String {
     parts.collect::<Vec<_>>().join(" · ")
 }
 
-/// What is closed at the end.
+/// Session, system and options of a shutdown.
 pub(crate) struct SessionClosing<'a> {
     pub(crate) session: &'a Session,
     pub(crate) system: &'a System,
     /// A store that has failed is not waited for.
     pub(crate) store_failed: bool,
-    /// Whether what still runs is forced at once.
+    /// True if running work is forced at once.
     pub(crate) force: bool,
 }
 

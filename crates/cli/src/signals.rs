@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control::EndSignal;
 
-/// What the parent process has set for signals.
+/// Signal settings from the parent process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct InheritedSignals {
     /// SIGHUP is ignored, as `nohup` does: it stays so, here and in whatever this process starts.
@@ -28,7 +28,7 @@ impl InheritedSignals {
     }
 }
 
-/// Whether the text of `/proc/PID/status` has a signal among the ignored ones.
+/// True if the text of `/proc/PID/status` lists a signal as ignored.
 fn is_ignored(status: &str, signal: Signal) -> bool {
     let mask = status
         .lines()

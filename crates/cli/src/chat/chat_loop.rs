@@ -1,4 +1,4 @@
-//! The loop of a chat at the terminal: waits for whatever comes first, and carries out what the state decides.
+//! The loop of a chat at the terminal: waits for the next event, and carries out the decisions of the state.
 
 mod commands;
 mod pending;
@@ -84,9 +84,9 @@ pub(super) async fn run(
     Ok(leave::leave(chat, supervisor, cause, 0).await)
 }
 
-/// Somebody leaves.
+/// Request to leave the chat.
 struct LeaveRequest {
-    /// A signal has one of its own.
+    /// The cause, if a signal asked for it.
     cause: Option<Cause>,
 }
 
@@ -108,9 +108,9 @@ struct ChatLoop<'a> {
     questions: SessionQuestions,
     /// The calls that the running turn has asked for, until they have ended.
     calls: Vec<KnownCall>,
-    /// Those that have no receipt yet.
+    /// Stops without a receipt yet.
     stops: Vec<Stopping>,
-    /// Those that were asked for lately.
+    /// The last stops that were requested here.
     asked_stops: VecDeque<Stopping>,
     pending: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
     /// Taken out of `pending`, and not shown yet.
@@ -121,7 +121,7 @@ struct ChatLoop<'a> {
 }
 
 impl ChatLoop<'_> {
-    /// Waits for what comes next, and does what is to be done about it.
+    /// Waits for the next event, and handles it.
     async fn next(&mut self, job: &mut JobControl) {
         tokio::select! {
             biased;

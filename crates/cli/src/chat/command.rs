@@ -35,9 +35,9 @@ pub(super) enum TypedLine {
     Empty,
     /// For the model.
     Message(String),
-    /// For us.
+    /// For the chat.
     Command(ChatCommand),
-    /// A command that there is not, or that is used wrongly: what to say.
+    /// An unknown command or wrong arguments: the message.
     Wrong(String),
 }
 

@@ -1,4 +1,4 @@
-//! Tab: the rest of a command's name, or of what it is told.
+//! Tab: the rest of a command's name or argument.
 
 use super::command::NAMES;
 use allstop_session::FollowUp;

@@ -1,6 +1,6 @@
-//! History of what was typed, in a file of its own beside the store.
+//! History of typed lines, in a file beside the store.
 //!
-//! The file is read before the chat begins and written by a thread of its own: a disk that hangs holds up nobody who types.
+//! The file is read before the chat begins and written by a separate thread, so a disk that hangs does not block typing.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,12 +18,12 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Lines that may wait to be written: more than anybody types while a disk is busy. What comes then is not kept.
 const WAITING_MAX: usize = 64;
 
-/// History of what was typed.
+/// History of typed lines.
 pub(super) struct InputHistory {
     lines: FileHistory,
     /// To the thread that writes them.
     writer: Option<SyncSender<String>>,
-    /// Which line is shown; `None`: the one that is being typed.
+    /// Number of the line that is shown; `None`: the draft.
     at: Option<usize>,
     /// The text that was being typed when the way back began.
     draft: String,

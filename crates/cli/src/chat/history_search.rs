@@ -1,4 +1,4 @@
-//! Ctrl-R: the way back to a line by what it contains.
+//! Ctrl-R: a search for an earlier line by its text.
 
 use super::history::InputHistory;
 use crate::terminal::Key;
@@ -10,25 +10,25 @@ pub(super) struct HistorySearch {
     found: Option<HistoryMatch>,
 }
 
-/// A line that contains what is looked for.
+/// A line that contains the search text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HistoryMatch {
-    /// Which one.
+    /// Its number in the history.
     pub(super) index: usize,
     /// The line.
     pub(super) line: String,
-    /// Where in it, in bytes.
+    /// Place of the match in the line, in bytes.
     pub(super) at: usize,
 }
 
 /// Result of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SearchStep {
-    /// It is still looked for.
+    /// The search continues.
     GoesOn,
-    /// The text that was being typed before is on the line again.
+    /// Cancelled: the draft is on the line again.
     GivenUp,
-    /// This line is to be edited, and the key is for it; without one, what was being typed before.
+    /// The key edits this line; without a line, the draft.
     Over(Option<String>),
 }
 

@@ -1,7 +1,7 @@
 //! `allstop chat`: a conversation at the terminal.
 //!
-//! `state` decides, synchronously; `talk` is the loop around it; `view` shows, and `input` reads the terminal. Where
-//! standard input is none, `piped` sends it line by line.
+//! `state` decides, synchronously; `chat_loop` is the loop around it, and `view` shows. If standard input is no terminal,
+//! `piped` sends it line by line.
 
 mod chat_loop;
 mod command;
@@ -92,7 +92,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     }
 }
 
-/// Shows the reason that there is no chat: a failure, or a stop that was first.
+/// Shows the reason why no chat begins: a failure, or a stop that came first.
 fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
     if let Some(error) = &envelope.error {
         view.error(&error.to_string(), error.hint.as_deref());
@@ -196,7 +196,7 @@ async fn open(
     Ok((opened, history))
 }
 
-/// Says where one is, and what an earlier process left.
+/// Shows the session, and the work that an earlier process left.
 async fn greet(view: &ChatView, talked: &OpenSession, is_resumed: bool) {
     let id = talked.session.id();
     view.hint(&format!("session {id} · /help lists commands and keys"));
@@ -227,7 +227,7 @@ async fn greet(view: &ChatView, talked: &OpenSession, is_resumed: bool) {
     }
 }
 
-/// A call of an interrupted turn, of which nobody knows what it did.
+/// A call of an interrupted turn with an unknown outcome.
 fn unknown_line(call: &StartedCall) -> String {
     let StartedCallKind::Tool { arguments, effect } = &call.kind else {
         return call.name.to_string();

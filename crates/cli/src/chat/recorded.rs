@@ -1,10 +1,10 @@
-//! Lines about records that no message's outcome tells of.
+//! Lines for records that are in no message's outcome.
 
 use allstop_core::record::SessionRecord;
 
 use crate::display::plain;
 
-/// In words, if there is anything to say. `of_message`: the record is of a turn that somebody's message began.
+/// The line for a record, if it has one. `of_message`: a message began the record's turn.
 pub(super) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {

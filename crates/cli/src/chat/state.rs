@@ -1,4 +1,4 @@
-//! Decisions of a chat about keys, signals and turns: made here, synchronously, without a runtime.
+//! Decisions of a chat about keys, signals and turns, without a runtime.
 //!
 //! `typing` is the line, `messages` what was sent and has no outcome yet; here is what a stop is.
 //!
@@ -68,7 +68,7 @@ impl ChatState {
         self.control
     }
 
-    /// Whether what comes of this message's turn is shown.
+    /// True if events of this message's turn are shown.
     pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
         self.messages.shows(message)
     }

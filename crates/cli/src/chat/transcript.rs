@@ -1,4 +1,4 @@
-//! A conversation, as it is told to somebody who comes back to it.
+//! The end of a conversation in words, for a resumed chat and `/history`.
 
 use std::fmt::Write as _;
 

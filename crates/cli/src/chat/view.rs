@@ -14,12 +14,12 @@ pub(super) struct ChatView {
     pub(super) live: LiveView,
     queue: OutputQueue,
     pub(super) style: Style,
-    /// Somebody types below: the answers are theirs to read, and what they typed is shown above each.
+    /// A person types below; each message is shown above its answer.
     pub(super) types: bool,
 }
 
 impl ChatView {
-    /// Over the output of the process. With `terminal` somebody types there.
+    /// Over the output of the process. With `terminal` a person types there.
     pub(super) fn new(host: &ProcessHost, terminal: Option<&OutputQueue>) -> Self {
         let queue = terminal.unwrap_or(host.output.stderr()).clone();
         let options = LiveOptions {
@@ -34,7 +34,7 @@ impl ChatView {
         }
     }
 
-    /// A line that only somebody who sits there has a use for.
+    /// A line that is useful only to a person at the terminal.
     pub(super) fn hint(&self, text: &str) {
         if self.types {
             self.note(text);

@@ -49,7 +49,7 @@ impl StalledServer {
         self.port
     }
 
-    /// How many of its connections were closed by the other side.
+    /// Number of its connections that the other side has closed.
     pub(super) async fn closed(&self, at_least: u64) -> u64 {
         let deadline = Instant::now() + Duration::from_secs(1);
         loop {

@@ -1,4 +1,4 @@
-//! What the demo says: lines for people, or one JSON object.
+//! Output of the demo: lines for people, or one JSON object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
 use crate::terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
 
-/// What the demo says.
+/// Output of the demo.
 pub(super) struct DemoReport<'a> {
-    lane: &'a OutputQueue,
+    queue: &'a OutputQueue,
     style: Style,
     json: bool,
     receipt: Option<Arc<Receipt>>,
@@ -25,10 +25,10 @@ pub(super) struct DemoReport<'a> {
 
 impl<'a> DemoReport<'a> {
     pub(super) fn new(host: &'a ProcessHost, json: bool) -> Self {
-        let lane = host.output.stdout();
+        let queue = host.output.stdout();
         Self {
-            lane,
-            style: host.terminal.style(lane.is_terminal()),
+            queue,
+            style: host.terminal.style(queue.is_terminal()),
             json,
             receipt: None,
             proofs: Vec::new(),
@@ -39,7 +39,7 @@ impl<'a> DemoReport<'a> {
 
     pub(super) fn say(&mut self, line: impl Into<Styled>) {
         if !self.json {
-            self.lane.lines(line, OutputPriority::Must);
+            self.queue.lines(line, OutputPriority::Must);
         }
     }
 
@@ -53,8 +53,8 @@ impl<'a> DemoReport<'a> {
     pub(super) fn receipt(&mut self, receipt: &Arc<Receipt>) {
         self.receipt = Some(Arc::clone(receipt));
         if !self.json {
-            let width = self.lane.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-            self.lane.lines(
+            let width = self.queue.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
+            self.queue.lines(
                 render_receipt(receipt, self.style, width),
                 OutputPriority::Must,
             );
@@ -103,7 +103,7 @@ impl<'a> DemoReport<'a> {
                 "next_answer": self.answer,
                 "stop_ms": self.elapsed.map(|elapsed| elapsed.as_millis() as u64),
             });
-            self.lane.json(&object.to_string(), OutputPriority::Last);
+            self.queue.json(&object.to_string(), OutputPriority::Last);
             return;
         }
         let elapsed = self.elapsed.unwrap_or_default();

@@ -22,7 +22,7 @@ const STYLE: Style = Style::new(true, true);
 const HOSTILE: &str = "a\0\u{1}\u{7}\u{8}\u{b}\r\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{7f}\u{80}\u{85}\u{9b}5m\u{9d}\
     \u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fff9}\u{fe00}\u{e0001}\u{e0041}\u{e0101}z";
 
-/// What was written but for the sequences that are ours, and the ends of line as a terminal gets them.
+/// The written text without our own sequences, and with the ends of line that a terminal gets.
 fn without_ours(written: &str) -> String {
     let mut rest = written.replace("\r\n", "\n");
     for count in 1..600 {
@@ -46,7 +46,7 @@ fn check_harmless(way: &str, written: &str) {
     assert!(harm.is_empty(), "{way}: {harm:?} in {written:?}");
 }
 
-/// What a terminal gets of it.
+/// The bytes that a terminal gets.
 fn written(way: impl FnOnce(&OutputStreams)) -> String {
     let mut screen = TestScreen::open(50, 600);
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();

@@ -14,7 +14,7 @@ use crate::terminal::{OutputPriority, OutputQueue};
 /// Writes events as lines of JSON.
 #[derive(Debug)]
 pub(crate) struct JsonStream {
-    lane: OutputQueue,
+    queue: OutputQueue,
     missed: u64,
     /// True once a stop has begun.
     stopping: bool,
@@ -23,10 +23,10 @@ pub(crate) struct JsonStream {
 
 impl JsonStream {
     /// Over standard output.
-    pub(crate) fn new(lane: OutputQueue) -> Self {
+    pub(crate) fn new(queue: OutputQueue) -> Self {
         let now = || Timestamp::from(SystemTime::now());
         Self {
-            lane,
+            queue,
             missed: 0,
             stopping: false,
             now,
@@ -42,7 +42,7 @@ impl JsonStream {
     /// The last line: the envelope. It is queued whatever waits before it.
     pub(crate) fn envelope(&mut self, envelope: &Value) {
         self.tell_missed(OutputPriority::Last);
-        self.lane.json(&envelope.to_string(), OutputPriority::Last);
+        self.queue.json(&envelope.to_string(), OutputPriority::Last);
     }
 
     /// A server of tools is not available, or is there again. Whether that is said.
@@ -54,7 +54,7 @@ impl JsonStream {
         let (schema, at) = (EventSchema::V1, (self.now)());
         let line = serde_json::to_string(&EventLine { schema, at, event });
         // Strings and numbers alone: there is nothing in an event that JSON cannot say.
-        line.is_ok_and(|line| self.lane.json(&line, priority))
+        line.is_ok_and(|line| self.queue.json(&line, priority))
     }
 
     /// Says how many events were left out, once there is room again.

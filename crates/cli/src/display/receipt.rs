@@ -1,6 +1,6 @@
 //! A receipt as a tree for people.
 //!
-//! What still runs stands out, with its pids. Nothing is said that the receipt does not say.
+//! Running work stands out, with its pids. The view adds no claim to the receipt.
 
 mod row;
 
@@ -95,7 +95,7 @@ fn verdict(receipt: &Receipt, style: Style) -> Styled {
     text
 }
 
-/// Whether an item keeps its receipt from being quiet.
+/// True if an item keeps its receipt from being quiet.
 fn is_left(item: &ReceiptItem) -> bool {
     item.state.breaks_quiet() && !is_outside(item)
 }

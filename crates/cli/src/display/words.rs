@@ -12,7 +12,7 @@ pub(crate) fn plain(word: &str) -> String {
     word.replace('_', " ")
 }
 
-/// What kind of work it is, short.
+/// Short name of a kind of work.
 pub(super) fn kind(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::ModelCall => "model",
@@ -36,7 +36,7 @@ pub(super) fn how(how: How) -> &'static str {
     }
 }
 
-/// How that is known.
+/// Words for a verification.
 pub(super) fn verified(verified: Verified) -> &'static str {
     match verified {
         Verified::FutureDropped => "future dropped",
@@ -49,7 +49,7 @@ pub(super) fn verified(verified: Verified) -> &'static str {
     }
 }
 
-/// Why something still runs.
+/// Reason that work still runs.
 pub(super) fn why(why: Why) -> &'static str {
     match why {
         Why::OutsideExtent => "outside the extent of this stop",
@@ -89,7 +89,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// How long ago something was, in one unit. A clock that was set back gives `now`.
+/// Age of a timestamp, in one unit. A clock that was set back gives `now`.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.unix_ms().saturating_sub(at.unix_ms()) / 1_000;
     match seconds {

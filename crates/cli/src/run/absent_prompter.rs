@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use allstop_tools::permission::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 
-/// Says that nobody is there, and remembers that it was asked. Its copies remember together.
+/// Leaves every question unanswered, and remembers that one was asked. Its copies remember together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AbsentPrompter {
     was_asked: Arc<AtomicBool>,
 }
 
 impl AbsentPrompter {
-    /// True if there was a question that nobody could answer, and that `--yes` would have answered.
+    /// True if a question was asked that `--yes` would have answered.
     pub(super) fn was_asked(&self) -> bool {
         self.was_asked.load(Ordering::Relaxed)
     }

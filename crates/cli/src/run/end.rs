@@ -15,7 +15,7 @@ use crate::shell_command::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
-    /// Ends what the turns have left, and says what the run came to.
+    /// Ends the work that the turns have left, and returns the envelope of the run.
     pub(super) async fn end(
         mut self,
         id: SessionId,

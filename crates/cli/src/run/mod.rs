@@ -1,5 +1,5 @@
-//! `allstop run`: a client of one session. It opens the session, sends the prompts, ends what they leave, and says what
-//! all of it came to.
+//! `allstop run`: a client of one session. It opens the session, sends the prompts, ends the work that they leave, and
+//! prints the result.
 
 mod absent_prompter;
 mod end;
@@ -122,7 +122,7 @@ fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> 
     }
 }
 
-/// Names what an earlier process left.
+/// Names the work that an earlier process left.
 fn tell_earlier(view: &RunView<'_>, open: &OpenSession) {
     for found in &open.found {
         view.note(&found_in_words(found));

@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::CliError;
 
-/// How long a wait for input goes without a look for a stop: a tenth of what people take for "at once".
+/// Interval at which a wait for input looks for a stop: a tenth of "at once" for a person.
 const LOOK_NS: i64 = 10_000_000;
 
-/// How much is read at a time.
+/// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Reads standard input to its end, or so many bytes of it. A stop ends the wait for more.

@@ -28,8 +28,8 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
     /// The stop that a signal or a deadline has begun.
-    pub(super) stop: Option<SessionStop>,
-    /// Whether the owner has nothing to do since the last message: its hooks have been told, too.
+    pub(super) stop: Option<Stopping>,
+    /// True if the owner has done everything since the last message, its hooks included.
     pub(super) owner_idle: bool,
 }
 
@@ -142,7 +142,7 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// Whether the stop under way covers the background work, too.
+    /// True if the stop under way covers the background work, too.
     pub(super) fn stops_all(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
         extent == Some(StopTarget::Process.extent())

@@ -19,7 +19,7 @@ use crate::supervise::Supervisor;
 use stage::begin;
 pub(crate) use stage::{StartFailure, StartStage};
 
-/// Reads what is needed before anything runs, on a thread of its own: a file may be a pipe that nobody writes to, or lie
+/// Reads the input of a start, on a separate thread: a file may be a pipe that nobody writes to, or lie
 /// on a disk that hangs.
 pub(crate) async fn read<T: Send + 'static>(
     scopes: RootOptions,
@@ -38,7 +38,7 @@ pub(crate) async fn read<T: Send + 'static>(
     stage.wait(reading, late_input).await?
 }
 
-/// What is to be opened.
+/// Input of [`open`].
 pub(crate) struct Opening {
     pub(crate) system: SystemOptions,
     /// The id that a person gave for a session; `None`: a new session.
@@ -50,7 +50,7 @@ pub(crate) struct Opening {
 
 /// Opens the store, starts the MCP servers and opens the session.
 ///
-/// `hint` shows a line to somebody who waits.
+/// `hint` shows a line to a person who waits.
 pub(crate) async fn open(
     opening: Opening,
     supervisor: &mut Supervisor,
@@ -101,7 +101,7 @@ async fn open_session(
     }
 }
 
-/// What is said before the MCP servers are started; `None` where there is none.
+/// The hint before the MCP servers are started; `None` if there is none.
 fn starting_servers(system: &System) -> Option<String> {
     let servers = system.mcp().all().iter();
     let names: Vec<&str> = servers.map(|server| &**server.name()).collect();

@@ -26,7 +26,7 @@ with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-mode
     )
 }
 
-/// The configuration, with the model that is to be used. `command`: as in [`how_to_get_a_model`].
+/// The configuration, with the chosen model. `command`: as in [`how_to_get_a_model`].
 pub(crate) fn config_with_model(args: &ModelArgs, command: &str) -> Result<Config, CliError> {
     let file = args.config.clone().or_else(ProcessHost::config_file);
     let mut config = match file {
@@ -64,7 +64,7 @@ pub(crate) struct Given {
     pub(crate) folder: PathBuf,
 }
 
-/// What the system is made of. Touches folders, so it may block.
+/// Options of the system. Touches folders, so it may block.
 pub(crate) fn system(
     store: &StoreArgs,
     record: Option<PathBuf>,

@@ -12,7 +12,7 @@ use crate::control::ControlEffect;
 use crate::error::CliError;
 use crate::supervise::Supervisor;
 
-/// Why nothing runs.
+/// Failure of a start.
 pub(crate) enum StartFailure {
     /// No envelope: the caller did not ask for anything that could have one.
     Usage(CliError),
@@ -74,7 +74,7 @@ pub(crate) struct StartStage<'a> {
     pub(crate) supervisor: &'a mut Supervisor,
     /// Covers the stage's work.
     pub(crate) scope: &'a Scope,
-    /// How long its stop asks; `None`: the tree's grace.
+    /// Grace of its stop; `None`: the tree's grace.
     pub(crate) grace: Option<Duration>,
 }
 
@@ -96,7 +96,7 @@ impl StartStage<'_> {
                 done = &mut work => return done.map_err(|lost| StartFailure::lost(&lost)),
             }
         };
-        // Before the stop: what it has overtaken is told apart now.
+        // Before the stop: only now is it known which work the deadline overtook.
         let is_late = cause.kind == CauseKind::Deadline;
         let error = is_late.then(late);
         let mut order = StopOrder::new(Extent::Process, cause);

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, ttyname};
 
-/// How often a process in the background looks whether it has come to the foreground.
+/// Interval at which a background process checks if it has come to the foreground.
 const BACKGROUND_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
@@ -25,7 +25,7 @@ pub(crate) struct TerminalDevice {
 }
 
 impl TerminalDevice {
-    /// The terminal of this process, if somebody can be expected to sit there: standard input or standard error is one.
+    /// The terminal of this process, if a person is probably there: standard input or standard error is a terminal.
     /// A process whose streams are all redirected is run by a program, even where it still has a terminal.
     pub(crate) fn of_process() -> Option<Self> {
         let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
@@ -43,7 +43,7 @@ impl TerminalDevice {
     /// Opens a terminal by its path.
     ///
     /// # Errors
-    /// If there is none, or it is none.
+    /// If the file cannot be opened, or is no terminal.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
@@ -63,7 +63,7 @@ impl TerminalDevice {
         self.file.try_clone().ok()
     }
 
-    /// Whether a read would be answered by the person, and not by a signal that stops the process.
+    /// True if the person would answer a read; in the background a signal would stop the process instead.
     pub(crate) fn is_foreground(&self) -> bool {
         match tcgetpgrp(&self.file) {
             // nix: rustix cannot express the group 0 of a process whose group is outside of its pid namespace.
@@ -73,8 +73,8 @@ impl TerminalDevice {
         }
     }
 
-    /// Waits until something is typed, or `wake` can be read. Returns whether something is typed: in the background the
-    /// terminal may have it for somebody else, and it is not looked at.
+    /// Waits until something is typed, or `wake` can be read. Returns true if something is typed; in the background it
+    /// does not look, because the text may be for another process.
     pub(crate) fn wait_typed(&self, wake: &UnixStream) -> bool {
         let is_foreground = self.is_foreground();
         let mut fds = [
@@ -89,7 +89,7 @@ impl TerminalDevice {
         is_foreground && ready.is_ok() && !fds[1].revents().is_empty()
     }
 
-    /// Throws away what was typed before a question was there: it cannot be its answer.
+    /// Discards typed text that nobody has read.
     pub(super) fn forget_typed(&self) {
         // A terminal that is gone answers the question itself.
         let _gone = tcflush(&self.file, QueueSelector::IFlush);

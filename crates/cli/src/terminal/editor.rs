@@ -18,14 +18,14 @@ const TEXT_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) enum EditResult {
     /// The text or the cursor may have changed.
     Edited,
-    /// This is to be sent.
+    /// Enter: the text was submitted.
     Submitted(String),
     /// Ctrl-D with nothing typed.
     EndOfInput,
     /// Up or down, past the text.
     Back,
     Forward,
-    /// A line typed before is to be looked for.
+    /// A search for an earlier line begins.
     Search,
     /// There is no room for so much.
     TooLong,
@@ -75,7 +75,7 @@ impl LineEditor {
         self.buffer.as_str()
     }
 
-    /// Where the cursor is, in bytes.
+    /// Place of the cursor, in bytes.
     pub(crate) fn cursor(&self) -> usize {
         self.buffer.pos()
     }
@@ -163,7 +163,7 @@ fn bytes_of(text: &str, letters: usize) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Whether it has moved at all changes nothing.
+/// Drops the result: a cursor that has not moved changes nothing.
 fn drop_moved(_moved: bool) {}
 
 #[cfg(test)]

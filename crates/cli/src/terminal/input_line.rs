@@ -17,9 +17,9 @@ pub(crate) struct InputLine {
     pub(crate) above: Vec<Styled>,
     /// The sign in front of it.
     pub(crate) prefix: Styled,
-    /// What was typed; may have several lines.
+    /// Typed text; may have several lines.
     pub(crate) text: String,
-    /// Where the cursor is in that, in bytes.
+    /// Place of the cursor in the text, in bytes.
     pub(crate) cursor: usize,
     /// Colours and symbols.
     pub(crate) style: Style,
@@ -96,7 +96,7 @@ impl InputLine {
         }
     }
 
-    /// The sign in front of the text; one that leaves no room for it stands in rows of its own.
+    /// The sign in front of the text; a long one stands in separate rows.
     fn head(&self, room: usize) -> (Vec<Styled>, Styled) {
         if self.prefix.widest() + TEXT_COLUMNS_MIN.min(room / 2) <= room {
             return (Vec::new(), self.prefix.clone());

@@ -1,7 +1,7 @@
-//! Ctrl-Z and `fg`: this process is suspended like any other, and says first what is not.
+//! Ctrl-Z and `fg`: this process is suspended like any other, and names first the work that is not.
 //!
 //! Commands of tools have process groups of their own, so the terminal's signal does not reach them: they run on, and so
-//! do deadlines. Whoever suspends Allstop is told so, because a stop is answered only after `fg`.
+//! do deadlines. The person is told so, because a stop is answered only after `fg`.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ impl JobControl {
     }
 }
 
-/// Suspends this process, once `queue` has said what runs on and `before` is done. It goes on with
-/// [`JobChange::Resumed`], and [`OutputQueue::show_region`] draws again what changes.
+/// Suspends this process, once `queue` has said what runs on and `before` is done. After
+/// [`JobChange::Resumed`], [`OutputQueue::show_region`] draws the live region again.
 pub(crate) fn suspend(
     session: &Session,
     queue: Option<(&OutputQueue, Style)>,

@@ -47,7 +47,7 @@ pub(crate) enum Key {
     Complete,
 }
 
-/// Time in which the pieces of one sequence come, also over a slow connection. After it an Escape was a key of its own.
+/// Time within which the parts of one sequence arrive, also over a slow connection. After it an Escape was a separate key.
 pub(super) const SEQUENCE_MAX: Duration = Duration::from_millis(100);
 
 /// Reads keys. A sequence may come in pieces, but not with a pause between them.

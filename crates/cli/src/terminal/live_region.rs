@@ -1,6 +1,6 @@
-//! The lines at the bottom of a terminal that change: one for each thing that runs.
+//! The lines at the bottom of a terminal that change: one for each piece of running work.
 //!
-//! They are drawn by the lane's own thread from the latest value, so that a terminal that does not take them blocks
+//! They are drawn by the queue's own thread from the latest value, so that a terminal that does not take them blocks
 //! nobody, and no frame can be lost between two others. (A progress library draws from whichever thread moves it.)
 
 use std::fmt::Write as _;
@@ -15,18 +15,18 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// Running lines drawn at most: more would push the text off a small terminal.
 const LINES_MAX: usize = 8;
 
-/// Something that runs.
+/// A line for running work.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningLine {
-    /// What it is, in one line.
+    /// Name of the work, in one line.
     pub(crate) label: Styled,
     /// Since when.
     pub(crate) since: Instant,
-    /// How to draw it.
+    /// Colours and symbols.
     pub(crate) style: Style,
 }
 
-/// What is drawn at present.
+/// The region that is drawn at present.
 #[derive(Debug, Default)]
 pub(super) struct LiveRegion {
     /// Rows above the cursor's.

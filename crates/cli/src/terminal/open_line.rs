@@ -1,7 +1,7 @@
 //! The row of the terminal that text was last written to and that is not ended.
 //!
-//! Where somebody types below an answer that is still coming, the answer's last row is written again each time that
-//! more of it comes: no terminal says where its cursor was. So it has to be certain what stands on that row. Terminals
+//! While a person types below an answer that is still coming, the answer's last row is written again each time that
+//! more of it comes: no terminal says where its cursor was. So the text of that row has to be certain. Terminals
 //! differ in the width of emoji and of marks: a row with such letters is ended here, before any terminal would.
 
 use super::text::{EMOJI_COLUMNS_MAX, is_doubtful, is_emoji, widest};
@@ -25,7 +25,7 @@ pub(super) struct OpenLine {
 }
 
 impl OpenLine {
-    /// What stands on the row.
+    /// Text on the row.
     pub(super) fn as_str(&self) -> &str {
         &self.row
     }

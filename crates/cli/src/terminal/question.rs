@@ -32,7 +32,7 @@ pub(crate) struct TerminalQuestion {
 /// Result of a key while a question is open.
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionReply {
-    /// More is to be typed.
+    /// No answer yet.
     Pending,
     /// The question of this number has its answer.
     Answered(u64, Answer),
@@ -61,7 +61,7 @@ impl QuestionQueue {
         }
     }
 
-    /// Closes a question, whoever has answered or withdrawn it.
+    /// Closes a question that was answered or withdrawn.
     pub(crate) fn close(&mut self, number: u64, now: Instant) {
         self.closed_at = Some(now);
         let shown = self.open.front().map(|question| question.number);

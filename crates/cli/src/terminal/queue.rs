@@ -42,7 +42,7 @@ impl Drop for QueueHandle {
 }
 
 impl OutputQueue {
-    /// A lane with a thread of its own.
+    /// A queue with its own writer thread.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -55,7 +55,7 @@ impl OutputQueue {
         })
     }
 
-    /// Another file of the same lane: what is pushed to either is written in the order of the pushes.
+    /// Another file of the same queue: what is pushed to either is written in the order of the pushes.
     pub(super) fn beside(&self, file: File) -> Self {
         Self {
             handle: Arc::clone(&self.handle),
@@ -129,7 +129,7 @@ impl OutputQueue {
             OutputPriority::Must => ROOM_BYTES_MAX,
             OutputPriority::Last => usize::MAX,
         };
-        // One piece alone is held by whoever pushes it anyway, however long it is.
+        // The caller holds a single text in memory anyway, however long it is.
         if !state.queue.is_empty() && state.queued_bytes.saturating_add(text.len()) > room {
             return false;
         }
@@ -190,7 +190,7 @@ impl OutputQueue {
         sink::size(&self.file).map(|(columns, _)| columns)
     }
 
-    /// A writer of whole lines into this lane, for code that takes an `io::Write`.
+    /// A writer of whole lines into this queue, for code that takes an `io::Write`.
     pub(crate) fn writer(&self) -> LineWriter {
         LineWriter::new(self.clone())
     }

@@ -96,7 +96,7 @@ struct ReaderState {
 /// Owner of typed text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum TerminalHold {
-    /// The shell, or whoever reads next.
+    /// The shell.
     #[default]
     Released,
     /// The shell, until this process is in the foreground again.

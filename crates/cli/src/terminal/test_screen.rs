@@ -57,7 +57,7 @@ impl TestScreen {
         (&self.master).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What has been typed and nobody has read: what a shell would get.
+    /// Typed text that nobody has read: a shell would get it.
     pub(crate) fn unread(&self) -> String {
         let mut fds = [PollFd::new(&self.slave, PollFlags::IN)];
         if poll(&mut fds, Some(&Timespec::default())).unwrap() == 0 {
@@ -82,7 +82,7 @@ impl TestScreen {
         true
     }
 
-    /// What is on the screen now.
+    /// Text on the screen now.
     pub(crate) fn contents(&mut self) -> String {
         while self.take(Duration::ZERO) {}
         self.parser.screen().contents()

@@ -37,7 +37,7 @@ struct WriterThread {
     region: LiveRegion,
     /// The cursor stands behind text.
     in_line: bool,
-    /// That text, as far as it is on the cursor's row: followed while a person types below it.
+    /// Text before the cursor, as far as it is on its row: followed while a person types below it.
     open_line: OpenLine,
     /// Prefix of an echoed input line that was written last.
     echoed: Option<Styled>,
@@ -80,7 +80,7 @@ impl WriterThread {
                 state.input_line = None;
                 state.region_changed = false;
             }
-            // Below an open line there is no room for lines that change, unless somebody types there.
+            // Below an open line there is no room for lines that change, unless a person types there.
             let is_shown = state.visibility == RegionVisibility::Shown;
             let has_room = match &state.input_line {
                 Some(input_line) => !input_line.is_echoed,

@@ -19,7 +19,7 @@ fn sit_down(place: &Place, terminal: &Terminal, script: &str, args: &str) -> Run
     run.on_terminal(terminal.line()).start()
 }
 
-/// How often the command that is asked for has run.
+/// Number of times that the command has run.
 fn runs(place: &Place) -> usize {
     let ran = std::fs::read_to_string(place.work().join("ran"));
     ran.unwrap_or_default().lines().count()
@@ -74,7 +74,7 @@ fn ctrl_c_at_a_question_withdraws_it() {
     assert_eq!(runs(&place), 0);
 }
 
-/// Whoever presses Ctrl-C sees at once that it was heard, and not when all is over.
+/// A person who presses Ctrl-C sees at once that it was heard, and not when all is over.
 #[test]
 fn ctrl_c_is_answered_before_what_resists_has_ended() {
     let place = Place::new();

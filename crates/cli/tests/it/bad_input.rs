@@ -1,4 +1,4 @@
-//! What is wrong is said in one line, with a hint, with the right exit code, and nothing is lost.
+//! Errors are reported in one line, with a hint, with the right exit code, and nothing is lost.
 
 use std::fs;
 use std::net::TcpListener;
@@ -439,7 +439,7 @@ fn a_disk_that_fills_up_in_the_middle_of_a_turn() {
     assert_eq!(ended.envelope()["output"], "two");
 }
 
-/// What is said is said once, and to people only where they look.
+/// Each message appears once, and messages for people only on a terminal.
 #[test]
 fn a_secret_in_the_url_is_not_shown() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What the model is sent after a stop, wherever that came: each call has its one result, and the policy decides what is
+//! Requests to the model after a stop at any point: each call has its one result, and the policy decides what is
 //! left of the turn.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ struct Point {
     answers: fn() -> Vec<ServerAnswer>,
     /// Waits until it hangs.
     wait: fn(&Place, &OpenAiServer, &Running),
-    /// How many messages `keep` leaves of it, beside the user's and the marker.
+    /// Messages of the turn that `keep` leaves, beside the user's and the marker.
     kept: usize,
 }
 
@@ -33,7 +33,7 @@ fn asks_quickly() -> ServerAnswer {
         .tool_call("call_b", "list", "{}")
 }
 
-/// How long the server takes between two pieces of an answer.
+/// Time of the server between two pieces of an answer.
 const PIECE: Duration = Duration::from_millis(5);
 
 /// The requests of the turn, after the one of the turn before.

@@ -12,13 +12,13 @@ use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::within;
 use crate::support::{FACT_MAX, Place, Signal, history};
 
-/// How often the command is killed, unless `ALLSTOP_TEST_KILLS` says otherwise.
+/// Number of kills, unless `ALLSTOP_TEST_KILLS` sets it.
 const KILLS: u32 = 40;
 
 /// Sessions that live and die at the same time on the one store.
 const SESSIONS: u32 = 4;
 
-/// How long a process may outlive the one that started it.
+/// Time that a process may outlive the one that started it.
 const OUTLIVES_MAX: Duration = Duration::from_secs(2);
 
 /// A turn of three calls: one that takes its time and leaves a file at its end, one of the file system, one that runs
@@ -61,7 +61,7 @@ fn a_killed_run_is_never_more_than_its_last_committed_turn() {
     );
 }
 
-/// What was seen, for the reader of the output.
+/// Observations, for the reader of the output.
 #[derive(Debug, Default)]
 struct Tally {
     killed: u32,
@@ -79,7 +79,7 @@ struct Victim<'a> {
     random: Random,
     model: String,
     session: String,
-    /// How long a run takes that nobody kills.
+    /// Duration of a run that nobody kills.
     whole: Duration,
     /// The prompts of the committed turns.
     committed: Vec<String>,
@@ -169,7 +169,7 @@ impl<'a> Victim<'a> {
         self.end_what_was_kept(&left);
     }
 
-    /// What still runs when nothing may any more.
+    /// Processes that still run when nothing may any more.
     fn what_outlives(&self) -> Vec<Process> {
         let gone = within(OUTLIVES_MAX, || {
             self.place.leftovers().is_empty().then_some(())

@@ -119,7 +119,7 @@ fn a_denial_is_no_ending_and_is_listed() {
     assert!(!place.work().join("made").exists());
 }
 
-/// What helps where nobody could be asked is said there, and nowhere else.
+/// The hint about `--yes` comes where nobody could be asked, and nowhere else.
 #[test]
 fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
     let place = Place::new();

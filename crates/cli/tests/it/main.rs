@@ -1,6 +1,6 @@
 //! The command, run as its users run it: the real binary, on real files, sockets, terminals and processes.
 //!
-//! What is checked is what can be seen from outside: exit codes, bytes on the streams, requests that a server got,
+//! The tests check the view from outside: exit codes, bytes on the streams, requests that a server got,
 //! files, and `/proc` after the end. Tests that measure time are in modules named `alone`.
 
 mod support;

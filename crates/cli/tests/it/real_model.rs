@@ -55,7 +55,7 @@ mod alone {
 
     #[tokio::test]
     async fn ctrl_c_in_mid_stream_leaves_the_server_idle_at_once() {
-        /// What the server may still compute. On a quiet machine that is also how long it takes; on a busy one it may
+        /// Time that the server may still compute. On a quiet machine that is also how long it takes; on a busy one it may
         /// have to wait for its turn to find out that nobody listens.
         const BUSY_MAX: Duration = Duration::from_millis(100);
         let server = LlamaServer::start().expect("the llama part");

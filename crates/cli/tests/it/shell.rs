@@ -161,7 +161,7 @@ mod alone {
 
     use super::*;
 
-    /// What the process may hold beside 200 MB that it has read: it holds 35 MB without.
+    /// Memory of the process beside 200 MB that it has read: it holds 35 MB without.
     const MEMORY_KB_MAX: u64 = 80 * 1024;
 
     #[test]

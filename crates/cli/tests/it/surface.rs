@@ -1,4 +1,4 @@
-//! What the command shows of itself.
+//! Surface of the command: help, version, styles.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Work that was begun here, and is done: messages, stops, and whatever has something to say.
+//! Sending messages and stopping, and the results: outcomes, receipts, texts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,11 +15,11 @@ use crate::display::is_worth_showing;
 /// and nobody asks for so many in that time.
 const ASKED_STOPS_MAX: usize = 16;
 
-/// Something that was begun is done.
+/// Result of work that the chat has begun.
 pub(super) enum FinishedWork {
     Outcome(MessageNumber, Arc<MessageOutcome>),
     Stopped(Arc<Receipt>),
-    /// Something to say; a wait is over with it.
+    /// A text to show; it may end a wait.
     Said {
         text: String,
         was_wait: bool,

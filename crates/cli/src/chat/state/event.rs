@@ -1,4 +1,4 @@
-//! Events that a state hears, and effects that it wants.
+//! Events that the chat's state handles, and the effects that it returns.
 
 use allstop_core::Cause;
 use allstop_tools::PermissionAnswer;
@@ -8,7 +8,7 @@ use super::super::complete::CompletionNames;
 use crate::control::EndSignal;
 use crate::terminal::{Key, TerminalQuestion};
 
-/// Which message of this chat: 1, 2, 3 …
+/// Number of a message in this chat: 1, 2, 3 …
 pub(in crate::chat) type MessageNumber = u64;
 
 /// Something happened.
@@ -16,20 +16,20 @@ pub(in crate::chat) type MessageNumber = u64;
 pub(in crate::chat) enum ChatEvent {
     /// A key was pressed.
     Key(Key),
-    /// The terminal gives nothing any more.
+    /// The terminal is gone.
     InputEnded,
     /// A signal came.
     Signal(EndSignal),
     /// The session took a message.
     Taken {
-        /// Which.
+        /// The message.
         message: MessageNumber,
         /// It goes into the turn that runs.
         steers: bool,
     },
     /// The session did not take it.
     Refused {
-        /// Which.
+        /// The message.
         message: MessageNumber,
         /// The reason.
         why: String,
@@ -42,13 +42,13 @@ pub(in crate::chat) enum ChatEvent {
     Outcome(MessageNumber),
     /// A stop that was asked for here has its receipt.
     StopEnded,
-    /// Something that Ctrl-C may give up has begun, or is over.
+    /// A wait that Ctrl-C can give up has begun or ended.
     Waits(bool),
     /// A person is asked.
     Asked(TerminalQuestion),
-    /// The names that a command may have, where somebody wants one completed.
+    /// Names to complete a command with.
     Names(CompletionNames),
-    /// The question is over, whoever has answered it, or a stop has taken it away.
+    /// A question was answered or withdrawn.
     QuestionOver(u64),
 }
 
@@ -79,6 +79,6 @@ pub(in crate::chat) enum ChatEffect {
     Answer(u64, PermissionAnswer),
     /// Say something.
     Note(String),
-    /// End the chat; a signal has a cause of its own.
+    /// End the chat, with the cause if a signal asked for it.
     Leave(Option<Cause>),
 }

@@ -28,12 +28,12 @@ pub(super) struct ChatMessages {
 }
 
 impl ChatMessages {
-    /// Whether what comes of this message's turn is shown.
+    /// True if events of this message's turn are shown.
     pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
         self.turn == Some(ShownTurn { message })
     }
 
-    /// Whether there is anything that a stop of the turn would cover.
+    /// True if a stop of the turn would cover anything.
     pub(super) fn is_busy(&self) -> bool {
         self.turn.is_some() || !self.open.is_empty()
     }
@@ -85,7 +85,7 @@ impl ChatMessages {
         }
     }
 
-    /// The turn has its ending. That of a message goes on being shown until its outcome is there.
+    /// The turn has its ending. The turn of a message is shown until the outcome arrives.
     pub(super) fn turn_ended(&mut self, message: Option<MessageNumber>) {
         if message.is_none() && self.shows(message) {
             self.turn = None;

@@ -14,18 +14,18 @@ use crate::terminal::{
     styled,
 };
 
-/// Request of somebody who typed.
+/// Result of a key.
 #[derive(Debug)]
 pub(super) enum InputResult {
     /// Nothing yet.
     Nothing,
-    /// A line was sent, to the model or to us. The text is as it was typed.
+    /// A message or a command was submitted. The text is as it was typed.
     Line(TypedLine, String),
     /// A question has its answer.
     Answer(u64, Answer),
-    /// A name is to be completed.
+    /// Tab: names are needed to complete the line.
     Complete,
-    /// Something is to be said about it.
+    /// A note for the person.
     Say(String),
     /// Ctrl-D on an empty line.
     Leave,

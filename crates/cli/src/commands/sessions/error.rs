@@ -1,4 +1,4 @@
-//! Why a command on sessions failed, with what helps.
+//! Failures of commands on sessions, with hints.
 
 use allstop_log::{LogError, SessionError};
 
@@ -6,13 +6,13 @@ use super::view::chain;
 use crate::error::CliError;
 use crate::shell_command::SameFlags;
 
-/// Why a command on sessions failed.
+/// Failure of a command on sessions.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     /// No session has this id, and none begins or ends with it.
     #[error("there is no session {given}")]
     NotFound {
-        /// What was asked for.
+        /// The id as it was typed.
         given: String,
         /// Ids that look like it, the nearest first.
         near: Vec<String>,
@@ -20,7 +20,7 @@ pub(super) enum SessionsError {
     /// More than one session begins or ends with it.
     #[error("{given} can mean {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
-        /// What was asked for.
+        /// The id as it was typed.
         given: String,
         /// Short forms of those.
         matches: Vec<String>,
@@ -56,7 +56,7 @@ fn bounded(matches: &[String]) -> String {
 }
 
 impl SessionsError {
-    /// What helps, where something is known to.
+    /// The remedy, if one is known.
     fn hint(&self, flags: &SameFlags) -> Option<String> {
         match self {
             Self::NotFound { near, .. } if near.is_empty() => {

@@ -7,7 +7,7 @@ use allstop_log::{Log, LogError};
 use super::error::SessionsError;
 use super::short::{is_meant, short};
 
-/// How many ids that look alike are named: more is a list.
+/// Similar ids that are named at most: more is a list.
 const NEAR_MAX: usize = 3;
 /// From which likeness on an id is named; 1 is the same. Ids of one hour share a third of their letters.
 const NEAR_MIN: f64 = 0.8;
@@ -50,7 +50,7 @@ fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {
     near.map(|(_, id)| id.to_string()).collect()
 }
 
-/// How alike two ids are; a beginning is compared with a beginning.
+/// Similarity of two ids; a beginning is compared with a beginning.
 fn likeness(wanted: &str, id: &str) -> f64 {
     let beginning: String = id.chars().take(wanted.chars().count()).collect();
     if wanted.is_empty() {

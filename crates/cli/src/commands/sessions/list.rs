@@ -52,7 +52,7 @@ fn ending(session: &SessionSummary) -> String {
         .map_or(String::new(), |reason| plain(reason.as_str()))
 }
 
-/// What is special about it.
+/// Notable state of a session.
 fn remark(session: &SessionSummary, view: View) -> Styled {
     let style = view.style;
     if let Some(problem) = &session.problem {

@@ -100,7 +100,7 @@ async fn open(args: &StoreArgs) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
     Ok((open_store(&choice).await?, output_folder))
 }
 
-/// How to print, and when it is.
+/// Style and width of the output, and the current time.
 #[derive(Debug, Clone, Copy)]
 struct View {
     /// Colours and letters.
@@ -111,7 +111,7 @@ struct View {
     now: Timestamp,
 }
 
-/// What a command prints.
+/// Output of a command.
 #[derive(Debug)]
 enum Printed {
     Json(String),

@@ -21,7 +21,7 @@ const ERROR_COLUMNS: usize = 120;
 
 #[derive(Debug)]
 pub(super) struct CallLines {
-    lane: OutputQueue,
+    queue: OutputQueue,
     style: Style,
     /// The terminal takes lines that change.
     moves: bool,
@@ -97,7 +97,7 @@ impl CallEnd<'_> {
 
 const MAY_HAVE_COMPLETED: &str = "may have completed; check before repeating";
 
-/// How a stop left a call, as its receipt says.
+/// Words for the state of a call in a stop's receipt.
 fn left_words(state: &ItemState) -> (Symbol, TextRole, Cow<'static, str>) {
     let (symbol, role, word) = match state {
         ItemState::Finished { .. } => (Symbol::Good, TextRole::Good, "finished"),
@@ -119,9 +119,9 @@ fn left_words(state: &ItemState) -> (Symbol, TextRole, Cow<'static, str>) {
 }
 
 impl CallLines {
-    pub(super) fn new(lane: OutputQueue, style: Style, moves: bool) -> Self {
+    pub(super) fn new(queue: OutputQueue, style: Style, moves: bool) -> Self {
         Self {
-            lane,
+            queue,
             style,
             moves,
             model: None,
@@ -197,7 +197,7 @@ impl CallLines {
         } else {
             let sign = self.style.pick("→", ">");
             let line = styled![sign, " ", self.fit(&label, 2)];
-            self.lane.lines(line, OutputPriority::Must);
+            self.queue.lines(line, OutputPriority::Must);
         }
     }
 
@@ -219,7 +219,7 @@ impl CallLines {
                 lines.push_line(&styled!["  ", self.style.paint(TextRole::Dim, first)]);
             }
         }
-        self.lane.lines(lines, OutputPriority::Must);
+        self.queue.lines(lines, OutputPriority::Must);
         self.show();
     }
 
@@ -233,7 +233,7 @@ impl CallLines {
             let label = label.map(|known| known.label.clone());
             let label = label.unwrap_or_else(|| styled![call.call_id.as_str()]);
             let line = self.row(symbol, role, &label, &said);
-            self.lane.lines(line, OutputPriority::Must);
+            self.queue.lines(line, OutputPriority::Must);
         }
         self.show();
     }
@@ -255,7 +255,7 @@ impl CallLines {
     }
 
     fn fit(&self, label: &Styled, used: usize) -> Styled {
-        let columns = self.lane.columns().unwrap_or(COLUMNS_DEFAULT);
+        let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
         let room = columns.saturating_sub(used + 1);
         label.cut(room, self.style.pick("…", "..."))
     }
@@ -276,6 +276,6 @@ impl CallLines {
         let lines = model
             .map(|model| running(&model.label, model.since))
             .chain(calls.filter_map(|call| Some(running(&call.label, call.since?))));
-        self.lane.show_running(lines.collect());
+        self.queue.show_running(lines.collect());
     }
 }

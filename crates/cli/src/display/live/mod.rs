@@ -21,12 +21,12 @@ use crate::terminal::{
     Environment, OutputPriority, OutputQueue, OutputStreams, Style, Symbol, TextRole, styled,
 };
 
-/// How to show a run.
+/// Options of the live view.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveOptions {
-    /// What the environment says about terminals.
+    /// Terminal settings from the environment.
     pub(crate) environment: Environment,
-    /// Whether answers go to standard output: not where an envelope is to stand there.
+    /// True if answers go to standard output; false if an envelope stands there.
     pub(crate) answers: bool,
 }
 

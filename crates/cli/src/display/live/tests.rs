@@ -111,7 +111,7 @@ fn ended(stop_reason: StopReason) -> AgentEvent {
     }
 }
 
-/// What two pipes get from these events: standard output, standard error.
+/// Output of these events into two pipes: standard output, standard error.
 fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     let [(out, stdout), (err, stderr)] = [(); 2].map(|()| {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -127,7 +127,7 @@ fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     (read(out), read(err))
 }
 
-/// What the screen of a terminal shows at the end.
+/// The screen of a terminal at the end.
 fn on_screen(show: impl FnOnce(&mut LiveView, &mut TestScreen)) -> String {
     let mut screen = TestScreen::open(24, 60);
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();

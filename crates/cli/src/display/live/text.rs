@@ -1,4 +1,4 @@
-//! What of a step's answer has been printed, and what is still to print.
+//! The printed and the unprinted part of a step's answer.
 //!
 //! Deltas may be missed: then nothing more of the step is printed until its whole answer is there, because what comes
 //! after a hole is not what the model said.
@@ -13,17 +13,17 @@ pub(super) struct StepText {
     whole: bool,
 }
 
-/// What the whole answer asks for.
+/// Next output, once the whole answer is there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest<'a> {
     /// Print this behind what is there.
     Append(&'a str),
-    /// What is there is not the beginning of the answer: mark it as discarded and print all of this.
+    /// The printed text is not the beginning of the answer: mark it as discarded and print all of this.
     Replace(&'a str),
 }
 
 impl StepText {
-    /// Whether a delta may be printed now.
+    /// True if a delta may be printed now.
     pub(super) fn takes_delta(&self) -> bool {
         !self.hole && !self.whole
     }
@@ -54,7 +54,7 @@ impl StepText {
         was
     }
 
-    /// What is still to print, now that the whole answer is there.
+    /// Unprinted part, once the whole answer is there.
     pub(super) fn rest<'a>(&self, whole: &'a str) -> Rest<'a> {
         match whole.strip_prefix(self.printed.as_str()) {
             Some("") if self.whole => Rest::Append(""),

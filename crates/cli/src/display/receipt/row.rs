@@ -22,11 +22,11 @@ pub(super) struct Row {
     id: Styled,
     time: Styled,
     detail: Styled,
-    /// What must be seen even where the rest is not read.
+    /// Warning that must be seen even where the rest is not read.
     loud: Option<Styled>,
 }
 
-/// How wide the cells are.
+/// Widths of the cells.
 pub(super) struct Columns {
     state: usize,
     kind: usize,
@@ -148,7 +148,7 @@ fn pids(item: &ReceiptItem) -> Option<String> {
     }
 }
 
-/// What is known of an item, and how.
+/// State of an item, and its verification.
 fn detail(item: &ReceiptItem, preview: bool) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &item.state {

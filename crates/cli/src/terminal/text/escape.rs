@@ -1,4 +1,4 @@
-//! Text of others, made harmless for a terminal as [`terminal_text`] defines it.
+//! Text from outside, escaped for a terminal as [`terminal_text`] defines it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Text that may reach a terminal: escaped, styled, and measured in columns.
+//! Text for a terminal: escaped, styled, and measured in columns.
 
 pub(crate) mod escape;
 mod style;

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Effects};
 
 use super::styled::{Styled, StyledPart, styled};
 
-/// What the environment says about colours and letters. Only `main` reads it.
+/// Settings for colours and letters from the environment. Only `main` reads it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
     colour: Colour,
@@ -14,7 +14,7 @@ pub(crate) struct Environment {
     utf8: bool,
 }
 
-/// Where colours are wanted.
+/// Setting for colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Colour {
     Never,
@@ -49,7 +49,7 @@ impl Environment {
         }
     }
 
-    /// Whether a terminal takes control sequences: the live view needs them.
+    /// True if a terminal takes control sequences: the live view needs them.
     pub(crate) fn has_cursor(&self) -> bool {
         !self.dumb
     }
@@ -67,7 +67,7 @@ impl Environment {
     }
 }
 
-/// What a piece of text is, which decides its colour.
+/// Meaning of a piece of text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextRole {
     /// It went well.
@@ -105,7 +105,7 @@ pub(crate) enum Symbol {
     Again,
 }
 
-/// How to draw on one stream.
+/// Colours and letters of one stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Style {
     colour: bool,
@@ -119,7 +119,7 @@ impl Style {
         Self { colour, unicode }
     }
 
-    /// Whether letters outside ASCII may be drawn.
+    /// True if letters outside ASCII may be drawn.
     pub(crate) fn is_unicode(self) -> bool {
         self.unicode
     }

@@ -1,5 +1,4 @@
-//! Text that may reach a terminal: what others wrote is made harmless as it goes in, and only a style adds control
-//! sequences.
+//! Text for a terminal: text from outside is escaped as it goes in, and only a style adds control sequences.
 //!
 //! A [`OutputQueue`](super::super::OutputQueue) takes nothing else, so no caller can forget it. There is no way out but a queue: a styled text cannot
 //! be formatted into a string and escaped twice.
@@ -103,7 +102,7 @@ impl Styled {
         self
     }
 
-    /// How many columns it takes, measured as terminals measure: by the width of letters, not by their number.
+    /// Width in columns, as terminals measure it: by the width of letters, not by their number.
     pub(crate) fn width(&self) -> usize {
         if !self.text.contains('\x1b') {
             return self.text.width();

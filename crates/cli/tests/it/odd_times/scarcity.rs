@@ -9,7 +9,7 @@ use crate::support::{Ended, FACT_MAX, Place};
 
 const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo x}}, {tool: list, arguments: {}}]}, {text: Hello.}]";
 
-/// Whatever it lacks, the process ends without a panic, and its one envelope says whether it has done its work.
+/// Without any one resource the process ends without a panic, and its one envelope says if it has done its work.
 #[track_caller]
 fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
     place.assert_nothing_runs();
@@ -131,7 +131,7 @@ fn no_larger_files() {
     }
 }
 
-/// What the model runs is killed beyond that limit, as anywhere else.
+/// The limit kills the model's commands as usual.
 #[test]
 fn the_limit_of_files_is_not_lifted_for_commands() {
     let place = Place::new();

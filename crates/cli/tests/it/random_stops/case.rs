@@ -8,10 +8,10 @@ use crate::support::random::Random;
 /// The grace of all runs.
 pub(super) const GRACE: Duration = Duration::from_millis(200);
 
-/// How long a run lives at most before it is stopped: most have ended by then.
+/// Longest life of a run before it is stopped: most have ended by then.
 const MOMENT_MAX: Duration = Duration::from_millis(700);
 
-/// How long after the first stop a second may come.
+/// Latest time of a second stop after the first.
 const SECOND_MAX: Duration = Duration::from_millis(400);
 
 /// A turn for each prompt that begins with one of the words.

@@ -1,4 +1,4 @@
-//! What is looked at after each run, and at the end of a session.
+//! Checks after each run, and at the end of a session.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::support::agreement::{self, ensure};
 use crate::support::wait::within;
 use crate::support::{Signal, history};
 
-/// How long a process may outlive the command that started it.
+/// Time that a process may outlive the command that started it.
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
-/// What a run said, and what is so.
+/// Statements of a run, and the facts.
 pub(super) fn after_round(life: &mut Life, round: &Round) -> Result<(), String> {
     ensure(!round.ended.stderr.contains("panicked"), || {
         "a panic".into()
@@ -140,7 +140,7 @@ fn turns_of(log: &Value) -> u64 {
         .map_or(0, |turns| turns.len() as u64)
 }
 
-/// What the receipt says of background work is what the log has.
+/// The receipt and the log agree about background work.
 fn check_background(envelope: &Value, log: &Value) -> Result<(), String> {
     let items = envelope["receipt"]["items"]
         .as_array()
@@ -216,7 +216,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this is a prompt of ours, such as `quick 1.0`.
+/// True if this is a prompt of ours, such as `quick 1.0`.
 fn is_prompt(part: &str) -> bool {
     let number = part
         .split_once(' ')

@@ -18,10 +18,10 @@ use crate::support::{Ended, FACT_MAX, Place, Running, Signal};
 /// Runs of a session.
 pub(super) const ROUNDS: u64 = 4;
 
-/// What a run may take from the first cause on.
+/// Time that a run may take from the first cause on.
 const STOP_MAX: Duration = Duration::from_millis(200 + 1_000 + 300);
 
-/// How often it is looked what a run waits for.
+/// Interval at which the test looks at a run's progress.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// One session that is stopped again and again.
@@ -68,7 +68,7 @@ impl Life {
     /// Lives to its end.
     ///
     /// # Errors
-    /// What was not as it should be.
+    /// The first difference from the expected state.
     pub(super) fn live(&mut self) -> Result<(), String> {
         for number in 0..ROUNDS {
             let round = self.round(number)?;

@@ -23,7 +23,7 @@ const STOPS: u64 = 40;
 /// Sessions that live at the same time: more than processors, since most of the time is waited.
 const AT_ONCE: u64 = 4;
 
-/// How often a long run says how far it is, in lives.
+/// Lives between two progress lines of a long run.
 const TELL_EVERY: u64 = 100;
 
 #[test]

@@ -87,7 +87,7 @@ fn the_connect() {
     Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
 }
 
-/// Whether the process has a socket to the address that has sent its SYN and heard nothing. The table is the whole
+/// True if the process has a socket to the address that has sent its SYN and got no answer. The table is the whole
 /// machine's.
 fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();

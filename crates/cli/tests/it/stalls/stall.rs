@@ -15,7 +15,7 @@ use crate::support::{Ended, FACT_MAX, Place, Running, agreement};
 /// A run that hangs, with what keeps it so.
 pub(super) struct Hanging {
     pub(super) running: Running,
-    /// What it hangs on, where that is looked at afterwards.
+    /// The stalled part, if the test looks at it afterwards.
     server: Option<OpenAiServer>,
     fault: Option<Fault>,
     /// Dropped with it.
@@ -82,7 +82,7 @@ impl Hanging {
     }
 }
 
-/// How a run ends.
+/// Ending of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     /// As the way of its stop says.
@@ -258,7 +258,7 @@ impl Stall {
         ensure(may_be_left, || "not quiet".into())
     }
 
-    /// Where there is no envelope: the exit code, what is left, and the log's ending.
+    /// Checks without an envelope: the exit code, leftovers, and the log's ending.
     fn check_unseen(self, way: Way, place: &Place, ended: &Ended) -> Result<(), String> {
         let (code, reason) = way.ending();
         if ended.code != code {

@@ -37,7 +37,7 @@ fn config(place: &Place, args: &str, config: &str) -> Hanging {
     Hanging::from(run.args(args).arg("hello").start())
 }
 
-/// Who reads cannot be forced: the receipt may name it.
+/// The reading thread cannot be forced: the receipt may name it.
 #[test]
 fn the_configuration_is_a_fifo() {
     let begin = |place: &Place, args: &str| {

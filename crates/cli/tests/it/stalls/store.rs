@@ -62,7 +62,7 @@ fn the_disk_hangs_below_a_call() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// What writes cannot be forced: it may be left, if the receipt names it.
+/// The writing thread cannot be forced: it may be left, if the receipt names it.
 #[test]
 fn the_file_of_a_long_output_does_not_open() {
     let begin = |place: &Place, args: &str| {
@@ -178,7 +178,7 @@ fn the_commit_is_not_written() {
         .check(&Way::ALL);
 }
 
-/// Whether it is confirmed in time or not: what is said is never that it was stopped.
+/// Confirmed in time or not, the turn is never called stopped.
 #[test]
 fn the_commit_is_synced_slowly() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db 400ms");
@@ -233,7 +233,7 @@ fn the_recording_cannot_be_written() {
     Stall::new(begin).check(&Way::ALL);
 }
 
-/// Whoever stops it only then finds that the turn is committed.
+/// A stop after the commit finds that the turn is committed.
 #[test]
 fn the_recording_of_a_completed_run_cannot_be_written() {
     let begin = |place: &Place, args: &str| {

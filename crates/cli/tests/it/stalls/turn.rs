@@ -16,7 +16,7 @@ const TOOL: [&str; 3] = ["tool_call", "sigkill", "process_tree_empty"];
 const ASKS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: 'true'}}]}, {text: done}]";
 
-/// What ignores SIGTERM, with a grandchild in a session of its own.
+/// A command that ignores SIGTERM, with a grandchild in another session.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",

@@ -9,10 +9,10 @@ use crate::support::{Ended, FACT_MAX, Running, Signal};
 /// The grace of most ways: shorter than the default, so that the tests are too.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// What force may take, beyond the grace.
+/// Time for force, beyond the grace.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// What the exit itself may take, beyond all that.
+/// Time for the exit itself, beyond all that.
 const EXIT_MAX: Duration = Duration::from_millis(300);
 
 /// The deadline of the runs that nobody else stops.
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two signals. Closer together than 100 ms they are taken for one.
 const BETWEEN: Duration = Duration::from_millis(150);
 
-/// How often it is looked what the run waits for.
+/// Interval at which the test looks at the run's progress.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A way to stop a run.

@@ -1,4 +1,4 @@
-//! What a run said of itself, compared with what is so: its envelope, its receipt, its exit code, the log and `/proc`.
+//! A run's own statements compared with the facts: its envelope, its receipt, its exit code, the log and `/proc`.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::wait::within;
 use super::{Ended, Place};
 use std::time::Duration;
 
-/// How long after the end of the command its keepers may take to end what it left, without an owner.
+/// Time after the end of the command in which its keepers end its leftovers, without an owner.
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
 /// The envelope of a run that has ended, behind whatever `--stream-json` printed.
 ///
 /// # Errors
-/// Why it is none, or does not go with the exit code.
+/// Reason that it is invalid, or disagrees with the exit code.
 pub(crate) fn envelope(ended: &Ended) -> Result<Value, String> {
     let lines: Vec<&str> = ended.stdout.lines().collect();
     let parse = |line: &str| -> Result<Value, String> {
@@ -146,7 +146,7 @@ fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
     check_receipts(envelope, turn)
 }
 
-/// Where both have a receipt of the turn's stop, it is the same one.
+/// The receipts of the turn's stop in the log and in the envelope are the same.
 fn check_receipts(envelope: &Value, turn: &Value) -> Result<(), String> {
     let (said, logged) = (&envelope["receipt"], &turn["receipt"]);
     if said.is_null() || logged.is_null() || said["extent"] != logged["extent"] {
@@ -159,7 +159,7 @@ fn check_receipts(envelope: &Value, turn: &Value) -> Result<(), String> {
     })
 }
 
-/// Why it is not so.
+/// Reason of a disagreement.
 pub(crate) fn ensure(is_so: bool, lie: impl FnOnce() -> String) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(lie()) }
 }

@@ -88,13 +88,13 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// What it prints goes there, and is not seen by the test.
+    /// Redirects standard output; the test does not see it.
     pub(crate) fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
         self.stdout = Some(stdout.into());
         self
     }
 
-    /// What it complains about goes there, and is not seen by the test.
+    /// Redirects standard error; the test does not see it.
     pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stderr = Some(stderr.into());
         self

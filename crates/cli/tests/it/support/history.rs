@@ -1,4 +1,4 @@
-//! What a model was sent.
+//! Requests that a model got.
 
 use serde_json::Value;
 

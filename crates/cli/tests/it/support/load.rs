@@ -1,4 +1,4 @@
-//! How much the machine is to blame for the time that something took.
+//! Share of the machine in a measured time.
 
 use std::collections::HashMap;
 use std::fs;

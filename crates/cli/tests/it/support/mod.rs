@@ -1,4 +1,4 @@
-//! What all tests use: a place of their own, the command in it, and looks at what it leaves.
+//! Parts of all tests: a folder of their own, the command in it, and looks at its leftovers.
 
 pub(crate) mod agreement;
 pub(crate) mod command;

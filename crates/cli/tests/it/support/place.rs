@@ -53,7 +53,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// Where the command runs.
+    /// Working directory of the command.
     pub(crate) fn work(&self) -> PathBuf {
         self.path("work")
     }
@@ -155,7 +155,7 @@ impl Drop for Place {
     }
 }
 
-/// Where places are: in memory, if that can be had. How long a disk takes that others use too is not what is measured.
+/// Folder of all places: in memory, if possible. The time of a disk that others use too is not measured.
 fn base() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

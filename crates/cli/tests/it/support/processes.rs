@@ -1,4 +1,4 @@
-//! What runs, as `/proc` says.
+//! Running processes, from `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn command_of(pid: i32) -> String {
         .replace('\0', " ")
 }
 
-/// Whether a process of this pid is there and no zombie.
+/// True if a process of this pid exists and is no zombie.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -83,7 +83,7 @@ pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
     Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)
 }
 
-/// Whether a process has a handler for this signal.
+/// True if a process has a handler for this signal.
 pub(crate) fn catches(pid: i32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::FACT_MAX;
 
-/// How long an output may stay open behind the process: what holds it then is something that was left.
+/// Time that an output may stay open behind the process: its holder is then a leftover.
 const OUTPUT_OPEN_MAX: Duration = Duration::from_secs(2);
 
 /// The command while it runs. Dropping it kills it.
@@ -29,7 +29,7 @@ pub(crate) struct Running {
     signalled: Option<Instant>,
 }
 
-/// What it came to.
+/// Result of a finished command.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
     /// Its exit code; 128 and the number of the signal if one killed it.
@@ -98,12 +98,12 @@ impl Running {
         self
     }
 
-    /// Whether it has a handler for this signal: from then on it owes an answer to it.
+    /// True if it has a handler for this signal: from then on it owes an answer to it.
     pub(crate) fn catches(&self, signal: Signal) -> bool {
         super::processes::catches(self.pid(), signal)
     }
 
-    /// Whether it ends by itself within this time.
+    /// True if it ends by itself within this time.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
         has_ended(&self.pidfd, time)
     }
@@ -186,7 +186,7 @@ impl Ended {
         envelope["session_id"].as_str().expect("a session").into()
     }
 
-    /// That it went well.
+    /// Asserts success.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, 0, "{self:#?}");
@@ -212,7 +212,7 @@ fn has_ended(pidfd: &OwnedFd, limit: Duration) -> bool {
     poll(&mut waited, Some(&limit)).expect("a pidfd can be polled") > 0
 }
 
-/// What comes out of a pipe, read all along.
+/// Bytes from a pipe, read all along.
 #[derive(Debug)]
 struct Output {
     shared: Arc<Shared>,

@@ -17,10 +17,10 @@ pub(crate) fn assert_valid(name: &str, value: &Value) {
     assert!(checked.is_ok(), "{checked:?}");
 }
 
-/// Whether the value is valid under the published schema of this name.
+/// Checks the value against the published schema of this name.
 ///
 /// # Errors
-/// What is not.
+/// The first part that is invalid.
 pub(crate) fn check(name: &str, value: &Value) -> Result<(), String> {
     let mut validators = VALIDATORS.lock().unwrap_or_else(PoisonError::into_inner);
     let validator = validators

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a fact may take that is not measured: far more than it does on a busy machine, less than a test has.
+/// Time for a fact that is not measured: far more than it takes on a busy machine, less than a test has.
 pub(crate) const FACT_MAX: Duration = Duration::from_secs(20);
 
-/// How often a fact is looked for where nothing tells of it.
+/// Interval at which a fact is looked for where nothing announces it.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Waits until the fact is there; `None` if it is not within the limit.
