@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
-use allstop_core::WrittenDuration;
+use allstop_core::HumanDuration;
 use allstop_session::FollowUp;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -106,7 +106,7 @@ pub(crate) struct ChatWith {
         allow_hyphen_values = true,
         help_heading = "Limits"
     )]
-    pub(crate) grace: Option<WrittenDuration>,
+    pub(crate) grace: Option<HumanDuration>,
     /// Steps of one turn
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
@@ -192,8 +192,8 @@ pub(crate) struct StoreArgs {
 }
 
 /// A deadline that has passed already would only confuse: nothing could even be read.
-fn deadline(text: &str) -> Result<WrittenDuration, String> {
-    let deadline: WrittenDuration = text.parse().map_err(|error| format!("{error}"))?;
+fn deadline(text: &str) -> Result<HumanDuration, String> {
+    let deadline: HumanDuration = text.parse().map_err(|error| format!("{error}"))?;
     if deadline.0.is_zero() {
         return Err("a deadline must be longer than 0".to_owned());
     }
@@ -205,10 +205,10 @@ fn deadline(text: &str) -> Result<WrittenDuration, String> {
 pub(crate) struct LimitArgs {
     /// The deadline of the whole run: 500ms, 2s, 5m, 8h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = deadline)]
-    pub(crate) timeout: Option<WrittenDuration>,
+    pub(crate) timeout: Option<HumanDuration>,
     /// Time that a stop waits before it uses force [default: 2s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) grace: Option<WrittenDuration>,
+    pub(crate) grace: Option<HumanDuration>,
     /// Steps of one turn
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<NonZeroU32>,

@@ -22,7 +22,7 @@ use crate::scripted::file::{
     StallAt,
 };
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
-use allstop_core::WrittenDuration;
+use allstop_core::HumanDuration;
 
 /// Shortest pause that is recorded: pieces in quicker succession become one, because a script counts milliseconds.
 const SAME_PIECE: Duration = Duration::from_millis(1);
@@ -143,7 +143,7 @@ impl Call {
             reply.error = Some(ScriptError {
                 kind: Some(error.kind),
                 message: Some(error.message.clone()),
-                retry_after: error.retry_after.map(WrittenDuration),
+                retry_after: error.retry_after.map(HumanDuration),
                 at,
                 ..ScriptError::default()
             });
@@ -155,7 +155,7 @@ impl Call {
         if !matches!(event, ModelEvent::ToolCallProgress { .. }) {
             self.newest += after;
         }
-        let written = (after >= SAME_PIECE).then_some(WrittenDuration(after));
+        let written = (after >= SAME_PIECE).then_some(HumanDuration(after));
         self.edit(|reply| match event {
             ModelEvent::Text(text) => {
                 reply.stall = Some(StallAt::End);
@@ -200,7 +200,7 @@ impl Call {
 /// Adds a piece, or extends the last one if there was no pause in between.
 fn push(
     chunks: &mut Vec<ScriptChunk>,
-    after: Option<WrittenDuration>,
+    after: Option<HumanDuration>,
     text: &str,
     field: impl Fn(&mut ScriptChunk) -> &mut Option<String>,
 ) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::{FinishReason, ModelErrorKind};
-use allstop_core::WrittenDuration;
+use allstop_core::HumanDuration;
 
 /// A script for a model.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -79,13 +79,13 @@ pub struct ScriptReply {
     pub calls: Vec<ScriptCall>,
     /// Delay before each piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<WrittenDuration>,
+    pub delay: Option<HumanDuration>,
     /// Point at which the reply hangs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<StallAt>,
     /// Time for which it hangs; by default until the call is dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stall_for: Option<WrittenDuration>,
+    pub stall_for: Option<HumanDuration>,
     /// Error of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ScriptError>,
@@ -106,7 +106,7 @@ pub struct ScriptReply {
 pub struct ScriptChunk {
     /// Delay before this piece, instead of the reply's `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<WrittenDuration>,
+    pub after: Option<HumanDuration>,
     /// A piece of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -121,7 +121,7 @@ pub struct ScriptChunk {
 pub struct ScriptCall {
     /// Delay before this call, instead of the reply's `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<WrittenDuration>,
+    pub after: Option<HumanDuration>,
     /// Name of the tool.
     pub tool: String,
     /// The arguments; by default `{}`.
@@ -164,7 +164,7 @@ pub struct ScriptError {
     pub message: Option<String>,
     /// Wait that the provider asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after: Option<WrittenDuration>,
+    pub retry_after: Option<HumanDuration>,
     /// Number of requests that fail before the reply is given; by default all. Each process counts anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,

@@ -6,7 +6,7 @@ use allstop_agent::GuardrailStage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use allstop_core::WrittenDuration;
+use allstop_core::HumanDuration;
 
 /// Default time limit of a command: a linter or the tests of a small project end within a minute, and a turn that waits
 /// longer for a hook looks hung.
@@ -22,7 +22,7 @@ pub struct HookConfig {
     /// The command, as given to `sh -c`, in the working directory.
     pub command: String,
     /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a denial.
-    pub timeout: Option<WrittenDuration>,
+    pub timeout: Option<HumanDuration>,
 }
 
 /// A moment of a turn or of a session.
@@ -79,5 +79,5 @@ pub struct GuardrailConfig {
     /// The command, as given to `sh -c`, in the working directory.
     pub command: String,
     /// Time limit of the command; 1m by default. A command that exceeds it is stopped and counts as a refusal.
-    pub timeout: Option<WrittenDuration>,
+    pub timeout: Option<HumanDuration>,
 }

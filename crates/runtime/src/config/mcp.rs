@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use allstop_core::WrittenDuration;
+use allstop_core::{WrittenDuration, HumanDuration};
 use allstop_tools::mcp::OnIgnoredCancel;
 
 /// MCP servers: servers of tools that speak the Model Context Protocol.
@@ -36,9 +36,9 @@ pub struct McpServerSection {
     /// Environment variable that holds the token for `Authorization: Bearer`.
     pub bearer_token_env: Option<String>,
     /// Time limit for the start and the listing of the tools; 20s by default.
-    pub handshake_timeout: Option<WrittenDuration>,
+    pub handshake_timeout: Option<HumanDuration>,
     /// Time limit of a call. By default the limit of every tool, or 10m without that.
-    pub call_timeout: Option<WrittenDuration>,
+    pub call_timeout: Option<HumanDuration>,
     /// Tools to use, by the server's own names, with `*` and `?`; all if empty.
     pub allow: Vec<String>,
     /// Tools to leave out, even if `allow` names them.

@@ -10,7 +10,8 @@ use allstop_tools::permission::PermissionRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Config;
+use super::{Config, PermissionRule};
+use allstop_core::HumanDuration;
 
 /// Default maximum of steps per turn: more than an honest task takes, and few enough that a model that goes astray
 /// costs minutes, not hours.
@@ -30,11 +31,11 @@ pub struct ModelConfig {
     /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
     /// Time limit for connecting.
-    pub connect_timeout: Option<WrittenDuration>,
+    pub connect_timeout: Option<HumanDuration>,
     /// Time limit until the provider's first token.
-    pub first_token_timeout: Option<WrittenDuration>,
+    pub first_token_timeout: Option<HumanDuration>,
     /// Time limit between two tokens.
-    pub between_tokens_timeout: Option<WrittenDuration>,
+    pub between_tokens_timeout: Option<HumanDuration>,
     /// Maximum retries of a model call that failed temporarily; 2 by default.
     pub retries: Option<u32>,
 }
@@ -112,17 +113,17 @@ impl From<LoopsConfig> for LoopLimits {
 #[serde(deny_unknown_fields)]
 pub struct DeadlinesConfig {
     /// Time limit of all turns of a run together.
-    pub run: Option<WrittenDuration>,
+    pub run: Option<HumanDuration>,
     /// Time limit of one turn.
-    pub turn: Option<WrittenDuration>,
+    pub turn: Option<HumanDuration>,
     /// Time limit of one step: its model call and its tool calls.
-    pub step: Option<WrittenDuration>,
+    pub step: Option<HumanDuration>,
     /// Time limit of one tool call; the turn continues after it.
-    pub tool: Option<WrittenDuration>,
+    pub tool: Option<HumanDuration>,
     /// Maximum time without activity of a turn.
-    pub inactivity: Option<WrittenDuration>,
+    pub inactivity: Option<HumanDuration>,
     /// Time between the request of a stop and force; 2s by default.
-    pub grace: Option<WrittenDuration>,
+    pub grace: Option<HumanDuration>,
 }
 
 /// Rules on tool calls: calls that run, and calls that ask a person first. A rule is a tool, `read`, or the beginning
@@ -159,7 +160,7 @@ pub struct StoreConfig {
 impl Config {
     /// Settings of an agent under this configuration. Each call creates a new budget.
     pub(crate) fn settings(&self) -> Settings {
-        let limit = |duration: Option<WrittenDuration>| duration.map(Into::into);
+        let limit = |duration: Option<HumanDuration>| duration.map(Into::into);
         let mut retry = RetryPolicy::default();
         if let Some(retries) = self.model.retries {
             retry.attempts_max = retries.saturating_add(1);

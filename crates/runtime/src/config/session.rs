@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use allstop_core::WrittenDuration;
-use allstop_session::{CompactionLimits, FollowUp, OnBackgroundEnd, SessionOptions};
+use allstop_core::{WrittenDuration, HumanDuration};
+use allstop_session::{CompactionLimits, FollowUp, OnBackgroundEnd, SessionOptions, Compaction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct SessionConfig {
     /// Number of newest turns that a summary leaves unchanged; 4 by default.
     pub compact_keeps_turns: Option<u32>,
     /// Time that a permission question stays open while no client is connected; 1m by default.
-    pub unanswered_after: Option<WrittenDuration>,
+    pub unanswered_after: Option<HumanDuration>,
 }
 
 impl SessionConfig {

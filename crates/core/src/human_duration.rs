@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A duration as it is written in the configuration, in flags and in scripts: `500ms`, `2s`, `5m` or `8h`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct WrittenDuration(pub Duration);
+pub struct HumanDuration(pub Duration);
 
 /// Error of a text that is not a valid duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum DurationError {
 /// Longest duration in milliseconds: 100 years. A clock can still add it to the present time.
 const DURATION_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-impl FromStr for WrittenDuration {
+impl FromStr for HumanDuration {
     type Err = DurationError;
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
@@ -70,7 +70,7 @@ impl FromStr for WrittenDuration {
     }
 }
 
-impl TryFrom<String> for WrittenDuration {
+impl TryFrom<String> for HumanDuration {
     type Error = DurationError;
 
     fn try_from(text: String) -> Result<Self, DurationError> {
@@ -78,25 +78,25 @@ impl TryFrom<String> for WrittenDuration {
     }
 }
 
-impl From<WrittenDuration> for String {
-    fn from(duration: WrittenDuration) -> Self {
+impl From<HumanDuration> for String {
+    fn from(duration: HumanDuration) -> Self {
         duration.to_string()
     }
 }
 
-impl From<WrittenDuration> for Duration {
-    fn from(duration: WrittenDuration) -> Self {
+impl From<HumanDuration> for Duration {
+    fn from(duration: HumanDuration) -> Self {
         duration.0
     }
 }
 
-impl From<Duration> for WrittenDuration {
+impl From<Duration> for HumanDuration {
     fn from(duration: Duration) -> Self {
         Self(duration)
     }
 }
 
-impl fmt::Display for WrittenDuration {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_millis() {
             ms if ms > 0 && ms.is_multiple_of(3_600_000) => write!(f, "{}h", ms / 3_600_000),
@@ -107,7 +107,7 @@ impl fmt::Display for WrittenDuration {
     }
 }
 
-impl JsonSchema for WrittenDuration {
+impl JsonSchema for HumanDuration {
     fn schema_name() -> Cow<'static, str> {
         "Duration".into()
     }
@@ -135,7 +135,7 @@ mod tests {
             ("5m", 300_000),
             ("8h", 28_800_000),
         ] {
-            let read: WrittenDuration = text.parse().unwrap();
+            let read: HumanDuration = text.parse().unwrap();
             assert_eq!(read.0, Duration::from_millis(ms), "{text}");
             assert_eq!(read.to_string(), text);
         }
@@ -159,7 +159,7 @@ mod tests {
             ("9999999999999m", TooLong),
         ];
         for (text, error) in cases {
-            assert_eq!(text.parse::<WrittenDuration>(), Err(error(text.to_owned())));
+            assert_eq!(text.parse::<HumanDuration>(), Err(error(text.to_owned())));
         }
     }
 }
