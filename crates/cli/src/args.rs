@@ -44,7 +44,7 @@ impl CliCommand {
 }
 
 const RUN_HELP: &str = "\
-Stopping:
+SessionStop:
   Ctrl-C stops the run: work is asked to end, after the grace it is ended by force, and a
   receipt says what became of it. A second Ctrl-C uses force at once. SIGTERM and SIGHUP stop
   with the cause `shutdown`. The process never outlives the grace by more than a second.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{CallId, Cause, MessageId};
-use allstop_session::{StopTarget, Stopping};
+use allstop_session::{SessionStop, StopTarget};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
@@ -109,9 +109,9 @@ struct ChatLoop<'a> {
     /// The calls that the running turn has asked for, until they have ended.
     calls: Vec<KnownCall>,
     /// Stops without a receipt yet.
-    stops: Vec<Stopping>,
+    stops: Vec<SessionStop>,
     /// The last stops that were requested here.
-    asked_stops: VecDeque<Stopping>,
+    asked_stops: VecDeque<SessionStop>,
     pending: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
     /// Taken out of `pending`, and not shown yet.
     held: Option<FinishedWork>,
@@ -193,7 +193,7 @@ impl ChatLoop<'_> {
             ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
             ChatEffect::Force => {
                 view.note("forced: what still runs is ended now");
-                self.stops.iter().for_each(Stopping::force);
+                self.stops.iter().for_each(SessionStop::force);
             }
             ChatEffect::GiveUpWait => {
                 self.wait.take().iter().for_each(AbortHandle::abort);

@@ -113,7 +113,7 @@ struct OpenChat<'a> {
     session: allstop_session::Session,
     events: allstop_session::Subscription,
     /// Of MCP servers.
-    news: McpNews,
+    news: McpStatusEvents,
     view: ChatView,
     keeps_background: bool,
     /// For the command that resumes it.
@@ -145,7 +145,7 @@ type Opened = ((Arc<System>, OpenSession), InputHistory);
 
 async fn open(
     args: &ChatArgs,
-    asks: Asks,
+    asks: QuestionRecipient,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
     view: &ChatView,

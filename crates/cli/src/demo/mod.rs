@@ -38,10 +38,10 @@ use report::DemoReport;
 /// The demo is over within this, or something hangs: then it says so and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
-/// Time that the removal of the temporary folder may take.
+/// How long the removal of the temporary folder may take.
 const REMOVE_MAX: Duration = Duration::from_millis(500);
 
-/// Time to wait for output after a signal.
+/// How long output may still be waited for after a signal.
 const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Runs the demo. The exit code is 0 if, and only if, nothing was left. A signal stops all of it.
@@ -222,7 +222,7 @@ impl DemoStage {
         &self,
         world: &DemoWorld,
         report: &mut DemoReport<'_>,
-    ) -> Result<(TurnOutcome, History, proof::Before), CliError> {
+    ) -> Result<(TurnOutcome, RunHistory, proof::Before), CliError> {
         let history = self.history.take().context("the demo has one first turn")?;
         let (sink, mut events) = EventSink::channel();
         let mut run = self.agent.start(
@@ -256,7 +256,7 @@ impl DemoStage {
     }
 }
 
-/// Script of the model. The sleeps carry the world's own number, so that only they are counted.
+/// What the model says. The sleeps carry the world's own number, so that only they are counted.
 fn script(world: &DemoWorld) -> Vec<Reply> {
     let tree = world.sleep(proof::TREE);
     vec![

@@ -46,7 +46,7 @@ impl JsonStream {
     }
 
     /// A server of tools is not available, or is there again. Whether that is said.
-    pub(crate) fn server(&self, change: &McpChange) -> bool {
+    pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
         self.line(StreamEvent::McpServer(change.into()), OutputPriority::Must)
     }
 

@@ -22,7 +22,7 @@ use crate::display::{Environment, Lane, Output, Role, Style, Styled, styled};
 /// How long a question waits for the live view to print what comes before it. Only the order of lines hangs on it.
 const CATCH_UP_MAX: Duration = Duration::from_millis(250);
 
-/// Asks the person at the terminal.
+/// QuestionRecipient the person at the terminal.
 #[derive(Debug)]
 pub(crate) struct TerminalPrompter {
     lane: Lane,

@@ -60,7 +60,7 @@ fn question(id: &str, command: &str) -> PermissionQuestion {
     }
 }
 
-/// Asks in the background of the test, which plays the person.
+/// QuestionRecipient in the background of the test, which plays the person.
 macro_rules! asking {
     ($terminal:expr, $question:expr) => {
         Box::pin($terminal.prompter.ask($question))

@@ -20,7 +20,7 @@ impl AbsentPrompter {
 }
 
 impl Prompter for AbsentPrompter {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+    fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         // What a rule may deny `--yes` would not allow either.
         if question.doubt.is_none() {
             self.was_asked.store(true, Ordering::Relaxed);

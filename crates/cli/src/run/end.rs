@@ -9,20 +9,20 @@ use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
 use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::StopTarget;
 
-use super::turns::{PromptsOutcome, RunTurns, show, PromptOutcomes};
-use crate::pasted::quoted;
+use super::turns::{PromptOutcomes, RunTurns, show};
 use crate::shell_command::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
-    /// Ends the work that the turns have left, and returns the envelope of the run.
+    /// Ends what the turns have left, and says what the run came to.
     pub(super) async fn end(
         mut self,
         id: SessionId,
         run: PromptOutcomes,
         system: &System,
     ) -> Envelope {
-        let mut envelope = Envelope::of_run(id, &run.messages);
+        let mut envelope = Envelope::of_run(&id, &run.messages)
+            .unwrap_or_else(|| Envelope::of_no_run(Some(id), StopReason::Error, None));
         if let Some(error) = run.error {
             envelope.stop_reason = StopReason::Error;
             envelope.error = Some(error);

@@ -86,8 +86,8 @@ async fn drive(
         session: id,
         flags,
         asks: match prompt {
-            Some(_) => Asks::Subscribers,
-            None => Asks::Prompter,
+            Some(_) => QuestionRecipient::Subscribers,
+            None => QuestionRecipient::Prompter,
         },
     };
     let (system, open) = start::open(opening, supervisor, |said| view.hint(said)).await?;
@@ -100,7 +100,7 @@ async fn drive(
         session,
         background: &background,
         events: session.watch(),
-        news: system.mcp().news(),
+        news: system.mcp().status_events(),
         view,
         supervisor,
         stop: None,
@@ -116,8 +116,8 @@ async fn drive(
 /// Answers where no terminal is asked.
 fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> {
     match (args.yes, args.deny) {
-        (true, _) => Arc::new(FixedAnswer(Answer::AllowOnce)),
-        (_, true) => Arc::new(FixedAnswer(Answer::Deny)),
+        (true, _) => Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
+        (_, true) => Arc::new(FixedAnswer(PermissionAnswer::Deny)),
         _ => Arc::new(absent),
     }
 }

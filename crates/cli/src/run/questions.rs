@@ -6,7 +6,7 @@ use allstop_agent::AgentEvent;
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_session::{OpenQuestion, Session};
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use crate::display::call_label;
 use crate::terminal::{QuestionPrompt, SessionQuestions};
@@ -32,11 +32,11 @@ impl RunQuestions {
         }
     }
 
-    /// Asks a question, or denies it if nobody can answer.
+    /// QuestionRecipient a question, or denies it if nobody can answer.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
             // Too late: then nobody waits for the answer.
-            let _too_late = self.session.answer(&question.id, Answer::Deny);
+            let _too_late = self.session.answer(&question.id, PermissionAnswer::Deny);
             return;
         }
         self.prompt.begin();
@@ -47,7 +47,7 @@ impl RunQuestions {
         }
     }
 
-    /// Asks and closes what the session asked and closed in events that were missed.
+    /// QuestionRecipient and closes what the session asked and closed in events that were missed.
     pub(super) fn catch_up(&mut self) {
         let (open, closed) = self.questions.catch_up(&self.session);
         for question in open {
@@ -69,12 +69,12 @@ impl RunQuestions {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next(&mut self) -> (u64, Answer) {
+    pub(super) async fn next(&mut self) -> (u64, PermissionAnswer) {
         self.prompt.next().await
     }
 
     /// Gives the session an answer.
-    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+    pub(super) fn answer(&mut self, number: u64, answer: PermissionAnswer) {
         self.questions.answer(number, answer, &self.session);
     }
 

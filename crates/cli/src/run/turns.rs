@@ -28,7 +28,7 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
     /// The stop that a signal or a deadline has begun.
-    pub(super) stop: Option<Stopping>,
+    pub(super) stop: Option<SessionStop>,
     /// True if the owner has done everything since the last message, its hooks included.
     pub(super) owner_idle: bool,
 }
@@ -152,7 +152,7 @@ impl RunTurns<'_, '_> {
     fn carry_out(&mut self, effect: ControlEffect) -> bool {
         match effect {
             ControlEffect::Stop(cause) => self.begin_stop(cause),
-            ControlEffect::Force(_) => self.stop.iter().for_each(Stopping::force),
+            ControlEffect::Force(_) => self.stop.iter().for_each(SessionStop::force),
             ControlEffect::Nothing => {}
             ControlEffect::Exit => return true,
         }
@@ -163,7 +163,7 @@ impl RunTurns<'_, '_> {
     /// work is to be kept: one ladder for all of it, so that one grace bounds the exit.
     fn begin_stop(&mut self, cause: Cause) {
         self.view.stopping();
-        let target = if self.session.works_beside_turn() && !self.background.keep_background {
+        let target = if self.session.has_background_activity() && !self.background.keep_background {
             StopTarget::Process
         } else {
             StopTarget::Turn

@@ -4,8 +4,8 @@ use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
 use allstop_runtime::Envelope;
 use allstop_session::Session;
-use allstop_tools::mcp::{McpStatusEvent, McpChange};
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
+use allstop_tools::mcp::McpStatusEvent;
 
 use super::absent_prompter::AbsentPrompter;
 use super::questions::RunQuestions;
@@ -114,7 +114,7 @@ impl<'a> RunView<'a> {
     }
 
     /// Hands an answer of the person on.
-    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+    pub(super) fn answer(&mut self, number: u64, answer: PermissionAnswer) {
         if let Some(questions) = &mut self.questions {
             questions.answer(number, answer);
         }
@@ -124,7 +124,7 @@ impl<'a> RunView<'a> {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn next_answer(&mut self) -> (u64, Answer) {
+    pub(super) async fn next_answer(&mut self) -> (u64, PermissionAnswer) {
         match &mut self.questions {
             Some(questions) => questions.next().await,
             None => std::future::pending().await,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::device::TerminalDevice;
 use super::keys::Key;
@@ -16,7 +16,7 @@ use super::reader::{InputMode, InputReader};
 use super::session_questions::SessionQuestions;
 use super::text::{Environment, Style, TextRole};
 
-/// Asks questions where nothing else is typed.
+/// QuestionRecipient questions where nothing else is typed.
 #[derive(Debug)]
 pub(crate) struct QuestionPrompt {
     queue: OutputQueue,
@@ -101,7 +101,7 @@ impl QuestionPrompt {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> (u64, Answer) {
+    pub(crate) async fn next(&mut self) -> (u64, PermissionAnswer) {
         loop {
             if self.questions.is_empty() {
                 return std::future::pending().await;
@@ -109,7 +109,7 @@ impl QuestionPrompt {
             let now = Instant::now();
             if let Some(number) = self.is_gone.then(|| self.questions.deny(now)).flatten() {
                 self.show();
-                return (number, Answer::Deny);
+                return (number, PermissionAnswer::Deny);
             }
             while let Some(key) = self.keys.pop_front() {
                 let answer = self.press(key);
@@ -126,13 +126,13 @@ impl QuestionPrompt {
         }
     }
 
-    fn press(&mut self, key: Key) -> Option<(u64, Answer)> {
+    fn press(&mut self, key: Key) -> Option<(u64, PermissionAnswer)> {
         let ends_line = matches!(key, Key::Enter | Key::NewLine);
         if ends_line && self.mode == InputMode::Lines {
             self.queue.end_echoed_line();
         }
         match self.questions.press(key, Instant::now())? {
-            QuestionReply::Answered(number, answer) => return Some((number, answer)),
+            QuestionReply::AnswerResult(number, answer) => return Some((number, answer)),
             QuestionReply::Pending => {}
             QuestionReply::Other(_) => {
                 let said = "answer y, a or n; Ctrl-C stops the turn";

@@ -33,7 +33,7 @@ fn terminal_named(name: &str) -> TestTerminal {
 }
 
 impl TestTerminal {
-    /// Asks as a run does.
+    /// QuestionRecipient as a run does.
     fn asks(&mut self, number: u64, command: &str) {
         self.prompt.begin();
         let call = format!("call_{number}");
@@ -51,11 +51,11 @@ impl TestTerminal {
 async fn each_answer_is_understood() {
     for name in ["xterm", "dumb"] {
         for (typed, answer) in [
-            ("y\n", Answer::AllowOnce),
-            (" YES \n", Answer::AllowOnce),
-            ("a\n", Answer::AllowForSession),
-            ("no\n", Answer::Deny),
-            ("\u{4}", Answer::Deny),
+            ("y\n", PermissionAnswer::AllowOnce),
+            (" YES \n", PermissionAnswer::AllowOnce),
+            ("a\n", PermissionAnswer::AllowForSession),
+            ("no\n", PermissionAnswer::Deny),
+            ("\u{4}", PermissionAnswer::Deny),
         ] {
             let mut terminal = terminal_named(name);
             terminal.asks(1, "shell: rm -rf x");
@@ -72,7 +72,7 @@ async fn a_question_reads_like_this() {
     terminal.asks(1, "shell: rm x");
     terminal.screen.wait_for("[n]o");
     terminal.screen.type_keys("maybe\ry\r");
-    assert_eq!(terminal.prompt.next().await.1, Answer::AllowOnce);
+    assert_eq!(terminal.prompt.next().await.1, PermissionAnswer::AllowOnce);
     let queue = terminal.output.stderr();
     queue.lines("  yes, once", OutputPriority::Must);
     terminal.asks(2, "shell: rm y");
@@ -113,7 +113,7 @@ async fn text_typed_before_the_question_is_no_answer() {
         terminal.asks(1, "shell: rm x");
         terminal.screen.wait_for("[n]o");
         terminal.screen.type_keys("n\n");
-        assert_eq!(terminal.prompt.next().await, (1, Answer::Deny));
+        assert_eq!(terminal.prompt.next().await, (1, PermissionAnswer::Deny));
     }
 }
 
@@ -129,10 +129,10 @@ async fn questions_are_answered_one_after_another() {
         terminal.screen.wait_for("call_2: [y]es");
         terminal.screen.type_keys("a\n");
         let answer = terminal.prompt.next().await;
-        assert_eq!(answer, (2, Answer::AllowForSession));
+        assert_eq!(answer, (2, PermissionAnswer::AllowForSession));
         terminal.screen.wait_for("call_3: [y]es");
         terminal.screen.type_keys("\u{4}");
-        assert_eq!(terminal.prompt.next().await, (3, Answer::Deny));
+        assert_eq!(terminal.prompt.next().await, (3, PermissionAnswer::Deny));
     }
 }
 
@@ -168,8 +168,8 @@ async fn a_terminal_that_hangs_up_is_a_no() {
         terminal.asks(2, "shell: rm y");
         screen.wait_for("[n]o");
         drop(screen);
-        assert_eq!(terminal.prompt.next().await, (1, Answer::Deny));
-        assert_eq!(terminal.prompt.next().await, (2, Answer::Deny));
+        assert_eq!(terminal.prompt.next().await, (1, PermissionAnswer::Deny));
+        assert_eq!(terminal.prompt.next().await, (2, PermissionAnswer::Deny));
     }
 }
 
@@ -184,5 +184,5 @@ async fn a_suspended_question_goes_on_where_it_was() {
     terminal.prompt.resume();
     terminal.screen.type_keys("y\r");
     let answer = tokio::time::timeout(LONG, terminal.prompt.next()).await;
-    assert_eq!(answer.unwrap(), (1, Answer::AllowOnce));
+    assert_eq!(answer.unwrap(), (1, PermissionAnswer::AllowOnce));
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::editor::{EditResult, LineEditor};
 use super::input_line::InputLine;
@@ -35,7 +35,7 @@ pub(crate) enum QuestionReply {
     /// No answer yet.
     Pending,
     /// The question of this number has its answer.
-    Answered(u64, Answer),
+    AnswerResult(u64, PermissionAnswer),
     /// A line that is no answer.
     Other(String),
 }
@@ -88,7 +88,7 @@ impl QuestionQueue {
         // A reply has one line, so Ctrl-J ends it too.
         let key = if key == Key::NewLine { Key::Enter } else { key };
         let answer = match self.reply.press(key) {
-            EditResult::EndOfInput => Answer::Deny,
+            EditResult::EndOfInput => PermissionAnswer::Deny,
             EditResult::Submitted(line) => match answer_of(&line) {
                 Some(answer) => answer,
                 None if line.trim().is_empty() => return Some(QuestionReply::Pending),
@@ -97,7 +97,7 @@ impl QuestionQueue {
             _ => return Some(QuestionReply::Pending),
         };
         self.close(number, now);
-        Some(QuestionReply::Answered(number, answer))
+        Some(QuestionReply::AnswerResult(number, answer))
     }
 
     /// Denies the question in front, where nobody can answer any more. Its number.
@@ -155,11 +155,11 @@ pub(super) fn question_lines(style: Style, text: &str, call: &str, asker: Option
 }
 
 /// The answer that a line gives; `None` if it is no answer.
-fn answer_of(line: &str) -> Option<Answer> {
+fn answer_of(line: &str) -> Option<PermissionAnswer> {
     match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Some(Answer::AllowOnce),
-        "a" | "always" => Some(Answer::AllowForSession),
-        "n" | "no" => Some(Answer::Deny),
+        "y" | "yes" => Some(PermissionAnswer::AllowOnce),
+        "a" | "always" => Some(PermissionAnswer::AllowForSession),
+        "n" | "no" => Some(PermissionAnswer::Deny),
         _ => None,
     }
 }

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use allstop_core::CallId;
 use allstop_core::ids::QuestionId;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
-use allstop_session::{Answered, OpenQuestion, Session, SessionEventKind};
-use allstop_tools::Answer;
+use allstop_session::{AnswerResult, OpenQuestion, Session, SessionEventKind};
+use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 
 use super::question::{TerminalQuestion, question_lines};
@@ -93,15 +93,15 @@ impl SessionQuestions {
     }
 
     /// Gives the session an answer from the terminal.
-    pub(crate) fn answer(&mut self, number: u64, answer: Answer, session: &Session) {
+    pub(crate) fn answer(&mut self, number: u64, answer: PermissionAnswer, session: &Session) {
         let Some(question) = self.unanswered.remove(&number) else {
             return;
         };
         let said = match (session.answer(&question.id, answer), answer) {
-            (Answered::Taken, Answer::AllowOnce) => "  yes, once",
-            (Answered::Taken, Answer::AllowForSession) => "  yes, always",
-            (Answered::Taken, Answer::Deny | Answer::Unanswered) => "  no",
-            (Answered::TooLate | Answered::NotFound, _) => {
+            (AnswerResult::Taken, PermissionAnswer::AllowOnce) => "  yes, once",
+            (AnswerResult::Taken, PermissionAnswer::AllowForSession) => "  yes, always",
+            (AnswerResult::Taken, PermissionAnswer::Deny | PermissionAnswer::Unanswered) => "  no",
+            (AnswerResult::TooLate | AnswerResult::NotFound, _) => {
                 "  too late: the question was answered, or a stop took it away"
             }
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use allstop_core::{WrittenDuration, HumanDuration};
+use allstop_core::HumanDuration;
 use allstop_tools::mcp::OnIgnoredCancel;
 
 /// MCP servers: servers of tools that speak the Model Context Protocol.

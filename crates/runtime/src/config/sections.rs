@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use allstop_agent::{Deadlines, Settings};
-use allstop_core::WrittenDuration;
+use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
 use allstop_model::RetryPolicy;
 use allstop_tools::permission::PermissionRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, PermissionRule};
-use allstop_core::HumanDuration;
+use super::Config;
 
 /// Default maximum of steps per turn: more than an honest task takes, and few enough that a model that goes astray
 /// costs minutes, not hours.

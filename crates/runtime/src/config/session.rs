@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use allstop_core::{WrittenDuration, HumanDuration};
-use allstop_session::{CompactionLimits, FollowUp, OnBackgroundEnd, SessionOptions, Compaction};
+use allstop_core::HumanDuration;
+use allstop_session::{CompactionLimits, FollowUp, OnBackgroundEnd, SessionOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

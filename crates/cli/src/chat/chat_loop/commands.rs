@@ -131,7 +131,7 @@ impl ChatLoop<'_> {
         };
         match what {
             BackgroundCommand::List => self.say_later(async |session| {
-                let left = session.look_for_left().await;
+                let left = session.check_orphaned_work().await;
                 let works = session.background();
                 let works = works.iter().map(|work| line(work));
                 let lines: Vec<String> = left.iter().map(left_line).chain(works).collect();

@@ -1,6 +1,6 @@
 //! Decisions, without a runtime and without a terminal.
 
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::*;
 use crate::chat::command::TypedTarget;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use allstop_tools::Answer;
+use allstop_tools::PermissionAnswer;
 
 use super::super::command::{ChatCommand, TypedLine};
 use super::super::complete::{Completed, CompletionNames, complete};
@@ -22,7 +22,7 @@ pub(super) enum InputResult {
     /// A message or a command was submitted. The text is as it was typed.
     Line(TypedLine, String),
     /// A question has its answer.
-    Answer(u64, Answer),
+    Answer(u64, PermissionAnswer),
     /// Tab: names are needed to complete the line.
     Complete,
     /// A note for the person.
@@ -111,7 +111,7 @@ impl TypedInput {
         }
         if !self.questions.is_empty() {
             return match self.questions.press(key, now) {
-                Some(QuestionReply::Answered(number, answer)) => {
+                Some(QuestionReply::AnswerResult(number, answer)) => {
                     InputResult::Answer(number, answer)
                 }
                 Some(QuestionReply::Other(line)) if line.trim().starts_with('/') => {

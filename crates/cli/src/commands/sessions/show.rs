@@ -5,7 +5,7 @@ use allstop_log::{Log, read_session};
 
 use super::error::SessionsError;
 use super::find::find;
-use super::view::{SessionView, Turn, UnknownCall, Work, json, SessionReport, TurnReport};
+use super::view::{SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
 use crate::display::{age, call_label, plain, render_receipt};
 use crate::terminal::{Styled, Symbol, TextRole, styled};

@@ -1,4 +1,4 @@
-//! Contents of a session's report, before it becomes words or JSON.
+//! What is to be said of a session, before it is said in words or in JSON.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub(super) struct SessionReport<'a> {
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
     pub(super) turns: Vec<TurnReport<'a>>,
-    /// True if a summary stands in place of the oldest turns.
+    /// Whether a summary stands in place of the oldest turns.
     pub(super) summed_up: bool,
     pub(super) background: Vec<Work<'a>>,
 }
@@ -52,7 +52,7 @@ pub(super) struct TurnReport<'a> {
     pub(super) input: &'a str,
     pub(super) steps: u32,
     pub(super) usage: Usage,
-    /// True if the turn was undone.
+    /// Whether it was taken back.
     pub(super) undone: bool,
     pub(super) unknown_calls: Vec<UnknownCall<'a>>,
     /// With `--full`, where the turn was stopped.
@@ -76,14 +76,14 @@ pub(super) struct Work<'a> {
     pub(super) turn: TurnNumber,
     pub(super) call_id: &'a CallId,
     pub(super) attachment: Attachment,
-    /// True if the process runs, as the kernel says; `null` if the log names no process.
+    /// Whether it runs, as the kernel says; `null` where the log names no process.
     pub(super) alive: Option<bool>,
     /// The process whose end ends it: `kill` it.
     pub(super) stop_pid: Option<u32>,
     pub(super) process: Option<&'a ProcessIdentity>,
     pub(super) keeper: Option<&'a ProcessIdentity>,
     pub(super) output: Option<&'a str>,
-    /// Its ending in the log.
+    /// How it ended, as the log says.
     pub(super) ended: Option<&'a ItemState>,
     pub(super) exit_code: Option<i32>,
 }
@@ -182,8 +182,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// True if any of its processes is left.
-fn is_left(work: &BackgroundWork) -> bool {
+/// Whether any process of it is left.
+fn is_left(work: &RecordedWork) -> bool {
     let main = work.process.as_ref();
     main.is_some_and(|main| survivor(main, work.keeper.as_ref(), work.marker.as_deref()).is_some())
 }

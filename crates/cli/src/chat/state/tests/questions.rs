@@ -11,7 +11,10 @@ fn a_question_is_answered_once_and_the_draft_comes_back() {
     assert_eq!(chat.line(), "  [y]es, once  [a]lways: shell: ls  [n]o > ");
     assert_eq!(chat.hears(ChatEvent::Key(Key::Enter)), [], "no answer");
     assert!(matches!(&*chat.sends("sure"), [ChatEffect::Note(_)]));
-    assert_eq!(chat.sends("y"), [ChatEffect::Answer(1, Answer::AllowOnce)]);
+    assert_eq!(
+        chat.sends("y"),
+        [ChatEffect::Answer(1, PermissionAnswer::AllowOnce)]
+    );
     assert_eq!(chat.line(), "> yes, and");
 }
 
@@ -67,7 +70,10 @@ fn an_answer_that_is_given_twice_is_held_back_too() {
     let mut chat = TestChat::new();
     chat.runs(1);
     chat.asked(1);
-    assert_eq!(chat.sends("y"), [ChatEffect::Answer(1, Answer::AllowOnce)]);
+    assert_eq!(
+        chat.sends("y"),
+        [ChatEffect::Answer(1, PermissionAnswer::AllowOnce)]
+    );
     assert_eq!(chat.sends("y"), [ChatEffect::Note(HELD.to_owned())]);
 }
 
