@@ -114,6 +114,12 @@ impl Cause {
         self.by = Some(by.into());
         self
     }
+
+    /// Stop reason of a turn that ends with this cause. A lost lease gives `error`, because the turn could not
+    /// continue; its ending is written by the new owner.
+    pub fn stop_reason(&self) -> StopReason {
+        self.kind.stop_reason().unwrap_or(StopReason::Error)
+    }
 }
 
 impl fmt::Display for Cause {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::words::{Containment, How, ItemKind, Verified, Why};
+use super::item_enums::{Containment, How, ItemKind, Verified, Why};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 

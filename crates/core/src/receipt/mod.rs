@@ -9,8 +9,8 @@
 //! 4. While an engine of the extent has not acknowledged the stop, `conversation` is `unknown`.
 
 mod item;
+mod item_enums;
 mod parts;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};
-pub use words::{Containment, How, ItemKind, Verified, Why};
+pub use item_enums::{Containment, How, ItemKind, Verified, Why};
 
 /// Version of the receipt's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use crate::cause::Cause;
 use crate::decision::{Decision, Verdict};
-use crate::ids::{BackgroundId, CallId, MessageId, TurnNumber};
+use crate::ids::{CallId, MessageId};
 use crate::message::Message;
-use crate::process::ProcessIdentity;
-use crate::record::{CallOutcome, SessionRecord, StartedCall, TurnOrigin};
+use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
@@ -16,61 +15,8 @@ use crate::turn::model_call::RunningModel;
 use crate::turn::request_names::for_request;
 use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
 use crate::turn::step::OpenStep;
+use crate::turn::turn_start::TurnStart;
 use crate::usage::Usage;
-
-/// Parameters of a turn's start.
-#[derive(Debug, Clone)]
-pub struct TurnStart {
-    /// Number of the turn in the session.
-    pub turn: TurnNumber,
-    /// The user's message.
-    pub input: Arc<str>,
-    /// Time of the start.
-    pub at: Timestamp,
-    /// The process that runs it.
-    pub owner: Option<ProcessIdentity>,
-    /// Id of the message that caused the turn.
-    pub message: Option<MessageId>,
-    /// Origin of the turn. A turn that background work caused has no message of the user.
-    pub origin: TurnOrigin,
-    /// Notes about ended background work, placed before the user's message.
-    pub notes: Vec<Note>,
-}
-
-/// A note to the model about background work that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Id of the work.
-    pub id: BackgroundId,
-    /// Text of the note.
-    pub text: Arc<str>,
-}
-
-impl TurnStart {
-    /// The record of the start, which must be durable before the first call.
-    pub fn record(&self) -> SessionRecord {
-        SessionRecord::TurnStarted {
-            turn: self.turn,
-            at: self.at,
-            input: Arc::clone(&self.input),
-            owner: self.owner.clone(),
-            message: self.message.clone(),
-            origin: self.origin,
-            told: self.notes.iter().map(|note| note.id.clone()).collect(),
-        }
-    }
-
-    /// First messages of the turn: the notes, then the user's message.
-    pub(super) fn messages(&self) -> Vec<Arc<Message>> {
-        let notes = self.notes.iter().map(|note| Message::Note {
-            text: Arc::clone(&note.text),
-        });
-        let words = (self.origin == TurnOrigin::User).then(|| Message::User {
-            text: Arc::clone(&self.input),
-        });
-        notes.chain(words).map(Arc::new).collect()
-    }
-}
 
 /// A running turn over an immutable base.
 ///

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::cause::{Cause, CauseKind};
 use crate::stop_reason::StopReason;
 use crate::turn::budget::{Budget, BudgetExceeded};
-use crate::turn::stop::reason_of;
 
 /// Limits of a turn. `None` means no limit.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +44,7 @@ impl Refusal {
     /// Stop reason of a turn that ends with this refusal.
     pub fn reason(&self) -> StopReason {
         match self {
-            Self::Stopped(cause) => reason_of(cause),
+            Self::Stopped(cause) => cause.stop_reason(),
             Self::TurnsMax { .. } => StopReason::MaxTurnsReached,
             Self::StepsMax { .. } => StopReason::MaxStepsReached,
             Self::Budget(_) => StopReason::MaxBudgetReached,

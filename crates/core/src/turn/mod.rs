@@ -33,11 +33,12 @@ mod step;
 mod stop;
 mod summary;
 mod tool_call;
+mod turn_start;
 
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
 pub use commit::{Commit, NotCommitted, NotCommittedWhy};
 pub use conversation::{Conversation, TurnSpan};
-pub use draft::{CallNote, Draft, DraftError, Note, TurnStart};
+pub use draft::{CallNote, Draft, DraftError};
 pub use illegal_record::IllegalRecord;
 pub use limits::{Refusal, TurnLimits};
 pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};
@@ -47,3 +48,4 @@ pub use snapshot::SessionSnapshot;
 pub use state::{Ending, IllegalEvent, TurnEvent, TurnState};
 pub use stop::{StopPolicy, StoppedTurn, TurnStop};
 pub use summary::{RecordedWork, TurnEnding, TurnSummary};
+pub use turn_start::{Note, TurnStart};

@@ -13,9 +13,10 @@ use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
-use crate::turn::draft::{Draft, TurnStart};
+use crate::turn::draft::Draft;
 use crate::turn::limits::Refusal;
 use crate::turn::state::{TurnEvent, TurnState};
+use crate::turn::turn_start::TurnStart;
 use crate::usage::Usage;
 
 /// Policy for the part of a stopped turn that stays in the conversation.
@@ -47,7 +48,7 @@ pub struct TurnStop {
 impl TurnStop {
     /// A stop for this cause, with the reason that follows from it and without a receipt.
     pub fn new(cause: Cause, policy: StopPolicy, at: Timestamp) -> Self {
-        let reason = reason_of(&cause);
+        let reason = cause.stop_reason();
         Self {
             cause,
             reason,
@@ -130,8 +131,8 @@ impl Draft {
     fn decide_stop(&self, cause: Cause, reason: StopReason) -> (Cause, StopReason) {
         self.decision.stop(cause.clone());
         match self.decision.stopped_by() {
-            Some(first) if *first != cause => (first.clone(), reason_of(first)),
-            _ if reason == StopReason::Completed => (cause.clone(), reason_of(&cause)),
+            Some(first) if *first != cause => (first.clone(), first.stop_reason()),
+            _ if reason == StopReason::Completed => (cause.clone(), cause.stop_reason()),
             _ => (cause, reason),
         }
     }
@@ -335,11 +336,6 @@ fn for_model(cause: &Cause) -> String {
         CauseKind::Failure | CauseKind::Superseded => cause.kind.as_str().to_owned(),
         _ => cause.to_string(),
     }
-}
-
-pub(super) fn reason_of(cause: &Cause) -> StopReason {
-    // A lost lease writes no ending; its caller gets `error`, because the turn could not continue.
-    cause.kind.stop_reason().unwrap_or(StopReason::Error)
 }
 
 fn item_of<'a>(receipt: Option<&'a Receipt>, id: &CallId) -> Option<&'a ItemState> {

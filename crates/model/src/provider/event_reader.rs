@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use memchr::memchr2;
 
-use super::events::ERROR_BODY_BYTES_MAX;
-
 /// Maximum length of an event. In some protocols the last event repeats the whole answer, with escapes.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Maximum bytes that are read of an error body: many times the usual length.
+pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Reason why no further event can be read.
 #[derive(Debug)]

@@ -9,14 +9,12 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::AnswerParts;
 use super::call_ids::CallIds;
 use super::client::Lease;
-use super::event_reader::EventReader;
+use super::event_reader::{ERROR_BODY_BYTES_MAX, EventReader};
 use super::failure::FailureCx;
 use super::protocol::{Progress, Protocol};
 use super::target::Target;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
-/// Maximum bytes that are read of an error body: many times the usual length.
-pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Longest wait for an error body after the status, which has most of the information.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 

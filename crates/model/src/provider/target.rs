@@ -6,8 +6,8 @@ use url::Url;
 
 use super::address::{completions_url, without_secrets};
 use super::known::{KnownProvider, PROVIDERS, by_model, by_name};
+use super::options::{KeyLookup, ProviderOptions};
 use super::protocol::Protocol;
-use super::{KeyLookup, ProviderOptions};
 use crate::{ModelError, ModelErrorKind};
 
 /// A model and its location.
