@@ -59,17 +59,17 @@ fn limited(
     limits: TokenLimits,
     first: Option<Instant>,
 ) -> impl futures::Stream<Item = Result<crate::ModelEvent, ModelError>> + Send {
-    enum Next {
+    enum AwaitedToken {
         First(Option<Instant>),
         Later,
     }
     stream::unfold(
-        Some((events, Next::First(first))),
+        Some((events, AwaitedToken::First(first))),
         move |state| async move {
             let (mut events, next) = state?;
             let (at, what, limit) = match next {
-                Next::First(at) => (at, "no token", limits.first_token),
-                Next::Later => (
+                AwaitedToken::First(at) => (at, "no token", limits.first_token),
+                AwaitedToken::Later => (
                     limits
                         .between_tokens
                         .and_then(|limit| Instant::now().checked_add(limit)),
@@ -85,7 +85,7 @@ fn limited(
                     Err(_) => return Some((Err(silent(what, limit)), None)),
                 },
             };
-            let state = item.is_ok().then_some((events, Next::Later));
+            let state = item.is_ok().then_some((events, AwaitedToken::Later));
             Some((item, state))
         },
     )

@@ -30,7 +30,7 @@ pub enum ConnectionState {
     /// There was at least one connection, and the kernel shows none of them as open.
     Closed,
     /// The answer was complete, so the connection was returned to the pool: it is idle and open for the next call.
-    GivenBack,
+    ReturnedToPool,
     /// At least one connection is still open after the longest wait.
     StillOpen,
     /// This system, or this model, cannot be verified.
@@ -43,15 +43,15 @@ pub enum ConnectionState {
 /// [`ConnectionProbe::closed`] after everything of the call has been dropped.
 #[derive(Clone, Default)]
 pub struct ConnectionProbe {
-    watch: Arc<Mutex<Watch>>,
+    state: Arc<Mutex<ProbeState>>,
 }
 
 #[derive(Default)]
-struct Watch {
+struct ProbeState {
     /// True if a model has registered its connections, or that it uses none.
     registered: bool,
     /// Records of the clients that served the call: one per attempt.
-    books: Vec<Arc<SocketBook>>,
+    records: Vec<Arc<SocketRecord>>,
     /// A connection was returned to the pool, so it no longer belongs to this call.
     returned: bool,
 }
@@ -59,21 +59,21 @@ struct Watch {
 impl ConnectionProbe {
     /// Registers that this call uses no connection.
     pub fn no_connection(&self) {
-        self.watch.lock().registered = true;
+        self.state.lock().registered = true;
     }
 
     /// Adds a client's record: its present and future connections count for this call.
-    pub(crate) fn watch(&self, book: Arc<SocketBook>) {
-        let mut watch = self.watch.lock();
-        watch.registered = true;
-        watch.books.push(book);
+    pub(crate) fn add_record(&self, record: Arc<SocketRecord>) {
+        let mut state = self.state.lock();
+        state.registered = true;
+        state.records.push(record);
     }
 
     /// Removes a client's record: its connection is idle and serves the next call.
-    pub(crate) fn give_back(&self, book: &Arc<SocketBook>) {
-        let mut watch = self.watch.lock();
-        watch.returned = true;
-        watch.books.retain(|held| !Arc::ptr_eq(held, book));
+    pub(crate) fn remove_record(&self, record: &Arc<SocketRecord>) {
+        let mut state = self.state.lock();
+        state.returned = true;
+        state.records.retain(|held| !Arc::ptr_eq(held, record));
     }
 
     /// Waits until the kernel shows no open connection of the call, at most half a second.
@@ -106,23 +106,23 @@ impl ConnectionProbe {
         let now = Instant::now();
         let mut sockets = Vec::new();
         {
-            let watch = self.watch.lock();
-            if !watch.registered {
+            let state = self.state.lock();
+            if !state.registered {
                 return ConnectionState::NotVerifiable;
             }
-            for book in &watch.books {
-                let page = book.page.lock();
-                if page.connecting > 0 {
+            for record in &state.records {
+                let socket_state = record.state.lock();
+                if socket_state.connecting > 0 {
                     return ConnectionState::StillOpen;
                 }
-                if page.unseen {
+                if socket_state.unseen {
                     return ConnectionState::NotVerifiable;
                 }
-                sockets.extend_from_slice(&page.sockets);
+                sockets.extend_from_slice(&socket_state.sockets);
             }
             if sockets.is_empty() {
-                return if watch.returned {
-                    ConnectionState::GivenBack
+                return if state.returned {
+                    ConnectionState::ReturnedToPool
                 } else {
                     ConnectionState::NeverOpened
                 };
@@ -146,10 +146,10 @@ impl ConnectionProbe {
 
 impl fmt::Debug for ConnectionProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let watch = self.watch.lock();
+        let state = self.state.lock();
         f.debug_struct("ConnectionProbe")
-            .field("registered", &watch.registered)
-            .field("books", &watch.books)
+            .field("registered", &state.registered)
+            .field("records", &state.records)
             .finish_non_exhaustive()
     }
 }
@@ -165,24 +165,24 @@ pub(crate) struct SocketPair {
 
 /// Record of all connections of one HTTP client, which serves one call at a time.
 #[derive(Debug, Default)]
-pub(crate) struct SocketBook {
-    page: Mutex<Page>,
+pub(crate) struct SocketRecord {
+    state: Mutex<SocketRecordState>,
 }
 
 #[derive(Debug, Default)]
-struct Page {
+struct SocketRecordState {
     connecting: usize,
     sockets: Vec<SocketPair>,
     /// There was a connection with unreadable addresses.
     unseen: bool,
 }
 
-impl SocketBook {
+impl SocketRecord {
     /// Begins a connection attempt, which counts as open until the guard is dropped.
     pub(crate) fn begin_connect(self: &Arc<Self>) -> ConnectGuard {
-        self.page.lock().connecting += 1;
+        self.state.lock().connecting += 1;
         ConnectGuard {
-            book: Arc::clone(self),
+            record: Arc::clone(self),
         }
     }
 }
@@ -190,22 +190,22 @@ impl SocketBook {
 #[derive(Debug)]
 #[must_use = "the attempt counts until this is dropped"]
 pub(crate) struct ConnectGuard {
-    book: Arc<SocketBook>,
+    record: Arc<SocketRecord>,
 }
 
 impl ConnectGuard {
     /// Ends the attempt with a connection; `None` if its addresses are unknown.
     pub(crate) fn connected(self, pair: Option<SocketPair>) {
-        let mut page = self.book.page.lock();
+        let mut state = self.record.state.lock();
         match pair {
-            Some(pair) => page.sockets.push(pair),
-            None => page.unseen = true,
+            Some(pair) => state.sockets.push(pair),
+            None => state.unseen = true,
         }
     }
 }
 
 impl Drop for ConnectGuard {
     fn drop(&mut self) {
-        self.book.page.lock().connecting -= 1;
+        self.record.state.lock().connecting -= 1;
     }
 }

@@ -18,8 +18,8 @@ use serde_saphyr::{Location, Spanned};
 use tokio::time::Instant;
 
 use crate::scripted::file::{
-    ErrorAt, Order, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply, ScriptUsage,
-    StallAt,
+    ErrorAt, ReplyOrder, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply,
+    ScriptUsage, StallAt,
 };
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::HumanDuration;
@@ -61,7 +61,7 @@ impl RecordingModel {
         let replies = self.replies.lock().clone();
         let spanned = |reply| Spanned::new(reply, Location::UNKNOWN, Location::UNKNOWN);
         let file = ScriptFile {
-            order: Order::Calls,
+            order: ReplyOrder::Calls,
             turns: Vec::new(),
             replies: replies.into_iter().map(spanned).collect(),
         };
@@ -89,12 +89,12 @@ impl Model for RecordingModel {
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
-        let call = Call::begin(&self.replies);
+        let call = RecordingCall::begin(&self.replies);
         Box::pin(async move {
             match self.inner.stream(request).await {
                 Ok(stream) => {
                     call.edit(|reply| reply.stall = Some(StallAt::FirstToken));
-                    Ok(ModelStream::new(Recorded {
+                    Ok(ModelStream::new(RecordingStream {
                         events: stream.events,
                         call,
                     }))
@@ -109,13 +109,13 @@ impl Model for RecordingModel {
 }
 
 /// A call that is being recorded. At any time, its reply is valid for a drop at that time.
-struct Call {
+struct RecordingCall {
     replies: Replies,
     number: usize,
     newest: Instant,
 }
 
-impl Call {
+impl RecordingCall {
     fn begin(replies: &Replies) -> Self {
         let mut list = replies.lock();
         list.push(ScriptReply {
@@ -220,12 +220,12 @@ fn push(
 }
 
 /// Records the events of a stream as they pass.
-struct Recorded {
+struct RecordingStream {
     events: ModelEvents,
-    call: Call,
+    call: RecordingCall,
 }
 
-impl Stream for Recorded {
+impl Stream for RecordingStream {
     type Item = Result<ModelEvent, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

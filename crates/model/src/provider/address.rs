@@ -9,16 +9,13 @@ pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
     let wrong = |why: String| {
         ModelError::new(
             ModelErrorKind::Invalid,
-            format!(
-                "the base URL {:?} cannot be used: {why}",
-                without_secrets(base)
-            ),
+            format!("invalid base URL {:?}: {why}", without_secrets(base)),
         )
         .with_hint("write it as http://127.0.0.1:8080 or https://host/v1")
     };
     let mut url = Url::parse(base.trim()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("it is neither http nor https".into()));
+        return Err(wrong("it needs http:// or https:// and a host".into()));
     }
     let path = url.path().trim_end_matches('/');
     let path = match path {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::bounded_json::{JsonError, VALUE_BYTES_MAX, parse_within};
 use super::call_ids::CallIds;
-use super::protocol::DecodeError;
+use super::protocol::EventDecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
 /// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models, 128,000
@@ -22,6 +22,7 @@ pub(super) struct AnswerParts {
     usage: Option<Usage>,
     finish: Option<FinishReason>,
     wants_tools: bool,
+    has_text: bool,
     bytes: usize,
 }
 
@@ -50,6 +51,7 @@ impl AnswerParts {
             usage: None,
             finish: None,
             wants_tools: false,
+            has_text: false,
             bytes: 0,
         }
     }
@@ -63,15 +65,16 @@ impl AnswerParts {
         self.finish.is_some()
     }
 
-    pub(super) fn text(&mut self, text: &str) -> Result<(), DecodeError> {
+    pub(super) fn text(&mut self, text: &str) -> Result<(), EventDecodeError> {
         self.count(text.len())?;
         if !text.is_empty() {
+            self.has_text = true;
             self.events.push_back(ModelEvent::Text(text.into()));
         }
         Ok(())
     }
 
-    pub(super) fn reasoning(&mut self, text: &str) -> Result<(), DecodeError> {
+    pub(super) fn reasoning(&mut self, text: &str) -> Result<(), EventDecodeError> {
         self.count(text.len())?;
         if !text.is_empty() {
             self.events.push_back(ModelEvent::Reasoning(text.into()));
@@ -86,10 +89,10 @@ impl AnswerParts {
         id: &str,
         name: &str,
         may_be_empty: bool,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), EventDecodeError> {
         self.count(id.len() + name.len())?;
         if self.calls.len() == CALLS_MAX {
-            return Err(DecodeError::TooManyCalls);
+            return Err(EventDecodeError::TooManyCalls);
         }
         self.calls.push(OpenCall {
             index,
@@ -109,7 +112,11 @@ impl AnswerParts {
     }
 
     /// Appends to the arguments of the newest call with this index; without such a call the piece is dropped.
-    pub(super) fn more_arguments(&mut self, index: u64, piece: &str) -> Result<(), DecodeError> {
+    pub(super) fn more_arguments(
+        &mut self,
+        index: u64,
+        piece: &str,
+    ) -> Result<(), EventDecodeError> {
         self.count(piece.len())?;
         let call = self.calls.iter_mut().rev().find(|call| call.index == index);
         let Some(call) = call else { return Ok(()) };
@@ -136,7 +143,7 @@ impl AnswerParts {
     }
 
     /// Ends the answer: emits its calls, its usage and its end.
-    pub(super) fn end(&mut self) -> Result<(), DecodeError> {
+    pub(super) fn end(&mut self) -> Result<(), EventDecodeError> {
         let finish = self.finish.unwrap_or(FinishReason::Done);
         // The last call was cut off: the model learns that it did not run.
         let is_cut = finish != FinishReason::Done;
@@ -155,17 +162,20 @@ impl AnswerParts {
             }));
         }
         if self.wants_tools && !has_calls {
-            return Err(DecodeError::NoCall);
+            return Err(EventDecodeError::NoCall);
+        }
+        if self.finish.is_none() && !self.has_text && !has_calls {
+            return Err(EventDecodeError::EmptyAnswer);
         }
         self.events.extend(self.usage.map(ModelEvent::Usage));
         self.events.push_back(ModelEvent::End(finish));
         Ok(())
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), DecodeError> {
+    fn count(&mut self, bytes: usize) -> Result<(), EventDecodeError> {
         self.bytes += bytes;
         if self.bytes > ANSWER_BYTES_MAX {
-            return Err(DecodeError::AnswerTooLong);
+            return Err(EventDecodeError::AnswerTooLong);
         }
         Ok(())
     }
@@ -188,7 +198,7 @@ impl OpenCall {
 
 impl CallText {
     /// The arguments as the model wrote them; invalid ones are never replaced by an empty object.
-    fn into_arguments(self, is_cut: bool, room: &mut usize) -> Result<Arguments, DecodeError> {
+    fn into_arguments(self, is_cut: bool, room: &mut usize) -> Result<Arguments, EventDecodeError> {
         let Self { text, may_be_empty } = self;
         let text = if text.is_empty() && may_be_empty && !is_cut {
             "{}".to_owned()
@@ -196,7 +206,7 @@ impl CallText {
             text
         };
         match parse_within(&text, room) {
-            Err(JsonError::TooLarge) => Err(DecodeError::ArgumentsTooLarge),
+            Err(JsonError::TooLarge) => Err(EventDecodeError::ArgumentsTooLarge),
             // A JSON string is not valid as arguments.
             Ok(Value::String(_)) | Err(JsonError::Syntax(_)) => {
                 Ok(Arguments::Malformed(text.into()))
@@ -249,13 +259,16 @@ mod tests {
         let half = "x".repeat(ANSWER_BYTES_MAX / 2);
         assert!(answer.text(&half).is_ok());
         assert!(answer.reasoning(&half).is_ok());
-        assert!(matches!(answer.text("x"), Err(DecodeError::AnswerTooLong)));
+        assert!(matches!(
+            answer.text("x"),
+            Err(EventDecodeError::AnswerTooLong)
+        ));
 
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
         for index in 0..CALLS_MAX as u64 {
             assert!(answer.begin_call(index, "", "t", false).is_ok());
         }
         let more = answer.begin_call(u64::MAX, "", "t", false);
-        assert!(matches!(more, Err(DecodeError::TooManyCalls)));
+        assert!(matches!(more, Err(EventDecodeError::TooManyCalls)));
     }
 }

@@ -40,18 +40,18 @@ pub(super) fn parse(text: &str) -> Result<Value, JsonError> {
 pub(super) fn parse_within(text: &str, room: &mut usize) -> Result<Value, JsonError> {
     let mut left = Some(*room);
     let mut json = serde_json::Deserializer::from_str(text);
-    let weighed = Weigh { left: &mut left }.deserialize(&mut json);
+    let weighed = ValueScale { left: &mut left }.deserialize(&mut json);
     *room = left.ok_or(JsonError::TooLarge)?;
     weighed.map_err(JsonError::Syntax)?;
     serde_json::from_str(text).map_err(JsonError::Syntax)
 }
 
 /// Weighs a value without storing it, and subtracts its weight from `left`, which becomes `None` if it is too heavy.
-struct Weigh<'a> {
+struct ValueScale<'a> {
     left: &'a mut Option<usize>,
 }
 
-impl Weigh<'_> {
+impl ValueScale<'_> {
     fn add<E: serde::de::Error>(&mut self, bytes: usize) -> Result<(), E> {
         *self.left = self.left.and_then(|left| left.checked_sub(bytes));
         match self.left {
@@ -60,12 +60,12 @@ impl Weigh<'_> {
         }
     }
 
-    fn again(&mut self) -> Weigh<'_> {
-        Weigh { left: self.left }
+    fn again(&mut self) -> ValueScale<'_> {
+        ValueScale { left: self.left }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Weigh<'_> {
+impl<'de> DeserializeSeed<'de> for ValueScale<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -73,7 +73,7 @@ impl<'de> DeserializeSeed<'de> for Weigh<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Weigh<'_> {
+impl<'de> Visitor<'de> for ValueScale<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

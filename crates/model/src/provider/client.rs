@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::{Connection, HttpInfo};
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
-use crate::probe::{ConnectionProbe, SocketBook, SocketPair};
+use crate::probe::{ConnectionProbe, SocketPair, SocketRecord};
 use crate::{ModelError, ModelErrorKind};
 
 /// Maximum idle clients, each with at most one idle connection: enough for the usual number of parallel calls.
@@ -18,7 +18,7 @@ const IDLE_CLIENTS_MAX: usize = 32;
 
 /// Clients of one model that no call uses at the moment.
 pub(super) struct ClientPool {
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<PooledClient>>,
     plan: ClientPlan,
 }
 
@@ -30,15 +30,15 @@ pub(super) struct ClientPlan {
     pub(super) is_https: bool,
 }
 
-struct Client {
+struct PooledClient {
     reqwest: reqwest::Client,
-    book: Arc<SocketBook>,
+    record: Arc<SocketRecord>,
 }
 
-/// A client for one call. Dropping it ends the client and its connections; [`Lease::finish`] keeps them for other
+/// A client for one call. Dropping it ends the client and its connections; [`ClientLease::finish`] keeps them for other
 /// calls.
-pub(super) struct Lease {
-    client: Option<Client>,
+pub(super) struct ClientLease {
+    client: Option<PooledClient>,
     pool: Arc<ClientPool>,
     probe: ConnectionProbe,
 }
@@ -52,22 +52,25 @@ impl ClientPool {
     }
 
     /// Takes a client for one call. From here on its connections are registered with the call's probe.
-    pub(super) fn lease(pool: &Arc<Self>, probe: &ConnectionProbe) -> Result<Lease, ModelError> {
+    pub(super) fn lease(
+        pool: &Arc<Self>,
+        probe: &ConnectionProbe,
+    ) -> Result<ClientLease, ModelError> {
         let idle = pool.idle.lock().pop();
         let client = match idle {
             Some(client) => client,
             None => pool.connectless_client()?,
         };
-        probe.watch(Arc::clone(&client.book));
-        Ok(Lease {
+        probe.add_record(Arc::clone(&client.record));
+        Ok(ClientLease {
             client: Some(client),
             pool: Arc::clone(pool),
             probe: probe.clone(),
         })
     }
 
-    fn connectless_client(&self) -> Result<Client, ModelError> {
-        let book = Arc::new(SocketBook::default());
+    fn connectless_client(&self) -> Result<PooledClient, ModelError> {
+        let record = Arc::new(SocketRecord::default());
         install_tls();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
@@ -78,8 +81,8 @@ impl ClientPool {
             .no_gzip()
             // A redirected POST is a different request, and the key is for this host only.
             .redirect(reqwest::redirect::Policy::none())
-            .connector_layer(BookLayer {
-                book: Arc::clone(&book),
+            .connector_layer(SocketRecordLayer {
+                record: Arc::clone(&record),
             });
         if let Some(limit) = self.plan.connect_limit {
             builder = builder.connect_timeout(limit);
@@ -94,10 +97,10 @@ impl ClientPool {
         let reqwest = builder.build().map_err(|error| {
             ModelError::new(
                 ModelErrorKind::Invalid,
-                format!("no HTTP client could be made: {}", error.without_url()),
+                format!("cannot create an HTTP client: {}", error.without_url()),
             )
         })?;
-        Ok(Client { reqwest, book })
+        Ok(PooledClient { reqwest, record })
     }
 }
 
@@ -106,7 +109,7 @@ pub(super) fn install_tls() {
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
 }
 
-impl Lease {
+impl ClientLease {
     pub(super) fn client(&self) -> &reqwest::Client {
         &self
             .client
@@ -118,7 +121,7 @@ impl Lease {
     /// Ends a complete call: its connection is idle and may serve the next call.
     pub(super) fn finish(mut self) {
         if let Some(client) = self.client.take() {
-            self.probe.give_back(&client.book);
+            self.probe.remove_record(&client.record);
             let mut idle = self.pool.idle.lock();
             if idle.len() < IDLE_CLIENTS_MAX {
                 idle.push(client);
@@ -129,28 +132,28 @@ impl Lease {
 
 /// Records every connection attempt of a client.
 #[derive(Clone)]
-struct BookLayer {
-    book: Arc<SocketBook>,
+struct SocketRecordLayer {
+    record: Arc<SocketRecord>,
 }
 
 #[derive(Clone)]
-struct BookService<S> {
+struct SocketRecordService<S> {
     inner: S,
-    book: Arc<SocketBook>,
+    record: Arc<SocketRecord>,
 }
 
-impl<S> Layer<S> for BookLayer {
-    type Service = BookService<S>;
+impl<S> Layer<S> for SocketRecordLayer {
+    type Service = SocketRecordService<S>;
 
-    fn layer(&self, inner: S) -> BookService<S> {
-        BookService {
+    fn layer(&self, inner: S) -> SocketRecordService<S> {
+        SocketRecordService {
             inner,
-            book: Arc::clone(&self.book),
+            record: Arc::clone(&self.record),
         }
     }
 }
 
-impl<S, R> Service<R> for BookService<S>
+impl<S, R> Service<R> for SocketRecordService<S>
 where
     S: Service<R>,
     S::Response: Connection,
@@ -165,7 +168,7 @@ where
     }
 
     fn call(&mut self, destination: R) -> Self::Future {
-        let attempt = self.book.begin_connect();
+        let attempt = self.record.begin_connect();
         let connecting = self.inner.call(destination);
         Box::pin(async move {
             // In this order: a drop destroys the connecting socket before it removes the attempt from the record.

@@ -17,7 +17,7 @@ pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Reason why no further event can be read.
 #[derive(Debug)]
-pub(super) enum ReadError {
+pub(super) enum EventReadError {
     Transport(reqwest::Error),
     /// An event is longer than [`EVENT_BYTES_MAX`].
     TooLong,
@@ -35,13 +35,13 @@ pub(super) struct EventReader {
     /// Data of the unfinished event: its `data:` lines, joined.
     data: Option<Vec<u8>>,
     events: VecDeque<Vec<u8>>,
-    content: Content,
+    content: ResponseContent,
     at_end: bool,
 }
 
 /// Kind of content in a response so far.
 #[derive(Debug)]
-enum Content {
+enum ResponseContent {
     Nothing,
     /// The beginning of content that is not an event stream: a web page, or plain JSON.
     Other(Vec<u8>),
@@ -56,7 +56,7 @@ impl EventReader {
             after_cr: false,
             data: None,
             events: VecDeque::new(),
-            content: Content::Nothing,
+            content: ResponseContent::Nothing,
             at_end: false,
         }
     }
@@ -64,8 +64,10 @@ impl EventReader {
     /// The beginning of a response with content but without events.
     pub(super) fn other_content(&self) -> Option<String> {
         match &self.content {
-            Content::Other(beginning) => Some(String::from_utf8_lossy(beginning).into_owned()),
-            Content::Nothing | Content::Events => None,
+            ResponseContent::Other(beginning) => {
+                Some(String::from_utf8_lossy(beginning).into_owned())
+            }
+            ResponseContent::Nothing | ResponseContent::Events => None,
         }
     }
 
@@ -73,18 +75,23 @@ impl EventReader {
     ///
     /// # Cancel safety
     /// Dropping the future loses no data: the reader keeps all bytes that it has read.
-    pub(super) async fn next(&mut self) -> Result<Option<String>, ReadError> {
+    pub(super) async fn next(&mut self) -> Result<Option<String>, EventReadError> {
         loop {
             if let Some(data) = self.events.pop_front() {
                 return match String::from_utf8(data) {
                     Ok(data) => Ok(Some(data)),
-                    Err(_) => Err(ReadError::NotText),
+                    Err(_) => Err(EventReadError::NotText),
                 };
             }
             if self.at_end {
                 return Ok(None);
             }
-            match self.response.chunk().await.map_err(ReadError::Transport)? {
+            match self
+                .response
+                .chunk()
+                .await
+                .map_err(EventReadError::Transport)?
+            {
                 Some(chunk) => self.take(&chunk)?,
                 None => self.end(),
             }
@@ -95,11 +102,11 @@ impl EventReader {
         }
     }
 
-    fn take(&mut self, chunk: &Bytes) -> Result<(), ReadError> {
-        if let Content::Nothing = self.content {
-            self.content = Content::Other(Vec::new());
+    fn take(&mut self, chunk: &Bytes) -> Result<(), EventReadError> {
+        if let ResponseContent::Nothing = self.content {
+            self.content = ResponseContent::Other(Vec::new());
         }
-        if let Content::Other(beginning) = &mut self.content {
+        if let ResponseContent::Other(beginning) = &mut self.content {
             let room = ERROR_BODY_BYTES_MAX - beginning.len();
             beginning.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
@@ -131,10 +138,10 @@ impl EventReader {
         self.check_length()
     }
 
-    fn check_length(&self) -> Result<(), ReadError> {
+    fn check_length(&self) -> Result<(), EventReadError> {
         let held = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
         if held > EVENT_BYTES_MAX {
-            return Err(ReadError::TooLong);
+            return Err(EventReadError::TooLong);
         }
         Ok(())
     }
@@ -149,7 +156,7 @@ impl EventReader {
             return;
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
-        self.content = Content::Events;
+        self.content = ResponseContent::Events;
         match &mut self.data {
             Some(data) => {
                 data.push(b'\n');

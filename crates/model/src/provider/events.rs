@@ -8,11 +8,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::AnswerParts;
 use super::call_ids::CallIds;
-use super::client::Lease;
+use super::client::ClientLease;
+use super::error_context::ErrorContext;
 use super::event_reader::{ERROR_BODY_BYTES_MAX, EventReader};
-use super::failure::FailureCx;
-use super::protocol::{Progress, Protocol};
-use super::target::Target;
+use super::protocol::{AnswerProgress, Protocol};
+use super::target::ModelTarget;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
 /// Longest wait for an error body after the status, which has most of the information.
@@ -23,8 +23,8 @@ pub(super) struct ProviderCall {
     reader: EventReader,
     answer: AnswerParts,
     protocol: Protocol,
-    failures: FailureCx,
-    lease: Lease,
+    errors: ErrorContext,
+    lease: ClientLease,
 }
 
 enum CallState {
@@ -36,12 +36,12 @@ enum CallState {
 impl ProviderCall {
     /// Sends the request and waits until it is accepted.
     pub(super) async fn begin(
-        target: &Target,
-        lease: Lease,
+        target: &ModelTarget,
+        lease: ClientLease,
         request: ModelRequest,
     ) -> Result<Self, ModelError> {
         let access = target.access()?;
-        let failures = FailureCx::new(target, &access);
+        let errors = ErrorContext::new(target, &access);
         let protocol = target.protocol();
         let answer = AnswerParts::new(CallIds::avoiding(&request.messages));
         let body = protocol.body(target.model(), &request);
@@ -52,17 +52,17 @@ impl ProviderCall {
             .authorize(request, access.key.as_deref())
             .send()
             .await
-            .map_err(|error| failures.of_transport(&error))?;
+            .map_err(|error| errors.of_transport(&error))?;
         if !response.status().is_success() {
             let (status, headers) = (response.status(), response.headers().clone());
             let body = beginning_of(response).await;
-            return Err(failures.of_status(status, &body, &headers));
+            return Err(errors.of_status(status, &body, &headers));
         }
         Ok(Self {
             reader: EventReader::new(response),
             answer,
             protocol,
-            failures,
+            errors,
             lease,
         })
     }
@@ -93,12 +93,12 @@ impl ProviderCall {
             // Meaningless events never reach the caller, who checks for a stop between events: yield here.
             tokio::task::consume_budget().await;
             let data = self.reader.next().await;
-            let progress = match data.map_err(|error| self.failures.of_read(error))? {
+            let progress = match data.map_err(|error| self.errors.of_read(error))? {
                 Some(data) => self.protocol.take(&data, &mut self.answer),
-                None if self.answer.is_finished() => Ok(Progress::Complete),
-                None => return Err(self.failures.ended_early(self.reader.other_content())),
+                None if self.answer.is_finished() => Ok(AnswerProgress::Complete),
+                None => return Err(self.errors.ended_early(self.reader.other_content())),
             };
-            if progress.map_err(|error| self.failures.of_decode(error))? == Progress::Complete {
+            if progress.map_err(|error| self.errors.of_decode(error))? == AnswerProgress::Complete {
                 return self.complete();
             }
         }
@@ -108,11 +108,11 @@ impl ProviderCall {
         let Self {
             reader,
             mut answer,
-            failures,
+            errors,
             lease,
             ..
         } = self;
-        answer.end().map_err(|error| failures.of_decode(error))?;
+        answer.end().map_err(|error| errors.of_decode(error))?;
         // First the response, then the client: only then is the connection idle.
         drop(reader);
         lease.finish();

@@ -15,15 +15,16 @@ mod answer;
 mod bounded_json;
 mod call_ids;
 mod client;
+mod error_context;
 mod event_reader;
 mod events;
-mod failure;
+
 mod known;
 mod options;
 mod protocol;
 #[cfg(test)]
 mod protocol_tests;
-mod said;
+mod provider_error;
 mod target;
 mod transcript;
 
@@ -36,7 +37,7 @@ use futures::future::BoxFuture;
 use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 use client::{ClientPlan, ClientPool};
 use events::ProviderCall;
-use target::Target;
+use target::ModelTarget;
 
 pub use options::{CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
 
@@ -54,7 +55,7 @@ pub use options::{CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
 /// # Ok::<(), allstop_model::ModelError>(())
 /// ```
 pub struct ProviderModel {
-    target: Target,
+    target: ModelTarget,
     clients: Arc<ClientPool>,
 }
 
@@ -65,7 +66,7 @@ impl ProviderModel {
     /// nothing.
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;
-        let target = Target::new(model, options)?;
+        let target = ModelTarget::new(model, options)?;
         let clients = Arc::new(ClientPool::new(ClientPlan {
             connect_limit,
             is_loopback: target.is_loopback(),

@@ -15,7 +15,7 @@ use allstop_core::message::Arguments;
 use futures::StreamExt;
 use serde_json::json;
 
-use super::{ClientPlan, ClientPool, ProviderModel, ProviderOptions, Target};
+use super::{ClientPlan, ClientPool, ModelTarget, ProviderModel, ProviderOptions};
 use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use openai_server::{OpenAiServer, ServerAnswer};
 
@@ -31,7 +31,7 @@ async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option
         key: Some("k".into()),
         ..ProviderOptions::default()
     };
-    let target = Target::new(model, options)
+    let target = ModelTarget::new(model, options)
         .unwrap()
         .moved_to(&format!("{}/", server.url()));
     let plan = ClientPlan {

@@ -12,15 +12,15 @@ use crate::{ModelError, ModelErrorKind};
 
 /// A model and its location.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct ModelTarget {
     name: Arc<str>,
-    place: Place,
+    endpoint: Endpoint,
     key: Option<String>,
     key_lookup: KeyLookup,
 }
 
 #[derive(Clone)]
-enum Place {
+enum Endpoint {
     Known {
         provider: &'static KnownProvider,
         url: Url,
@@ -32,14 +32,46 @@ enum Place {
 }
 
 /// URL and key for one call.
-pub(super) struct Access {
+pub(super) struct RequestAccess {
     pub(super) url: Url,
     pub(super) key: Option<String>,
+    pub(super) key_source: KeySource,
     /// Texts that must never be printed.
     pub(super) secrets: Vec<String>,
 }
 
-impl Target {
+/// Source of the key of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// The configured key.
+    Configured,
+    /// The provider's environment variable.
+    Variable(&'static str),
+    /// User and password in the URL.
+    Url,
+    /// No key is sent. The name of the provider's environment variable, if it has one.
+    Missing(Option<&'static str>),
+}
+
+impl KeySource {
+    /// Hint for a server that refused the key, or its absence.
+    pub(super) fn hint(self) -> String {
+        match self {
+            Self::Configured => {
+                "check the key in the environment variable that `api_key_env` names".into()
+            }
+            Self::Variable(name) => format!("check the key in {name}"),
+            Self::Url => "check the user and the password in the base URL".into(),
+            Self::Missing(Some(name)) => format!("no key was sent: set {name}"),
+            Self::Missing(None) => {
+                "no key was sent: set `api_key_env` in the section `[model]` to the environment variable with the key"
+                    .into()
+            }
+        }
+    }
+}
+
+impl ModelTarget {
     pub(super) fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         if model.trim().is_empty() {
             return Err(ModelError::new(
@@ -53,10 +85,10 @@ impl Target {
             key_lookup,
             connect_limit: _,
         } = options;
-        let (name, place) = match base_url {
+        let (name, endpoint) = match base_url {
             Some(url) => (
                 model.into(),
-                Place::Server {
+                Endpoint::Server {
                     url: completions_url(&url)?,
                 },
             ),
@@ -64,7 +96,7 @@ impl Target {
         };
         let target = Self {
             name,
-            place,
+            endpoint,
             key,
             key_lookup,
         };
@@ -79,22 +111,22 @@ impl Target {
 
     /// The provider's name for the model.
     pub(super) fn model(&self) -> &str {
-        match (&self.place, self.name.split_once("::")) {
-            (Place::Known { .. }, Some((_, model))) => model,
+        match (&self.endpoint, self.name.split_once("::")) {
+            (Endpoint::Known { .. }, Some((_, model))) => model,
             _ => &self.name,
         }
     }
 
     pub(super) fn protocol(&self) -> Protocol {
-        match &self.place {
-            Place::Known { provider, .. } => provider.protocol,
-            Place::Server { .. } => Protocol::ChatCompletions,
+        match &self.endpoint {
+            Endpoint::Known { provider, .. } => provider.protocol,
+            Endpoint::Server { .. } => Protocol::ChatCompletions,
         }
     }
 
     fn url(&self) -> &Url {
-        match &self.place {
-            Place::Known { url, .. } | Place::Server { url } => url,
+        match &self.endpoint {
+            Endpoint::Known { url, .. } | Endpoint::Server { url } => url,
         }
     }
 
@@ -103,21 +135,13 @@ impl Target {
         without_secrets(self.url().as_str())
     }
 
-    /// Environment variable for the look-up of the key.
-    pub(super) fn key_name(&self) -> Option<&'static str> {
-        match &self.place {
-            Place::Known { provider, .. } => provider.key_name,
-            Place::Server { .. } => None,
-        }
-    }
-
     /// True if the name is unknown, so that a local Ollama is assumed.
     pub(super) fn is_guessed(&self) -> bool {
-        matches!(&self.place, Place::Known { guessed: true, .. })
+        matches!(&self.endpoint, Endpoint::Known { guessed: true, .. })
     }
 
     pub(super) fn is_server(&self) -> bool {
-        matches!(&self.place, Place::Server { .. })
+        matches!(&self.endpoint, Endpoint::Server { .. })
     }
 
     pub(super) fn is_loopback(&self) -> bool {
@@ -137,16 +161,16 @@ impl Target {
     #[cfg(test)]
     pub(super) fn moved_to(mut self, base: &str) -> Self {
         let model = self.model().to_owned();
-        if let Place::Known { provider, url, .. } = &mut self.place {
+        if let Endpoint::Known { provider, url, .. } = &mut self.endpoint {
             *url = provider.protocol.url(base, &model).unwrap();
         }
         self
     }
 
     /// URL and key for a call, with the present key.
-    pub(super) fn access(&self) -> Result<Access, ModelError> {
-        let key = match &self.place {
-            Place::Known { provider, .. } => {
+    pub(super) fn access(&self) -> Result<RequestAccess, ModelError> {
+        let key = match &self.endpoint {
+            Endpoint::Known { provider, .. } => {
                 let found = self
                     .key
                     .clone()
@@ -161,38 +185,53 @@ impl Target {
                     _ => key,
                 }
             }
-            Place::Server { .. } => self.key.clone(),
+            Endpoint::Server { .. } => self.key.clone(),
         };
         let url = self.url().clone();
+        let key_name = match &self.endpoint {
+            Endpoint::Known { provider, .. } => provider.key_name,
+            Endpoint::Server { .. } => None,
+        };
+        let key_source = match (&key, key_name) {
+            (Some(_), _) if self.key.is_some() => KeySource::Configured,
+            (Some(_), Some(name)) => KeySource::Variable(name),
+            _ if url.password().is_some() => KeySource::Url,
+            _ => KeySource::Missing(key_name),
+        };
         let secrets = key
             .iter()
             .map(String::as_str)
             .chain(url.password())
             .map(str::to_owned)
             .collect();
-        Ok(Access { url, key, secrets })
+        Ok(RequestAccess {
+            url,
+            key,
+            key_source,
+            secrets,
+        })
     }
 
     fn no_key(&self, key_name: &str) -> ModelError {
         ModelError::new(
             ModelErrorKind::Unauthorized,
-            format!("there is no key for {}", self.name),
+            format!("{key_name} is not set (needed for {})", self.name),
         )
         .with_hint(format!(
-            "set {key_name}, or use --base-url with a server of your own"
+            "set {key_name}, or use --base-url with your own server"
         ))
     }
 }
 
 /// Finds the provider of a model by its namespace (`groq::…`), or else by the prefix of its name.
-fn known(model: &str) -> Result<(Arc<str>, Place), ModelError> {
+fn known(model: &str) -> Result<(Arc<str>, Endpoint), ModelError> {
     let (provider, bare, guessed) = match model.split_once("::") {
         Some((namespace, bare)) => {
             let provider = by_name(namespace).ok_or_else(|| {
                 let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name).collect();
                 ModelError::new(
                     ModelErrorKind::NotFound,
-                    format!("no provider is called {namespace:?}"),
+                    format!("unknown provider {namespace:?}"),
                 )
                 .with_hint(format!("use one of {}, or --base-url", names.join(", ")))
             })?;
@@ -213,13 +252,13 @@ fn known(model: &str) -> Result<(Arc<str>, Place), ModelError> {
         .map_err(|error| {
             ModelError::new(
                 ModelErrorKind::NotFound,
-                format!("{model:?} does not name a model: {error}"),
+                format!("invalid model name {model:?}: {error}"),
             )
         })?;
     let name = format!("{}::{bare}", provider.name).into();
     Ok((
         name,
-        Place::Known {
+        Endpoint::Known {
             provider,
             url,
             guessed,
@@ -238,7 +277,7 @@ mod tests {
                 key: Some("k".into()),
                 ..ProviderOptions::default()
             };
-            Target::new(model, options).map(|target| target.name().to_owned())
+            ModelTarget::new(model, options).map(|target| target.name().to_owned())
         };
         assert_eq!(named("gpt-4o-mini").unwrap(), "openai::gpt-4o-mini");
         assert_eq!(
@@ -258,7 +297,7 @@ mod tests {
 
     #[test]
     fn missing_key_is_reported_before_a_request() {
-        let error = Target::new("gpt-4o-mini", ProviderOptions::default())
+        let error = ModelTarget::new("gpt-4o-mini", ProviderOptions::default())
             .err()
             .unwrap();
         assert_eq!(error.kind, ModelErrorKind::Unauthorized);
@@ -272,7 +311,7 @@ mod tests {
             key_lookup: Arc::new(|_| Some("sk-mine".into())),
             ..ProviderOptions::default()
         };
-        let access = Target::new("gpt-4o-mini", options)
+        let access = ModelTarget::new("gpt-4o-mini", options)
             .unwrap()
             .access()
             .unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// One entry of a conversation.
 #[derive(Debug, PartialEq)]
-pub(super) enum Entry<'a> {
+pub(super) enum TranscriptEntry<'a> {
     /// Consecutive user messages: chat templates of local models refuse two in a row.
     User(Vec<&'a str>),
     /// An answer of the model. Never empty, because providers refuse that.
@@ -18,12 +18,12 @@ pub(super) enum Entry<'a> {
         calls: &'a [ToolCall],
     },
     /// Results of one answer's calls: some providers require them together.
-    Results(Vec<CallResult<'a>>),
+    Results(Vec<TranscriptResult<'a>>),
 }
 
 /// The result of one call.
 #[derive(Debug, PartialEq)]
-pub(super) struct CallResult<'a> {
+pub(super) struct TranscriptResult<'a> {
     pub(super) call_id: &'a CallId,
     /// Name of the tool, which some providers require.
     pub(super) tool: &'a str,
@@ -32,7 +32,7 @@ pub(super) struct CallResult<'a> {
 }
 
 /// Converts messages to entries, in order.
-pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
+pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<TranscriptEntry<'_>> {
     let mut entries = Vec::with_capacity(messages.len());
     let mut tools: HashMap<&CallId, &str> = HashMap::new();
     for message in messages {
@@ -41,28 +41,28 @@ pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
             | Message::Note { text }
             | Message::Summary { text }
             | Message::StopMarker { text } => match entries.last_mut() {
-                Some(Entry::User(texts)) => texts.push(&**text),
-                _ => entries.push(Entry::User(vec![text])),
+                Some(TranscriptEntry::User(texts)) => texts.push(&**text),
+                _ => entries.push(TranscriptEntry::User(vec![text])),
             },
             Message::Assistant { text, tool_calls } => {
                 tools.extend(tool_calls.iter().map(|call| (&call.id, &*call.name)));
                 if !text.is_empty() || !tool_calls.is_empty() {
-                    entries.push(Entry::Assistant {
+                    entries.push(TranscriptEntry::Assistant {
                         text,
                         calls: tool_calls,
                     });
                 }
             }
             Message::Tool(result) => {
-                let result = CallResult {
+                let result = TranscriptResult {
                     call_id: &result.call_id,
                     tool: tools.get(&result.call_id).copied().unwrap_or_default(),
                     text: &result.content,
                     is_error: result.is_error,
                 };
                 match entries.last_mut() {
-                    Some(Entry::Results(results)) => results.push(result),
-                    _ => entries.push(Entry::Results(vec![result])),
+                    Some(TranscriptEntry::Results(results)) => results.push(result),
+                    _ => entries.push(TranscriptEntry::Results(vec![result])),
                 }
             }
         }
@@ -116,10 +116,10 @@ mod tests {
         ]
         .map(Arc::new);
         let [
-            Entry::User(first),
-            Entry::Assistant { calls, .. },
-            Entry::Results(results),
-            Entry::User(last),
+            TranscriptEntry::User(first),
+            TranscriptEntry::Assistant { calls, .. },
+            TranscriptEntry::Results(results),
+            TranscriptEntry::User(last),
         ] = &entries(&messages)[..]
         else {
             panic!("{:?}", entries(&messages))

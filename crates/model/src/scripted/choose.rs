@@ -5,44 +5,44 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use allstop_core::Message;
 
-use super::{Order, Reply};
+use super::{Reply, ReplyOrder};
 use crate::ModelError;
 
 #[derive(Debug)]
-pub(super) struct Script {
-    order: Order,
-    turns: Vec<Turn>,
-    line: Vec<Arc<Slot>>,
-    /// Index of the next reply of the main list, for [`Order::Calls`].
+pub(super) struct CompiledScript {
+    order: ReplyOrder,
+    turns: Vec<CompiledTurn>,
+    line: Vec<Arc<ScriptedReply>>,
+    /// Index of the next reply of the main list, for [`ReplyOrder::Calls`].
     next: AtomicUsize,
 }
 
 /// Replies to user messages that contain a text.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct CompiledTurn {
     when: Option<String>,
-    replies: Vec<Arc<Slot>>,
+    replies: Vec<Arc<ScriptedReply>>,
 }
 
 /// A reply and the number of its failures so far.
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) reply: Reply,
+pub(super) struct ScriptedReply {
+    pub(super) definition: Reply,
     failed: AtomicU32,
 }
 
 #[derive(Debug)]
-pub(super) struct Chosen {
-    pub(super) slot: Arc<Slot>,
+pub(super) struct ChosenReply {
+    pub(super) reply: Arc<ScriptedReply>,
     /// Number of assistant messages in the request: it makes the ids of the reply's calls unique in the conversation.
     pub(super) assistants: usize,
 }
 
-impl Turn {
+impl CompiledTurn {
     pub(super) fn new(when: Option<String>, replies: Vec<Reply>) -> Self {
         Self {
             when,
-            replies: slots(replies),
+            replies: scripted_replies(replies),
         }
     }
 
@@ -51,10 +51,10 @@ impl Turn {
     }
 }
 
-impl Slot {
+impl ScriptedReply {
     /// The error of this request, if it fails; counts the failure.
     pub(super) fn error_at_start(&self) -> Option<ModelError> {
-        let (error, times) = self.reply.error.as_ref()?;
+        let (error, times) = self.definition.error.as_ref()?;
         let fails = match times {
             None => true,
             Some(times) => self
@@ -68,43 +68,43 @@ impl Slot {
     }
 }
 
-impl Script {
-    pub(super) fn new(order: Order, turns: Vec<Turn>, line: Vec<Reply>) -> Self {
+impl CompiledScript {
+    pub(super) fn new(order: ReplyOrder, turns: Vec<CompiledTurn>, line: Vec<Reply>) -> Self {
         Self {
             order,
             turns,
-            line: slots(line),
+            line: scripted_replies(line),
             next: AtomicUsize::new(0),
         }
     }
 
     /// The reply to a request with this conversation, or the reason why there is none.
-    pub(super) fn choose(&self, messages: &[Arc<Message>]) -> Result<Chosen, String> {
-        let place = self.place(messages);
-        let (replies, at, which) = match place.turn {
-            Some(turn) => (&turn.replies, place.step, "turn"),
-            None if self.order == Order::Calls => (
+    pub(super) fn choose(&self, messages: &[Arc<Message>]) -> Result<ChosenReply, String> {
+        let position = self.position(messages);
+        let (replies, at, which) = match position.turn {
+            Some(turn) => (&turn.replies, position.step, "turn"),
+            None if self.order == ReplyOrder::Calls => (
                 &self.line,
                 self.next.fetch_add(1, Ordering::Relaxed),
                 "script",
             ),
-            None => (&self.line, place.on_line, "script"),
+            None => (&self.line, position.on_line, "script"),
         };
-        let slot = replies.get(at).ok_or_else(|| {
+        let reply = replies.get(at).ok_or_else(|| {
             format!(
                 "the {which} has {} replies, and this request needs number {}",
                 replies.len(),
                 at + 1
             )
         })?;
-        Ok(Chosen {
-            slot: Arc::clone(slot),
-            assistants: place.assistants,
+        Ok(ChosenReply {
+            reply: Arc::clone(reply),
+            assistants: position.assistants,
         })
     }
 
-    fn place(&self, messages: &[Arc<Message>]) -> Place<'_> {
-        let mut place = Place {
+    fn position(&self, messages: &[Arc<Message>]) -> RequestPosition<'_> {
+        let mut position = RequestPosition {
             turn: None,
             step: 0,
             on_line: 0,
@@ -113,13 +113,13 @@ impl Script {
         for message in messages {
             match &**message {
                 Message::User { text } => {
-                    place.turn = self.turns.iter().find(|turn| turn.answers(text));
-                    place.step = 0;
+                    position.turn = self.turns.iter().find(|turn| turn.answers(text));
+                    position.step = 0;
                 }
                 Message::Assistant { .. } => {
-                    place.assistants += 1;
-                    place.step += 1;
-                    place.on_line += usize::from(place.turn.is_none());
+                    position.assistants += 1;
+                    position.step += 1;
+                    position.on_line += usize::from(position.turn.is_none());
                 }
                 Message::Tool(_)
                 | Message::Note { .. }
@@ -127,14 +127,14 @@ impl Script {
                 | Message::StopMarker { .. } => {}
             }
         }
-        place
+        position
     }
 }
 
 /// Position of a request in a conversation.
-struct Place<'a> {
+struct RequestPosition<'a> {
     /// The script's turn for the last user message.
-    turn: Option<&'a Turn>,
+    turn: Option<&'a CompiledTurn>,
     /// Number of assistant messages since that message.
     step: usize,
     /// Number of assistant messages from the main list.
@@ -143,12 +143,12 @@ struct Place<'a> {
     assistants: usize,
 }
 
-fn slots(replies: Vec<Reply>) -> Vec<Arc<Slot>> {
+fn scripted_replies(replies: Vec<Reply>) -> Vec<Arc<ScriptedReply>> {
     replies
         .into_iter()
         .map(|reply| {
-            Arc::new(Slot {
-                reply,
+            Arc::new(ScriptedReply {
+                definition: reply,
                 failed: AtomicU32::new(0),
             })
         })

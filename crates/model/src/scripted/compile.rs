@@ -7,9 +7,9 @@ use allstop_core::message::Arguments;
 use serde_json::json;
 use serde_saphyr::{Location, Spanned};
 
-use super::choose::{Script, Turn};
+use super::choose::{CompiledScript, CompiledTurn};
 use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, StallAt};
-use super::reply::{Pause, Reply, Step, cut};
+use super::reply::{Pause, Reply, ReplyStep, cut};
 use crate::{ModelError, ModelErrorKind};
 
 /// Maximum nodes of a script (a node is a word or a list): a recording of a whole day fits, an attack does not.
@@ -17,12 +17,12 @@ const SCRIPT_NODES_MAX: usize = 20_000_000;
 
 /// Error in a script, and its position.
 #[derive(Debug)]
-pub(super) struct WrongScript {
+pub(super) struct ScriptProblem {
     at: Option<Location>,
     message: String,
 }
 
-impl fmt::Display for WrongScript {
+impl fmt::Display for ScriptProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(at) = self.at {
             write!(f, "{}:{}: ", at.line(), at.column())?;
@@ -33,7 +33,7 @@ impl fmt::Display for WrongScript {
     }
 }
 
-impl From<serde_saphyr::Error> for WrongScript {
+impl From<serde_saphyr::Error> for ScriptProblem {
     fn from(error: serde_saphyr::Error) -> Self {
         let at = error.location().filter(|at| *at != Location::UNKNOWN);
         let text = error.without_snippet().to_string();
@@ -51,7 +51,7 @@ impl From<serde_saphyr::Error> for WrongScript {
 }
 
 /// Reads a script.
-pub(super) fn parse(text: &str) -> Result<Script, WrongScript> {
+pub(super) fn parse(text: &str) -> Result<CompiledScript, ScriptProblem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_nodes: SCRIPT_NODES_MAX,
@@ -63,21 +63,25 @@ pub(super) fn parse(text: &str) -> Result<Script, WrongScript> {
     let file: ScriptFile = serde_saphyr::from_str_with_options(text, options)?;
     if file.turns.is_empty() && file.replies.is_empty() {
         let message = "the script has neither `replies` nor `turns`".to_owned();
-        return Err(WrongScript { at: None, message });
+        return Err(ScriptProblem { at: None, message });
     }
     let mut turns = Vec::with_capacity(file.turns.len());
     for turn in file.turns {
-        turns.push(Turn::new(turn.when, replies(turn.replies)?));
+        turns.push(CompiledTurn::new(turn.when, replies(turn.replies)?));
     }
-    Ok(Script::new(file.order, turns, replies(file.replies)?))
+    Ok(CompiledScript::new(
+        file.order,
+        turns,
+        replies(file.replies)?,
+    ))
 }
 
-fn replies(written: Vec<Spanned<ScriptReply>>) -> Result<Vec<Reply>, WrongScript> {
+fn replies(written: Vec<Spanned<ScriptReply>>) -> Result<Vec<Reply>, ScriptProblem> {
     written
         .into_iter()
         .map(|reply| {
             let at = Some(reply.referenced);
-            compile(reply.value).map_err(|message| WrongScript { at, message })
+            compile(reply.value).map_err(|message| ScriptProblem { at, message })
         })
         .collect()
 }
@@ -112,21 +116,21 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
     }
     let breaks = stall == Some(StallAt::MidStream) || disconnect || error_mid_stream;
 
-    let mut pieces = Pieces {
+    let mut pieces = ReplyPieces {
         delay,
         by_word: breaks || delay.is_some(),
         list: Vec::new(),
     };
     if let Some(reasoning) = reasoning {
-        pieces.push_text(&reasoning, |text| Step::Reasoning(text.into()));
+        pieces.push_text(&reasoning, |text| ReplyStep::Reasoning(text.into()));
     }
     if let Some(text) = text {
-        pieces.push_text(&text, |text| Step::Text(text.into()));
+        pieces.push_text(&text, |text| ReplyStep::Text(text.into()));
     }
     for chunk in chunks {
         let step = match (chunk.text, chunk.reasoning) {
-            (Some(text), None) => Step::Text(text.into()),
-            (None, Some(text)) => Step::Reasoning(text.into()),
+            (Some(text), None) => ReplyStep::Text(text.into()),
+            (None, Some(text)) => ReplyStep::Reasoning(text.into()),
             _ => return Err("a chunk has either `text` or `reasoning`".into()),
         };
         pieces.push(chunk.after.map(|after| after.0).or(delay), step);
@@ -135,7 +139,7 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
         let after = written.after.map(|after| after.0).or(delay);
         let (bytes, step) = call(written)?;
         if breaks {
-            pieces.push(after, Step::Progress { bytes: bytes / 2 });
+            pieces.push(after, ReplyStep::Progress { bytes: bytes / 2 });
         }
         pieces.push(after, step);
     }
@@ -154,12 +158,12 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
             reply.error = Some((error, times));
             (None, None)
         }
-        Some((error, _, ErrorAt::MidStream)) => (Some(Step::Fail(error)), None),
-        Some((error, _, ErrorAt::End)) => (None, Some(Step::Fail(error))),
-        None if disconnect => (Some(Step::Fail(cut())), None),
+        Some((error, _, ErrorAt::MidStream)) => (Some(ReplyStep::Fail(error)), None),
+        Some((error, _, ErrorAt::End)) => (None, Some(ReplyStep::Fail(error))),
+        None if disconnect => (Some(ReplyStep::Fail(cut())), None),
         None => (None, None),
     };
-    let stall_here = |at| (stall == Some(at)).then_some(Step::Pause(pause));
+    let stall_here = |at| (stall == Some(at)).then_some(ReplyStep::Pause(pause));
     let (first, second) = pieces.list.split_at(pieces.list.len().div_ceil(2));
     reply.steps.extend(first.iter().flatten().cloned());
     reply
@@ -176,21 +180,21 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
 }
 
 /// Pieces of a reply, each with the pause before it.
-struct Pieces {
+struct ReplyPieces {
     delay: Option<Duration>,
     by_word: bool,
-    list: Vec<Vec<Step>>,
+    list: Vec<Vec<ReplyStep>>,
 }
 
-impl Pieces {
-    fn push(&mut self, after: Option<Duration>, step: Step) {
+impl ReplyPieces {
+    fn push(&mut self, after: Option<Duration>, step: ReplyStep) {
         let wait = after
             .filter(|wait| !wait.is_zero())
-            .map(|wait| Step::Pause(Pause::For(wait)));
+            .map(|wait| ReplyStep::Pause(Pause::For(wait)));
         self.list.push(wait.into_iter().chain([step]).collect());
     }
 
-    fn push_text(&mut self, text: &str, step: impl Fn(&str) -> Step) {
+    fn push_text(&mut self, text: &str, step: impl Fn(&str) -> ReplyStep) {
         if self.by_word {
             for word in text.split_inclusive(char::is_whitespace) {
                 self.push(self.delay, step(word));
@@ -201,7 +205,7 @@ impl Pieces {
     }
 }
 
-fn call(written: ScriptCall) -> Result<(usize, Step), String> {
+fn call(written: ScriptCall) -> Result<(usize, ReplyStep), String> {
     let ScriptCall {
         tool,
         arguments,
@@ -222,7 +226,7 @@ fn call(written: ScriptCall) -> Result<(usize, Step), String> {
     };
     Ok((
         bytes,
-        Step::Call {
+        ReplyStep::Call {
             id: id.map(Into::into),
             name: tool.into(),
             arguments,
@@ -240,10 +244,10 @@ fn failure(written: ScriptError) -> Result<(ModelError, Option<u32>, ErrorAt), S
         at,
     } = written;
     let (kind, default_message) = match (kind, status) {
-        (Some(kind), None) => (kind, format!("{} as the script says", kind.as_str())),
+        (Some(kind), None) => (kind, format!("{} (from the script)", kind.as_str())),
         (None, Some(status)) => (
             ModelErrorKind::of_status(status)
-                .ok_or_else(|| format!("the status {status} is no failure"))?,
+                .ok_or_else(|| format!("the status {status} is not an error"))?,
             format!("the provider answered {status}"),
         ),
         _ => return Err("an error has either `kind` or `status`".into()),

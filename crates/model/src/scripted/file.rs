@@ -16,8 +16,8 @@ use allstop_core::HumanDuration;
 #[schemars(title = "Allstop script")]
 pub struct ScriptFile {
     /// Order of `replies`.
-    #[serde(default, skip_serializing_if = "Order::is_history")]
-    pub order: Order,
+    #[serde(default, skip_serializing_if = "ReplyOrder::is_history")]
+    pub order: ReplyOrder,
     /// Replies to user messages that contain a text. The first turn that matches answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<ScriptTurn>,
@@ -30,7 +30,7 @@ pub struct ScriptFile {
 /// Order of the replies outside `turns`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ReplyOrder {
     /// The number of the reply is the number of assistant messages in the request: the same request gets the same
     /// reply, even in a new process.
     #[default]
@@ -39,7 +39,7 @@ pub enum Order {
     Calls,
 }
 
-impl Order {
+impl ReplyOrder {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "serde asks for a reference"

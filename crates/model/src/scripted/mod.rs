@@ -16,7 +16,7 @@ pub mod file;
 mod playback;
 mod reply;
 
-pub use file::Order;
+pub use file::ReplyOrder;
 pub use reply::{Pause, Reply};
 
 use std::fmt;
@@ -27,7 +27,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
-use choose::Script;
+use choose::CompiledScript;
 use playback::Playback;
 
 /// A model that plays a script.
@@ -44,7 +44,7 @@ use playback::Playback;
 /// ```
 pub struct ScriptedModel {
     name: Arc<str>,
-    script: Script,
+    script: CompiledScript,
     requests: Option<Mutex<Vec<ModelRequest>>>,
 }
 
@@ -53,7 +53,7 @@ impl ScriptedModel {
     pub fn new(replies: Vec<Reply>) -> Self {
         Self::of(
             "script".into(),
-            Script::new(Order::History, Vec::new(), replies),
+            CompiledScript::new(ReplyOrder::History, Vec::new(), replies),
         )
     }
 
@@ -61,7 +61,7 @@ impl ScriptedModel {
     pub fn in_order_of_calls(replies: Vec<Reply>) -> Self {
         Self::of(
             "script".into(),
-            Script::new(Order::Calls, Vec::new(), replies),
+            CompiledScript::new(ReplyOrder::Calls, Vec::new(), replies),
         )
     }
 
@@ -95,7 +95,7 @@ impl ScriptedModel {
         Self::parse(&name, &text)
     }
 
-    fn of(name: Arc<str>, script: Script) -> Self {
+    fn of(name: Arc<str>, script: CompiledScript) -> Self {
         Self {
             name,
             script,
@@ -142,10 +142,10 @@ impl Model for ScriptedModel {
                 ModelError::new(ModelErrorKind::Script, format!("{}: {message}", self.name))
                     .with_hint("add a reply to the script, or a turn that matches this message")
             })?;
-            if let Some(pause) = chosen.slot.reply.connect_stall {
+            if let Some(pause) = chosen.reply.definition.connect_stall {
                 pause.wait().await;
             }
-            if let Some(error) = chosen.slot.error_at_start() {
+            if let Some(error) = chosen.reply.error_at_start() {
                 return Err(error);
             }
             Ok(ModelStream {

@@ -7,13 +7,13 @@ use allstop_core::{CallId, ToolCall};
 use futures::Stream;
 use tokio::time::Sleep;
 
-use super::choose::Chosen;
-use super::reply::{Pause, Step};
+use super::choose::ChosenReply;
+use super::reply::{Pause, ReplyStep};
 use crate::{FinishReason, ModelError, ModelEvent};
 
 /// Stream of one reply. Allocates nothing but its timer, and only if the script waits.
 pub(super) struct Playback {
-    chosen: Chosen,
+    chosen: ChosenReply,
     at: usize,
     calls: usize,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -21,7 +21,7 @@ pub(super) struct Playback {
 }
 
 impl Playback {
-    pub(super) fn new(chosen: Chosen) -> Self {
+    pub(super) fn new(chosen: ChosenReply) -> Self {
         Self {
             chosen,
             at: 0,
@@ -51,17 +51,22 @@ impl Stream for Playback {
         }
         loop {
             let at = self.at;
-            let Some(step) = self.chosen.slot.reply.steps.get(at) else {
+            let Some(step) = self.chosen.reply.definition.steps.get(at) else {
                 self.done = true;
-                let reason = self.chosen.slot.reply.finish.unwrap_or(FinishReason::Done);
+                let reason = self
+                    .chosen
+                    .reply
+                    .definition
+                    .finish
+                    .unwrap_or(FinishReason::Done);
                 return Poll::Ready(Some(Ok(ModelEvent::End(reason))));
             };
             let event = match step {
-                Step::Text(text) => ModelEvent::Text(text.clone()),
-                Step::Reasoning(text) => ModelEvent::Reasoning(text.clone()),
-                Step::Progress { bytes } => ModelEvent::ToolCallProgress { bytes: *bytes },
-                Step::Usage(usage) => ModelEvent::Usage(*usage),
-                Step::Call {
+                ReplyStep::Text(text) => ModelEvent::Text(text.clone()),
+                ReplyStep::Reasoning(text) => ModelEvent::Reasoning(text.clone()),
+                ReplyStep::Progress { bytes } => ModelEvent::ToolCallProgress { bytes: *bytes },
+                ReplyStep::Usage(usage) => ModelEvent::Usage(*usage),
+                ReplyStep::Call {
                     id,
                     name,
                     arguments,
@@ -75,8 +80,8 @@ impl Stream for Playback {
                     })
                 }
                 // No waker is registered: the stream hangs until it is dropped.
-                Step::Pause(Pause::Forever) => return Poll::Pending,
-                Step::Pause(Pause::For(duration)) => {
+                ReplyStep::Pause(Pause::Forever) => return Poll::Pending,
+                ReplyStep::Pause(Pause::For(duration)) => {
                     let mut sleep = Box::pin(tokio::time::sleep(*duration));
                     self.at = at + 1;
                     if sleep.as_mut().poll(cx).is_pending() {
@@ -85,7 +90,7 @@ impl Stream for Playback {
                     }
                     continue;
                 }
-                Step::Fail(error) => {
+                ReplyStep::Fail(error) => {
                     let error = error.clone();
                     self.done = true;
                     return Poll::Ready(Some(Err(error)));

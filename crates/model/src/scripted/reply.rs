@@ -32,13 +32,13 @@ pub struct Reply {
     pub(super) connect_stall: Option<Pause>,
     /// Error instead of the reply, and its number of repetitions; `None` means always.
     pub(super) error: Option<(ModelError, Option<u32>)>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ReplyStep>,
     pub(super) finish: Option<FinishReason>,
 }
 
 /// One step of a reply.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum ReplyStep {
     Text(Arc<str>),
     Reasoning(Arc<str>),
     Progress {
@@ -86,20 +86,20 @@ impl Reply {
     /// Adds a piece of text.
     #[must_use]
     pub fn and_text(self, text: impl Into<Arc<str>>) -> Self {
-        self.step(Step::Text(text.into()))
+        self.step(ReplyStep::Text(text.into()))
     }
 
     /// Adds a piece of reasoning.
     #[must_use]
     pub fn and_reasoning(self, text: impl Into<Arc<str>>) -> Self {
-        self.step(Step::Reasoning(text.into()))
+        self.step(ReplyStep::Reasoning(text.into()))
     }
 
     /// Adds a tool call.
     #[must_use]
     pub fn call(self, tool: impl Into<Arc<str>>, arguments: Value) -> Self {
         let name = tool.into();
-        self.step(Step::Call {
+        self.step(ReplyStep::Call {
             id: None,
             name,
             arguments: Arguments::Json(arguments.into()),
@@ -110,7 +110,7 @@ impl Reply {
     #[must_use]
     pub fn malformed_call(self, tool: impl Into<Arc<str>>, arguments: impl Into<String>) -> Self {
         let name = tool.into();
-        self.step(Step::Call {
+        self.step(ReplyStep::Call {
             id: None,
             name,
             arguments: Arguments::Malformed(arguments.into().into()),
@@ -120,13 +120,13 @@ impl Reply {
     /// Adds a pause.
     #[must_use]
     pub fn pause(self, pause: Pause) -> Self {
-        self.step(Step::Pause(pause))
+        self.step(ReplyStep::Pause(pause))
     }
 
     /// Adds the usage as reported by the provider. Without it no usage arrives, as with many servers.
     #[must_use]
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
-        self.step(Step::Usage(Usage {
+        self.step(ReplyStep::Usage(Usage {
             input_tokens,
             output_tokens,
             estimated: false,
@@ -149,10 +149,10 @@ impl Reply {
     /// Fails the stream with an error at this point.
     #[must_use]
     pub fn fail(self, error: ModelError) -> Self {
-        self.step(Step::Fail(error))
+        self.step(ReplyStep::Fail(error))
     }
 
-    pub(super) fn step(mut self, step: Step) -> Self {
+    pub(super) fn step(mut self, step: ReplyStep) -> Self {
         self.steps.push(step);
         self
     }

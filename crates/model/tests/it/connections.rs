@@ -188,7 +188,7 @@ async fn call_watches_a_reused_connection() {
     assert_eq!(probe.look(), ConnectionState::StillOpen);
     // The connections of the earlier calls went back to the pool: they are open, and belong to no call.
     for probe in earlier {
-        assert_eq!(probe.look(), ConnectionState::GivenBack);
+        assert_eq!(probe.look(), ConnectionState::ReturnedToPool);
     }
     drop(stream);
     assert_eq!(probe.closed().await, ConnectionState::Closed);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use allstop_model::{ModelError, ModelErrorKind, ProviderModel, ProviderOptions};
 use serde_json::json;
 
-use crate::openai_server::{OpenAiServer, ServerAnswer};
-use crate::support::{PATIENCE, all_of, ask, failure_of, model_at};
+use crate::openai_server::{ServerAnswer, OpenAiServer};
+use crate::support::{PATIENCE, all_of, ask, failure_of, model_at, text_of};
 
 #[track_caller]
 fn check(error: &ModelError, kind: ModelErrorKind, part: &str) {
@@ -22,10 +22,6 @@ fn check(error: &ModelError, kind: ModelErrorKind, part: &str) {
 
 #[tokio::test]
 async fn statuses_have_kinds_and_hints() {
-    let error = failure_of(ServerAnswer::status(401)).await;
-    check(&error, ModelErrorKind::Unauthorized, "401");
-    assert!(error.hint.unwrap().contains("key"));
-
     let error = failure_of(ServerAnswer::status(429).header("retry-after", "7")).await;
     check(&error, ModelErrorKind::RateLimited, "429");
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
@@ -63,6 +59,56 @@ async fn statuses_have_kinds_and_hints() {
     );
     let redirect = ServerAnswer::status(302).header("location", "http://127.0.0.1:1/");
     check(&failure_of(redirect).await, ModelErrorKind::Protocol, "302");
+}
+
+#[tokio::test]
+async fn hint_for_a_401_names_the_source_of_the_key() {
+    let hint = async |url: &dyn Fn(&str) -> String, key: Option<&str>| {
+        let server = OpenAiServer::start([ServerAnswer::status(401)]);
+        let options = ProviderOptions {
+            base_url: Some(url(&server.url())),
+            key: key.map(str::to_owned),
+            ..ProviderOptions::default()
+        };
+        let model = ProviderModel::new("m", options).unwrap();
+        let error = all_of(&model, ask("hi")).await.1.unwrap();
+        check(&error, ModelErrorKind::Unauthorized, "401");
+        error.hint.unwrap()
+    };
+    let plain = |url: &str| url.to_owned();
+    let with_password = |url: &str| url.replace("http://", "http://me:hunter2@");
+    let without_key = hint(&plain, None).await;
+    assert!(without_key.contains("no key was sent"), "{without_key}");
+    assert!(without_key.contains("`api_key_env`"), "{without_key}");
+    let with_key = hint(&plain, Some("sk-1")).await;
+    assert!(with_key.starts_with("check the key in"), "{with_key}");
+    let in_url = hint(&with_password, None).await;
+    assert!(in_url.contains("password in the base URL"), "{in_url}");
+}
+
+#[tokio::test]
+async fn empty_answer_is_a_transient_error() {
+    let finish = |reason: &str| {
+        let choice = json!({"index": 0, "delta": {}, "finish_reason": reason});
+        json!({"choices": [choice]}).to_string()
+    };
+    for answer in [
+        ServerAnswer::stream(),
+        ServerAnswer::stream().event(&json!({"choices": []}).to_string()),
+        ServerAnswer::stream().chunk(""),
+    ] {
+        let error = failure_of(answer.event("[DONE]")).await;
+        check(&error, ModelErrorKind::Disconnected, "sent an empty answer");
+        assert!(error.kind.is_transient());
+    }
+    let answer = ServerAnswer::stream().event(&finish("stop")).event("[DONE]");
+    let server = OpenAiServer::start([answer]);
+    let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
+    assert_eq!(
+        error, None,
+        "a finish reason makes an empty answer complete"
+    );
+    assert_eq!(text_of(&events), "");
 }
 
 #[tokio::test]
@@ -107,7 +153,7 @@ async fn error_with_status_200_quotes_the_server() {
     check(
         &text,
         ModelErrorKind::Protocol,
-        "no stream of events: upstream is away",
+        "not an event stream: upstream is away",
     );
 }
 
@@ -122,7 +168,7 @@ async fn error_names_the_unknown_model() {
 #[tokio::test]
 async fn web_page_instead_of_an_answer_is_a_protocol_error() {
     let error = failure_of(ServerAnswer::html()).await;
-    check(&error, ModelErrorKind::Protocol, "no stream of events");
+    check(&error, ModelErrorKind::Protocol, "not an event stream");
     assert!(error.hint.unwrap().contains("/v1"));
 
     let page = ServerAnswer::page(404, "text/html", "<html>nginx</html>");
@@ -137,7 +183,7 @@ async fn web_page_instead_of_an_answer_is_a_protocol_error() {
     check(
         &failure_of(json).await,
         ModelErrorKind::Protocol,
-        "no stream of events",
+        "not an event stream",
     );
 }
 

@@ -306,7 +306,11 @@ fn invalid_script_error_has_line_and_column() {
         "3:5",
         "`kind` or `status`",
     );
-    check("replies:\n  - error: {status: 200}\n", "2:5:", "no failure");
+    check(
+        "replies:\n  - error: {status: 200}\n",
+        "2:5:",
+        "not an error",
+    );
     check("replies:\n  - error: {kind: nope}\n", "2:19:", "nope");
     check(
         "replies:\n  - chunks: [{after: 1s}]\n",

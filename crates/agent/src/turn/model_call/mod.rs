@@ -256,7 +256,7 @@ async fn verify_closed(
             Evidence::verified(Verified::SocketClosed),
         ),
         // The provider's part was complete or never began; our future was dropped.
-        ConnectionState::NeverOpened | ConnectionState::GivenBack => {
+        ConnectionState::NeverOpened | ConnectionState::ReturnedToPool => {
             (How::Dropped, Evidence::verified(Verified::FutureDropped))
         }
         ConnectionState::NotVerifiable => {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::answer::AnswerParts;
 use super::super::call_ids::CallIds;
-use super::{Progress, Protocol};
+use super::{AnswerProgress, Protocol};
 use crate::{CALLS_MAX, ModelEvent};
 
 const PROTOCOLS: [Protocol; 4] = [
@@ -152,7 +152,7 @@ proptest! {
             let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
             let taken = events.iter().try_for_each(|event| {
                 match protocol.take(&event.to_string(), &mut answer) {
-                    Ok(Progress::More) => Ok(()),
+                    Ok(AnswerProgress::More) => Ok(()),
                     ended => Err(ended.map(drop)),
                 }
             });

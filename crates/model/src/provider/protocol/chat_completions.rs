@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{Entry, arguments_object, entries};
-use super::{DecodeError, Progress, text_at, usage_of};
+use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
 /// Data of the event that ends the stream.
@@ -18,11 +18,11 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     }
     for entry in entries(&request.messages) {
         match entry {
-            Entry::User(texts) => {
+            TranscriptEntry::User(texts) => {
                 // One text, because not every server accepts a list of parts.
                 messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
             }
-            Entry::Assistant { text, calls } => {
+            TranscriptEntry::Assistant { text, calls } => {
                 let mut message = json!({"role": "assistant", "content": text});
                 let calls: Vec<_> = calls
                     .iter()
@@ -38,7 +38,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 }
                 messages.push(message);
             }
-            Entry::Results(results) => messages.extend(results.iter().map(|result| {
+            TranscriptEntry::Results(results) => messages.extend(results.iter().map(|result| {
                 json!({"role": "tool", "tool_call_id": result.call_id, "content": result.text})
             })),
         }
@@ -65,9 +65,12 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     body
 }
 
-pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+pub(super) fn take(
+    event: &Value,
+    answer: &mut AnswerParts,
+) -> Result<AnswerProgress, EventDecodeError> {
     if event.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(DecodeError::Provider(event.clone()));
+        return Err(EventDecodeError::Provider(event.clone()));
     }
     if let Some(usage) = event.get("usage") {
         let tokens = |name| usage.get(name).and_then(Value::as_u64);
@@ -77,7 +80,7 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
         ));
     }
     let Some(choice) = event.pointer("/choices/0") else {
-        return Ok(Progress::More);
+        return Ok(AnswerProgress::More);
     };
     answer.reasoning(text_at(choice, "/delta/reasoning_content"))?;
     answer.reasoning(text_at(choice, "/delta/reasoning"))?;
@@ -89,18 +92,18 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
         let finish = match reason {
             // Gateways send this if their provider failed within the answer.
-            "error" => return Err(DecodeError::Provider(choice.clone())),
+            "error" => return Err(EventDecodeError::Provider(choice.clone())),
             "length" => FinishReason::Length,
             "content_filter" => FinishReason::ContentFilter,
             _ => FinishReason::Done,
         };
         answer.finish(finish, matches!(reason, "tool_calls" | "function_call"));
     }
-    Ok(Progress::More)
+    Ok(AnswerProgress::More)
 }
 
 /// Takes text, or a list of parts, which some servers send with the model's thinking among them.
-fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(), DecodeError> {
+fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(), EventDecodeError> {
     match content {
         Some(Value::String(text)) => answer.text(text),
         Some(Value::Array(parts)) => parts.iter().try_for_each(|part| {
@@ -115,7 +118,7 @@ fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(),
 
 /// Takes a piece of a call. Servers identify calls differently: most give each call an index, some only an id, and
 /// some give every call the index 0.
-fn take_call(piece: &Value, answer: &mut AnswerParts) -> Result<(), DecodeError> {
+fn take_call(piece: &Value, answer: &mut AnswerParts) -> Result<(), EventDecodeError> {
     let id = text_at(piece, "/id");
     let name = text_at(piece, "/function/name");
     let index = piece.get("index").and_then(Value::as_u64);
@@ -192,7 +195,7 @@ mod tests {
         let event = json!({"choices": [{"delta": {}, "finish_reason": "error", "error": error}]});
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
         let taken = take(&event, &mut answer);
-        assert!(matches!(taken, Err(DecodeError::Provider(_))));
+        assert!(matches!(taken, Err(EventDecodeError::Provider(_))));
     }
 
     /// Ids and arguments of the calls in an answer with these pieces.

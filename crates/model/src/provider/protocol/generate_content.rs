@@ -3,19 +3,19 @@
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{Entry, arguments_object, entries};
-use super::{DecodeError, Progress, text_at, usage_of};
+use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
 pub(super) fn body(request: &ModelRequest) -> Value {
     let contents: Vec<_> = entries(&request.messages)
         .into_iter()
         .map(|entry| match entry {
-            Entry::User(texts) => {
+            TranscriptEntry::User(texts) => {
                 let parts = texts.iter().map(|text| json!({"text": text}));
                 json!({"role": "user", "parts": parts.collect::<Value>()})
             }
-            Entry::Assistant { text, calls } => {
+            TranscriptEntry::Assistant { text, calls } => {
                 let text = (!text.is_empty()).then(|| json!({"text": text}));
                 let calls = calls.iter().map(|call| {
                     let args = arguments_object(&call.arguments);
@@ -24,7 +24,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
                 let parts: Value = text.into_iter().chain(calls).collect();
                 json!({"role": "model", "parts": parts})
             }
-            Entry::Results(results) => {
+            TranscriptEntry::Results(results) => {
                 let parts = results.iter().map(|result| {
                     let key = if result.is_error { "error" } else { "result" };
                     let response = json!({key: result.text});
@@ -54,9 +54,12 @@ pub(super) fn body(request: &ModelRequest) -> Value {
     body
 }
 
-pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+pub(super) fn take(
+    mut event: Value,
+    answer: &mut AnswerParts,
+) -> Result<AnswerProgress, EventDecodeError> {
     if event.get("error").is_some() {
-        return Err(DecodeError::Provider(event));
+        return Err(EventDecodeError::Provider(event));
     }
     if let Some(usage) = event.get("usageMetadata") {
         let tokens = |name| usage.get(name).and_then(Value::as_u64);
@@ -102,5 +105,5 @@ pub(super) fn take(mut event: Value, answer: &mut AnswerParts) -> Result<Progres
         }
         _ => answer.finish(FinishReason::Done, false),
     }
-    Ok(Progress::More)
+    Ok(AnswerProgress::More)
 }

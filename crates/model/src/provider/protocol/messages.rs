@@ -4,8 +4,8 @@ use allstop_core::Usage;
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{Entry, arguments_object, entries};
-use super::{DecodeError, Progress, text_at};
+use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::{AnswerProgress, EventDecodeError, text_at};
 use crate::{FinishReason, ModelRequest};
 
 /// Version of the protocol.
@@ -15,13 +15,13 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     let messages: Vec<_> = entries(&request.messages)
         .into_iter()
         .map(|entry| match entry {
-            Entry::User(texts) => {
+            TranscriptEntry::User(texts) => {
                 let parts = texts
                     .iter()
                     .map(|text| json!({"type": "text", "text": text}));
                 json!({"role": "user", "content": parts.collect::<Value>()})
             }
-            Entry::Assistant { text, calls } => {
+            TranscriptEntry::Assistant { text, calls } => {
                 let text = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
                 let calls = calls.iter().map(|call| {
                     json!({
@@ -34,7 +34,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 let parts: Value = text.into_iter().chain(calls).collect();
                 json!({"role": "assistant", "content": parts})
             }
-            Entry::Results(results) => {
+            TranscriptEntry::Results(results) => {
                 let parts = results.iter().map(|result| {
                     json!({
                         "type": "tool_result",
@@ -80,7 +80,10 @@ fn output_limit(model: &str) -> u64 {
     }
 }
 
-pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+pub(super) fn take(
+    event: &Value,
+    answer: &mut AnswerParts,
+) -> Result<AnswerProgress, EventDecodeError> {
     let index = event
         .get("index")
         .and_then(Value::as_u64)
@@ -104,18 +107,18 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
             answer.usage(usage(event.get("usage"), before));
             let reason = text_at(event, "/delta/stop_reason");
             let finish = match reason {
-                "" => return Ok(Progress::More),
+                "" => return Ok(AnswerProgress::More),
                 "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
                 "refusal" => FinishReason::ContentFilter,
                 _ => FinishReason::Done,
             };
             answer.finish(finish, reason == "tool_use");
         }
-        "message_stop" => return Ok(Progress::Complete),
-        "error" => return Err(DecodeError::Provider(event.clone())),
+        "message_stop" => return Ok(AnswerProgress::Complete),
+        "error" => return Err(EventDecodeError::Provider(event.clone())),
         _ => {}
     }
-    Ok(Progress::More)
+    Ok(AnswerProgress::More)
 }
 
 /// Merges a usage object with the earlier counts. Cached input counts as input, but is reported separately.

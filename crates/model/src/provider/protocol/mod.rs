@@ -31,7 +31,7 @@ pub(super) enum Protocol {
 
 /// Reason why an event cannot be decoded.
 #[derive(Debug)]
-pub(super) enum DecodeError {
+pub(super) enum EventDecodeError {
     Json(JsonError),
     /// The provider's own error object.
     Provider(Value),
@@ -41,13 +41,15 @@ pub(super) enum DecodeError {
     ArgumentsTooLarge,
     /// The answer has more than [`crate::CALLS_MAX`] calls.
     TooManyCalls,
+    /// The answer has neither text nor calls nor a finish reason.
+    EmptyAnswer,
     /// The provider says that the model calls tools, but sent no call.
     NoCall,
 }
 
 /// Completeness of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum AnswerProgress {
     More,
     Complete,
 }
@@ -100,11 +102,11 @@ impl Protocol {
         self,
         data: &str,
         answer: &mut AnswerParts,
-    ) -> Result<Progress, DecodeError> {
+    ) -> Result<AnswerProgress, EventDecodeError> {
         if self == Self::ChatCompletions && data == chat_completions::END_MARKER {
-            return Ok(Progress::Complete);
+            return Ok(AnswerProgress::Complete);
         }
-        let event = parse(data).map_err(DecodeError::Json)?;
+        let event = parse(data).map_err(EventDecodeError::Json)?;
         match self {
             Self::ChatCompletions => chat_completions::take(&event, answer),
             Self::Responses => responses::take(&event, answer),

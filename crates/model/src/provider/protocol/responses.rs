@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{Entry, arguments_object, entries};
-use super::{DecodeError, Progress, text_at, usage_of};
+use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
 pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     let mut input = Vec::new();
     for entry in entries(&request.messages) {
         match entry {
-            Entry::User(texts) => {
+            TranscriptEntry::User(texts) => {
                 input.push(json!({"role": "user", "content": texts.join("\n\n")}));
             }
-            Entry::Assistant { text, calls } => {
+            TranscriptEntry::Assistant { text, calls } => {
                 if !text.is_empty() {
                     input.push(json!({"role": "assistant", "content": text}));
                 }
@@ -27,7 +27,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                     })
                 }));
             }
-            Entry::Results(results) => input.extend(results.iter().map(|result| {
+            TranscriptEntry::Results(results) => input.extend(results.iter().map(|result| {
                 json!({
                     "type": "function_call_output",
                     "call_id": result.call_id,
@@ -59,7 +59,10 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     body
 }
 
-pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, DecodeError> {
+pub(super) fn take(
+    event: &Value,
+    answer: &mut AnswerParts,
+) -> Result<AnswerProgress, EventDecodeError> {
     let index = event
         .get("output_index")
         .and_then(Value::as_u64)
@@ -84,7 +87,7 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
         }
         "response.completed" => {
             finish(event, FinishReason::Done, answer);
-            return Ok(Progress::Complete);
+            return Ok(AnswerProgress::Complete);
         }
         "response.incomplete" => {
             let reason = match text_at(event, "/response/incomplete_details/reason") {
@@ -92,19 +95,19 @@ pub(super) fn take(event: &Value, answer: &mut AnswerParts) -> Result<Progress, 
                 _ => FinishReason::Length,
             };
             finish(event, reason, answer);
-            return Ok(Progress::Complete);
+            return Ok(AnswerProgress::Complete);
         }
         "response.failed" => {
             let response = event.get("response").unwrap_or(event);
-            return Err(DecodeError::Provider(response.clone()));
+            return Err(EventDecodeError::Provider(response.clone()));
         }
-        "error" => return Err(DecodeError::Provider(event.clone())),
+        "error" => return Err(EventDecodeError::Provider(event.clone())),
         _ if event.get("error").is_some_and(Value::is_object) => {
-            return Err(DecodeError::Provider(event.clone()));
+            return Err(EventDecodeError::Provider(event.clone()));
         }
         _ => {}
     }
-    Ok(Progress::More)
+    Ok(AnswerProgress::More)
 }
 
 fn finish(event: &Value, reason: FinishReason, answer: &mut AnswerParts) {

@@ -7,31 +7,34 @@ use serde_json::Value;
 
 use super::answer::ANSWER_BYTES_MAX;
 use super::bounded_json::JsonError;
-use super::event_reader::{EVENT_BYTES_MAX, ReadError};
-use super::protocol::DecodeError;
-use super::said::{Said, is_out_of_quota, retry_after};
-use super::target::{Access, Target};
+use super::event_reader::{EVENT_BYTES_MAX, EventReadError};
+use super::protocol::EventDecodeError;
+use super::provider_error::{ProviderErrorText, is_out_of_quota, retry_after};
+use super::target::{KeySource, ModelTarget, RequestAccess};
 use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 
 /// Maximum length of a message: it quotes the provider, and some error texts are pages long.
 const MESSAGE_CHARS_MAX: usize = 300;
 
+/// Hint for an answer that ended early.
+const TRY_AGAIN: &str = "try again; if it happens again, check the server's log";
+
 /// Context of the call for error messages.
-pub(super) struct FailureCx {
+pub(super) struct ErrorContext {
     model: String,
     url: String,
-    key_name: Option<&'static str>,
+    key_source: KeySource,
     is_server: bool,
     is_guessed: bool,
     secrets: Vec<String>,
 }
 
-impl FailureCx {
-    pub(super) fn new(target: &Target, access: &Access) -> Self {
+impl ErrorContext {
+    pub(super) fn new(target: &ModelTarget, access: &RequestAccess) -> Self {
         Self {
             model: target.name().to_owned(),
             url: target.shown_url(),
-            key_name: target.key_name(),
+            key_source: access.key_source,
             is_server: target.is_server(),
             is_guessed: target.is_guessed(),
             secrets: access.secrets.clone(),
@@ -39,39 +42,43 @@ impl FailureCx {
     }
 
     /// The next event could not be read.
-    pub(super) fn of_read(&self, error: ReadError) -> ModelError {
+    pub(super) fn of_read(&self, error: EventReadError) -> ModelError {
         match error {
-            ReadError::Transport(error) => self.of_transport(&error),
-            ReadError::TooLong => self.too_long("one event", EVENT_BYTES_MAX),
-            ReadError::NotText => self.not_the_protocol("what it sent is not text"),
+            EventReadError::Transport(error) => self.of_transport(&error),
+            EventReadError::TooLong => self.too_long("one event", EVENT_BYTES_MAX),
+            EventReadError::NotText => self.invalid_response("it is not UTF-8 text"),
         }
     }
 
     /// An event has invalid content.
-    pub(super) fn of_decode(&self, error: DecodeError) -> ModelError {
+    pub(super) fn of_decode(&self, error: EventDecodeError) -> ModelError {
         match error {
-            DecodeError::Json(JsonError::TooLarge) => {
-                self.not_the_protocol("an event has more values than an answer needs")
+            EventDecodeError::Json(JsonError::TooLarge) => {
+                self.invalid_response("an event has too many JSON values")
             }
-            DecodeError::Json(JsonError::Syntax(error)) if error.is_eof() => self.cut(),
-            DecodeError::Json(JsonError::Syntax(error)) => {
-                self.not_the_protocol(&format!("an event is not JSON ({error})"))
+            EventDecodeError::Json(JsonError::Syntax(error)) if error.is_eof() => self.cut(),
+            EventDecodeError::Json(JsonError::Syntax(error)) => {
+                self.invalid_response(&format!("an event is not JSON ({error})"))
             }
-            DecodeError::Provider(body) => self.of_error_object(&body, "broke off the answer"),
-            DecodeError::AnswerTooLong => self.too_long("the answer", ANSWER_BYTES_MAX),
-            DecodeError::ArgumentsTooLarge => self.make(
+            EventDecodeError::Provider(body) => self.of_error_object(&body, "aborted the answer"),
+            EventDecodeError::AnswerTooLong => self.too_long("the answer", ANSWER_BYTES_MAX),
+            EventDecodeError::ArgumentsTooLarge => self.make(
                 ModelErrorKind::Protocol,
-                "the arguments of the model's calls have more values than a call needs",
+                "the arguments of the tool calls have too many JSON values",
             ),
-            DecodeError::TooManyCalls => self.make(
+            EventDecodeError::TooManyCalls => self.make(
                 ModelErrorKind::Protocol,
-                &format!(
-                    "the model asked for more than {CALLS_MAX} calls at once, which is more than a model needs"
-                ),
+                &format!("the model requested more than {CALLS_MAX} tool calls in one answer"),
             ),
-            DecodeError::NoCall => self.make(
+            EventDecodeError::EmptyAnswer => self
+                .make(
+                    ModelErrorKind::Disconnected,
+                    &format!("{} sent an empty answer", self.url),
+                )
+                .with_hint(TRY_AGAIN),
+            EventDecodeError::NoCall => self.make(
                 ModelErrorKind::Protocol,
-                "the provider says that the model calls tools, but sent no call that can be read",
+                "the finish reason announces tool calls, but the answer has no readable call",
             ),
         }
     }
@@ -88,11 +95,11 @@ impl FailureCx {
         {
             return self.of_error_object(error, "answered with an error");
         }
-        let said = Said::of(&body);
-        self.not_the_protocol(&match (said.message, said.is_html) {
-            (Some(message), _) => format!("what it sent is no stream of events: {message}"),
-            (None, true) => "what it sent is no stream of events, but a web page".into(),
-            (None, false) => "what it sent is no stream of events".into(),
+        let text = ProviderErrorText::of(&body);
+        self.invalid_response(&match (text.message, text.is_html) {
+            (Some(message), _) => format!("it is not an event stream: {message}"),
+            (None, true) => "it is a web page, not an event stream".into(),
+            (None, false) => "it is not an event stream".into(),
         })
     }
 
@@ -101,11 +108,11 @@ impl FailureCx {
         self.make(
             ModelErrorKind::Protocol,
             &format!(
-                "{} sent more than {mib} MiB in {part}; the call was ended there",
+                "{} sent more than {mib} MiB in {part}; the call was aborted",
                 self.url
             ),
         )
-        .with_hint("the model repeats itself, or the server is broken; look into its log")
+        .with_hint("the model may repeat itself, or the server is broken: check its log")
     }
 
     fn cut(&self) -> ModelError {
@@ -116,13 +123,13 @@ impl FailureCx {
                 self.url
             ),
         )
-        .with_hint("try again; if it goes on, look into the server's log")
+        .with_hint(TRY_AGAIN)
     }
 
-    fn not_the_protocol(&self, what: &str) -> ModelError {
+    fn invalid_response(&self, what: &str) -> ModelError {
         self.make(
             ModelErrorKind::Protocol,
-            &format!("{} does not answer as a model: {what}", self.url),
+            &format!("{} sent an invalid response: {what}", self.url),
         )
         .with_hint(if self.is_server {
             "the base URL must lead to an OpenAI-compatible server, usually with /v1 at its end"
@@ -138,15 +145,15 @@ impl FailureCx {
         body: &str,
         headers: &HeaderMap,
     ) -> ModelError {
-        let said = Said::of(body);
-        let code = said.code.as_deref().unwrap_or_default();
+        let text = ProviderErrorText::of(body);
+        let code = text.code.as_deref().unwrap_or_default();
         let kind = match status.as_u16() {
             429 if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
-            404 | 405 if said.message.is_none() => ModelErrorKind::Protocol,
+            404 | 405 if text.message.is_none() => ModelErrorKind::Protocol,
             400 if code == "model_not_found" => ModelErrorKind::NotFound,
             status => ModelErrorKind::of_status(status).unwrap_or(ModelErrorKind::Protocol),
         };
-        let what = match (&said.message, said.is_html) {
+        let what = match (&text.message, text.is_html) {
             (Some(message), _) => format!("{status}: {message}"),
             (None, true) => format!("{status}, with a web page"),
             (None, false) => status.to_string(),
@@ -167,18 +174,15 @@ impl FailureCx {
     fn hint(&self, kind: ModelErrorKind, status: StatusCode, error: &ModelError) -> Option<String> {
         Some(match kind {
             ModelErrorKind::Unauthorized if matches!(status.as_u16(), 402 | 429) => {
-                "the account has no quota left; look at its billing page".into()
+                "the account has no quota left: check its billing page".into()
             }
-            ModelErrorKind::Unauthorized => match self.key_name {
-                Some(name) => format!("check the key in {name}"),
-                None => "check the key that is configured for this URL".into(),
-            },
+            ModelErrorKind::Unauthorized => self.key_source.hint(),
             ModelErrorKind::NotFound => "check the model's name with the provider's list".into(),
             ModelErrorKind::RateLimited => match error.retry_after {
                 Some(wait) => format!("wait {} s, or use another model", wait.as_secs_f64().ceil()),
                 None => "wait a little, or use another model".into(),
             },
-            ModelErrorKind::Unavailable => "the provider has trouble; try again later".into(),
+            ModelErrorKind::Unavailable => "the provider has a problem: try again later".into(),
             ModelErrorKind::Protocol => {
                 "the URL must lead to a model's API, usually with /v1 at its end".into()
             }
@@ -192,8 +196,8 @@ impl FailureCx {
             .get("error")
             .filter(|inner| inner.is_object())
             .unwrap_or(body);
-        let said = Said::of_value(body);
-        let code = said.code.as_deref().unwrap_or_default();
+        let text = ProviderErrorText::of_value(body);
+        let code = text.code.as_deref().unwrap_or_default();
         let kind = match code {
             "429" | "rate_limit_error" | "rate_limit_exceeded" => ModelErrorKind::RateLimited,
             code if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
@@ -210,7 +214,7 @@ impl FailureCx {
             // An error within an answer counts as the provider's problem unless its code says otherwise.
             _ => ModelErrorKind::Unavailable,
         };
-        let message = said.message.unwrap_or_else(|| body.to_string());
+        let message = text.message.unwrap_or_else(|| body.to_string());
         self.make(kind, &format!("{} {did}: {message}", self.url))
     }
 
@@ -223,16 +227,16 @@ impl FailureCx {
                     ModelErrorKind::ConnectTimeout,
                     &format!("no connection to {} within the limit", self.url),
                 )
-                .with_hint("is the host right, and reachable from here?");
+                .with_hint("check the host's name, and that the host is reachable");
         }
         if reqwest.is_connect() {
             let hint = if self.is_guessed {
                 format!(
-                    "{:?} names no provider, so a local Ollama was tried; write it as PROVIDER::MODEL, or give --base-url",
+                    "{:?} is not a known provider's model, so a local Ollama was tried: write PROVIDER::MODEL, or use --base-url",
                     self.model.trim_start_matches("ollama::")
                 )
             } else {
-                "is the server running, and is the URL right?".into()
+                "check that the server is running, and check the URL".into()
             };
             return self
                 .make(
@@ -244,11 +248,11 @@ impl FailureCx {
         if reqwest.is_builder() {
             return self.make(
                 ModelErrorKind::Invalid,
-                &format!("the request to {} cannot be made: {cause}", self.url),
+                &format!("invalid request to {}: {cause}", self.url),
             );
         }
         if innermost_is_parse(reqwest) {
-            return self.not_the_protocol("what it sent is not HTTP");
+            return self.invalid_response("it is not HTTP");
         }
         let mut error = self.cut();
         error.message = self.one_line(&format!("{} ({cause})", error.message));

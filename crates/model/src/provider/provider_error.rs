@@ -6,14 +6,14 @@ use http::HeaderMap;
 use serde_json::Value;
 
 /// Error text and code of a provider, in any of the common formats.
-pub(super) struct Said {
+pub(super) struct ProviderErrorText {
     pub(super) message: Option<String>,
     /// Word or number that identifies the error.
     pub(super) code: Option<String>,
     pub(super) is_html: bool,
 }
 
-impl Said {
+impl ProviderErrorText {
     pub(super) fn of(body: &str) -> Self {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
             // Google sends a list with one object.
