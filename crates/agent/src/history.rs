@@ -88,9 +88,9 @@ impl RunHistory {
     }
 
     /// Takes the records of the last append, if it is known that they were not written.
-    pub(crate) fn take_unwritten(&mut self) -> Vec<SessionRecord> {
+    pub(crate) fn take_refused_records(&mut self) -> Vec<SessionRecord> {
         match self {
-            Self::Logged(session) => session.take_unwritten(),
+            Self::Logged(session) => session.take_refused_records(),
             Self::Bare { .. } => Vec::new(),
         }
     }

@@ -26,7 +26,7 @@ pub enum DurationError {
     #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m or 8h")]
     Unit(String),
     /// There is no whole number before the unit.
-    #[error("{0:?} is no duration; write 500ms, 2s, 5m or 8h")]
+    #[error("{0:?} is not a duration; write 500ms, 2s, 5m or 8h")]
     Number(String),
     /// The duration is longer than 100 years.
     #[error("the duration {0:?} is too long")]

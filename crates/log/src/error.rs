@@ -10,13 +10,13 @@ use crate::Version;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
     /// Another writer appended before.
-    #[error("the stream is at version {actual}, not at the expected one")]
+    #[error("the stream is at version {actual}, not at the expected version")]
     Conflict {
         /// Present version of the stream.
         actual: Version,
     },
     /// The outcome is unknown: repeat the append with its id.
-    #[error("it is not known whether the append happened")]
+    #[error("the outcome of the append is unknown")]
     Indeterminate,
     /// The store failed; nothing was written.
     #[error(transparent)]
@@ -60,11 +60,11 @@ pub enum LogErrorKind {
 impl fmt::Display for LogErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotFound => "there is no such store or folder",
-            Self::Busy => "another process keeps the store busy",
-            Self::ReadOnly => "the store cannot be written",
-            Self::Full => "no room is left for the store",
-            Self::Corrupt => "the file is no Allstop store, or is damaged",
+            Self::NotFound => "the store or its folder does not exist",
+            Self::Busy => "another process keeps the store locked",
+            Self::ReadOnly => "the store is not writable",
+            Self::Full => "no space is left for the store",
+            Self::Corrupt => "the file is not an Allstop store, or is damaged",
             Self::Replaced => {
                 "a file of the store was moved, removed or replaced while it was open"
             }
@@ -100,23 +100,23 @@ impl LogError {
     /// A remedy for the user, in one line.
     pub fn hint(&self) -> Option<&'static str> {
         match self.kind {
-            LogErrorKind::NotFound => Some("make the folder first, or name another store"),
-            LogErrorKind::Busy => Some("try again, or see which process holds the file"),
+            LogErrorKind::NotFound => Some("create the folder first, or use another store"),
+            LogErrorKind::Busy => Some("try again, or check which process has the file open"),
             LogErrorKind::ReadOnly => Some(
-                "give yourself write permission on the file and its folder, or name another store",
+                "give yourself write permission on the file and its folder, or use another store",
             ),
             LogErrorKind::Full => {
-                Some("free some room on the device; what was acknowledged is still there")
+                Some("free some space on the device; every confirmed record is still there")
             }
             LogErrorKind::Corrupt => {
-                Some("name another store, or move this file away; it was left as it is")
+                Some("use another store, or move this file away; it was not changed")
             }
             LogErrorKind::Replaced => Some(
-                "put the store back with the files beside it, or name another store; nothing more was written",
+                "put the store back with the files beside it, or use another store; nothing more was written",
             ),
-            LogErrorKind::NewerVersion => Some("use the newer version, or name another store"),
+            LogErrorKind::NewerVersion => Some("use the newer version, or use another store"),
             LogErrorKind::Closed => Some("open the store again"),
-            LogErrorKind::Io => Some("see what is wrong with the device, or name another store"),
+            LogErrorKind::Io => Some("check the device, or use another store"),
         }
     }
 }

@@ -14,18 +14,18 @@ use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, Stream
 /// All results except a tail's are available at once; an append happens in the call, not when the future is polled.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog {
-    shared: Arc<Mutex<Streams>>,
+    shared: Arc<Mutex<MemoryStreams>>,
 }
 
 #[derive(Debug, Default)]
-struct Streams {
+struct MemoryStreams {
     /// Sorted, for lists by name.
-    streams: BTreeMap<StreamName, Stream>,
+    streams: BTreeMap<StreamName, MemoryStream>,
     locked: BTreeSet<StreamName>,
 }
 
 #[derive(Debug, Default)]
-struct Stream {
+struct MemoryStream {
     /// Record `n` is at index `n - 1`, with the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
     /// Held by the waiting tails: an append without a waiting tail costs nothing, and an empty stream can be removed.
@@ -39,7 +39,7 @@ impl MemoryLog {
     }
 }
 
-impl Stream {
+impl MemoryStream {
     fn version(&self) -> Version {
         Version(self.records.len() as u64)
     }

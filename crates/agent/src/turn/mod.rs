@@ -276,7 +276,7 @@ impl RunningTurn<'_> {
             () = self.scope.stopped() => Err(SessionError::Indeterminate),
         };
         let Err(error) = appended else { return Ok(()) };
-        self.pending = self.history.take_unwritten();
+        self.pending = self.history.take_refused_records();
         if self.scope.is_stopped() {
             self.engine.acknowledge();
             return Err(TurnInterrupt::Stopped);

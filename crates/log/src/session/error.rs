@@ -2,7 +2,7 @@ use allstop_core::SessionId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::IllegalRecord;
 
-use super::codec::DecodeError;
+use super::codec::RecordDecodeError;
 use crate::{LogError, Version};
 
 /// Reason why a session could not be opened or written.
@@ -13,7 +13,7 @@ pub enum SessionError {
     #[error("there is no session {0}")]
     NotFound(SessionId),
     /// A session with this id already exists.
-    #[error("the session {0} is there already")]
+    #[error("the session {0} already exists")]
     Exists(SessionId),
     /// Another process has the session open.
     #[error("the session {id} is in use{}", .owner.as_ref().map(|o| format!(" by process {}", o.pid)).unwrap_or_default())]
@@ -24,16 +24,16 @@ pub enum SessionError {
         owner: Option<ProcessIdentity>,
     },
     /// Another writer has appended: this writer must not write any more.
-    #[error("another writer has taken the session over: it is at version {actual}")]
+    #[error("another writer has appended to the session: it is at version {actual}")]
     Fenced {
         /// Present version of the stream.
         actual: Version,
     },
     /// It is still unknown if the records were written. The next append settles this first.
-    #[error("it is not known whether the records of the session were written")]
+    #[error("it is unknown if the records of the session were written")]
     Indeterminate,
     /// The records are not allowed after the state; nothing was written.
-    #[error("the record cannot follow")]
+    #[error("the record is not allowed at this point of the session")]
     Illegal(#[from] IllegalRecord),
     /// A stored record cannot be read.
     #[error("record {version} of the session {id} is damaged or newer")]
@@ -44,10 +44,10 @@ pub enum SessionError {
         version: Version,
         /// The cause.
         #[source]
-        source: DecodeError,
+        source: RecordDecodeError,
     },
     /// A stored record is not allowed after the records before it.
-    #[error("record {version} of the session {id} does not follow from those before it")]
+    #[error("record {version} of the session {id} contradicts the records before it")]
     Inconsistent {
         /// Id of the session.
         id: SessionId,

@@ -4,14 +4,14 @@ use allstop_core::SessionId;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 
+use super::backward_search::last_snapshot;
 use super::error::SessionError;
-use super::tail::last_snapshot;
 use super::{codec, stream_of};
 use crate::{Log, Version};
 
 /// A session, read from its last snapshot to its end.
 #[derive(Debug)]
-pub(super) struct SessionEnd {
+pub(super) struct FoldedSession {
     pub(super) state: SessionState,
     pub(super) version: Version,
     /// The record with the last snapshot, if there is one.
@@ -19,10 +19,13 @@ pub(super) struct SessionEnd {
 }
 
 /// Folds a session from its last snapshot; an unknown session is the empty state at version 0.
-pub(super) async fn fold_end(log: &dyn Log, id: &SessionId) -> Result<SessionEnd, SessionError> {
+pub(super) async fn fold_from_snapshot(
+    log: &dyn Log,
+    id: &SessionId,
+) -> Result<FoldedSession, SessionError> {
     let (state, at) = last_snapshot(log, &stream_of(id)).await?;
     let (state, version) = fold(log, id, state, at).await?;
-    Ok(SessionEnd {
+    Ok(FoldedSession {
         state,
         version,
         snapshot_at: (at > Version(0)).then_some(at),

@@ -5,11 +5,11 @@ use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 use allstop_core::{SessionId, StopReason, Timestamp};
 
+use super::backward_search::find_last;
 use super::codec::RecordKind;
 use super::error::SessionError;
-use super::fold::{SessionEnd, decode, fold_all, fold_end};
-use super::living::living_owner;
-use super::tail::find_last;
+use super::fold::{FoldedSession, decode, fold_all, fold_from_snapshot};
+use super::running_owner::running_owner;
 use super::{STREAM_PREFIX, session_of, stream_of};
 use crate::{LockAttempt, Log, LogError, StreamName, Version};
 
@@ -83,7 +83,7 @@ impl SessionSummary {
                 turn, at, owner, ..
             }) => {
                 if let (None, Some(owner)) = (&self.owner, owner)
-                    && log.is_another_alive(&owner).await?
+                    && log.is_other_process_running(&owner).await?
                 {
                     self.owner = Some(owner);
                 }
@@ -148,7 +148,7 @@ async fn with_owner(
 ) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
     let owner = match locked_by {
         Some(owner) => Some(owner),
-        None => living_owner(log, &state, false).await?,
+        None => running_owner(log, &state, false).await?,
     };
     Ok((state, owner))
 }
@@ -165,12 +165,12 @@ pub async fn read_session_end(
     id: &SessionId,
 ) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
     let owner = log.lock_owner(&stream_of(id)).await?;
-    match fold_end(log, id).await? {
-        SessionEnd {
+    match fold_from_snapshot(log, id).await? {
+        FoldedSession {
             version: Version(0),
             ..
         } => Err(SessionError::NotFound(id.clone())),
-        SessionEnd { state, .. } => with_owner(log, state, owner).await,
+        FoldedSession { state, .. } => with_owner(log, state, owner).await,
     }
 }
 
@@ -191,13 +191,13 @@ pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), Session
             });
         }
     };
-    match fold_end(log, id).await {
-        Ok(SessionEnd {
+    match fold_from_snapshot(log, id).await {
+        Ok(FoldedSession {
             version: Version(0),
             ..
         }) => return Err(SessionError::NotFound(id.clone())),
         Ok(end) => {
-            if let Some(owner) = living_owner(log, &end.state, lock.is_first()).await? {
+            if let Some(owner) = running_owner(log, &end.state, lock.is_first()).await? {
                 let (id, owner) = (id.clone(), Some(owner));
                 return Err(SessionError::InUse { id, owner });
             }

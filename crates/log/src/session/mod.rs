@@ -1,15 +1,15 @@
 //! One conversation in a log: its records, its lock, its recovery.
 
 mod append;
+mod backward_search;
 mod codec;
 mod error;
 mod fold;
 mod list;
-mod living;
+mod running_owner;
 mod stream;
-mod tail;
 
-pub use codec::{DecodeError, decode, encode};
+pub use codec::{RecordDecodeError, decode, encode};
 pub use error::SessionError;
 pub use list::{SessionSummary, list_sessions, read_session, read_session_end, remove_session};
 pub use stream::{RecordObserver, SessionStream};

@@ -16,8 +16,8 @@ use allstop_core::{SessionId, Timestamp};
 
 use super::append::encode_append;
 use super::error::SessionError;
-use super::fold::{SessionEnd, fold_end};
-use super::living::living_owner;
+use super::fold::{FoldedSession, fold_from_snapshot};
+use super::running_owner::running_owner;
 use super::stream_of;
 use crate::{
     AppendError, AppendId, AppendIds, LockAttempt, Log, RecordBytes, StreamLock, StreamName,
@@ -33,7 +33,7 @@ const SETTLE_TRIES_MAX: u32 = 3;
 const SCRATCH_BYTES: usize = 1_024;
 
 /// A session, open for writing under its lock.
-#[must_use = "dropping it gives the session's lock back"]
+#[must_use = "dropping it releases the session's lock"]
 pub struct SessionStream {
     log: Arc<dyn Log>,
     id: SessionId,
@@ -45,9 +45,9 @@ pub struct SessionStream {
     snapshot_at: Option<Version>,
     ids: AppendIds,
     scratch: Vec<u8>,
-    unsettled: Option<Unsettled>,
+    pending: Option<PendingAppend>,
     /// Records of the last append that the store has refused or has not been sent.
-    unwritten: Vec<SessionRecord>,
+    refused: Vec<SessionRecord>,
     recovered: Vec<SessionRecord>,
     observer: Option<RecordObserver>,
 }
@@ -57,7 +57,7 @@ pub type RecordObserver = Arc<dyn Fn(Version, &SessionRecord) + Send + Sync>;
 
 /// An append that was sent and not answered.
 #[derive(Debug)]
-struct Unsettled {
+struct PendingAppend {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
@@ -131,12 +131,12 @@ impl SessionStream {
             LockAttempt::HeldBy(owner) => return Err(SessionError::InUse { id, owner }),
         };
         // Read under the lock, so that no append can come between the fold and the recovery.
-        let SessionEnd {
+        let FoldedSession {
             state,
             version,
             snapshot_at,
-        } = fold_end(&*log, &id).await?;
-        if let Some(owner) = living_owner(&*log, &state, lock.is_first()).await? {
+        } = fold_from_snapshot(&*log, &id).await?;
+        if let Some(owner) = running_owner(&*log, &state, lock.is_first()).await? {
             let owner = Some(owner);
             return Err(SessionError::InUse { id, owner });
         }
@@ -150,8 +150,8 @@ impl SessionStream {
             snapshot_at,
             ids: AppendIds::new(),
             scratch: Vec::with_capacity(SCRATCH_BYTES),
-            unsettled: None,
-            unwritten: Vec::new(),
+            pending: None,
+            refused: Vec::new(),
             recovered: Vec::new(),
             observer: None,
         })
@@ -163,15 +163,15 @@ impl SessionStream {
     ///
     /// **Cancel safety**: a dropped append may have happened. The state does not show it until the next append, or
     /// [`SessionStream::settle`], has finished it; it is never written halfway or twice. If it was dropped while a
-    /// previous append was being settled, it has not happened: see [`SessionStream::take_unwritten`].
+    /// previous append was being settled, it has not happened: see [`SessionStream::take_refused_records`].
     ///
     /// # Errors
     /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] if another writer has appended;
     /// [`SessionError::Indeterminate`]; or a failure of the store.
     pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
-        self.unwritten = records;
+        self.refused = records;
         self.settle().await?;
-        let mut records = std::mem::take(&mut self.unwritten);
+        let mut records = std::mem::take(&mut self.refused);
         if let Some(SessionRecord::TurnStarted { at, .. }) = records.first() {
             let ending = self.state.recovery_records(*at);
             records.splice(..0, ending);
@@ -188,7 +188,7 @@ impl SessionStream {
         )?;
         self.scratch.clear();
         self.scratch.shrink_to(SCRATCH_BYTES);
-        self.unsettled = Some(Unsettled {
+        self.pending = Some(PendingAppend {
             id: self.ids.next_id(),
             encoded,
             records,
@@ -205,12 +205,12 @@ impl SessionStream {
     /// As for [`SessionStream::append`].
     pub async fn settle(&mut self) -> Result<(), SessionError> {
         for _ in 0..SETTLE_TRIES_MAX {
-            let Some(unsettled) = &mut self.unsettled else {
+            let Some(pending) = &mut self.pending else {
                 return Ok(());
             };
             // Set before the answer, because the caller may not wait for it.
-            let asked_before = std::mem::replace(&mut unsettled.may_be_written, true);
-            let (id, encoded) = (unsettled.id, unsettled.encoded.clone());
+            let asked_before = std::mem::replace(&mut pending.may_be_written, true);
+            let (id, encoded) = (pending.id, pending.encoded.clone());
             let answer = self
                 .log
                 .append(&self.stream, self.version, id, encoded)
@@ -220,12 +220,12 @@ impl SessionStream {
                 Err(AppendError::Indeterminate) => {}
                 Err(AppendError::Log(_)) if asked_before => {}
                 Err(AppendError::Conflict { actual }) => {
-                    self.unsettled = None;
+                    self.pending = None;
                     return Err(SessionError::Fenced { actual });
                 }
                 Err(AppendError::Log(error)) => {
-                    let refused = self.unsettled.take();
-                    self.unwritten = refused.map(|refused| refused.records).unwrap_or_default();
+                    let refused = self.pending.take();
+                    self.refused = refused.map(|refused| refused.records).unwrap_or_default();
                     return Err(error.into());
                 }
             }
@@ -235,20 +235,20 @@ impl SessionStream {
 
     /// True if the store has answered every append.
     pub fn is_settled(&self) -> bool {
-        self.unsettled.is_none()
+        self.pending.is_none()
     }
 
     /// Returns the records of the last append if they are known to be unwritten: the store refused them, or did not
     /// get them. The events that they record have still happened.
-    pub fn take_unwritten(&mut self) -> Vec<SessionRecord> {
-        std::mem::take(&mut self.unwritten)
+    pub fn take_refused_records(&mut self) -> Vec<SessionRecord> {
+        std::mem::take(&mut self.refused)
     }
 
     fn publish(&mut self, version: Version) -> Result<(), SessionError> {
         let mut at = self.version;
         self.version = version;
         for record in self
-            .unsettled
+            .pending
             .take()
             .into_iter()
             .flat_map(|done| done.records)

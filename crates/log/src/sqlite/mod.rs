@@ -1,16 +1,16 @@
 //! The log on SQLite.
 
-mod chain;
 mod classify;
 mod connection;
 mod files;
 #[cfg(test)]
-mod full;
-mod growth;
+mod full_disk_tests;
 mod lock_folder;
 mod new_store;
 mod reader;
+mod record_chain;
 mod store;
+mod stream_notifier;
 mod streams;
 mod thread;
 mod writer;

@@ -25,7 +25,7 @@ pub(super) fn make(path: &Path) {
         return;
     }
     if let Err(error) = try_make(path) {
-        tracing::debug!(store = %path.display(), %error, "the store is not made as a whole");
+        tracing::debug!(store = %path.display(), %error, "the store cannot be created in one step");
         // Readable only for the user, because it will hold conversations. SQLite's files beside it get the same mode.
         drop(private(path));
     }
@@ -33,11 +33,11 @@ pub(super) fn make(path: &Path) {
 
 fn try_make(path: &Path) -> io::Result<()> {
     let image = image().map_err(io::Error::other)?;
-    let beside = Beside(beside(path));
-    let mut file = private(&beside.0)?;
+    let temporary_path = TemporaryFile(temporary_path(path));
+    let mut file = private(&temporary_path.0)?;
     file.write_all(&image)?;
     file.sync_all()?;
-    match fs::hard_link(&beside.0, path) {
+    match fs::hard_link(&temporary_path.0, path) {
         // Another process was first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
@@ -61,16 +61,16 @@ fn private(path: &Path) -> io::Result<fs::File> {
 }
 
 /// A unique temporary name, distinct for all threads and processes.
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", ulid::Ulid::generate()));
     PathBuf::from(name)
 }
 
 /// The temporary file, removed on drop.
-struct Beside(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Drop for Beside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // The file may never have been created.
         drop(fs::remove_file(&self.0));

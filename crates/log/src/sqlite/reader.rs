@@ -6,11 +6,11 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use tokio::sync::mpsc;
 
-use super::chain::Chain;
 use super::classify::sqlite_error;
 use super::connection::OpenStore;
 use super::files::OpenFiles;
 use super::lock_folder::LockFolder;
+use super::record_chain::RecordChain;
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
 
@@ -22,20 +22,20 @@ const READ_BYTES_MAX: usize = 16 << 20;
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
 /// A task for the reader, which sends its own answer.
-pub(super) type Job = Box<dyn FnOnce(&mut Reader) + Send>;
+pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;
 
-pub(super) struct Reader {
+pub(super) struct StoreReader {
     connection: Connection,
     files: OpenFiles,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
     /// Rows of the last read stream, if not all of it was read: reading a long stream in parts then needs one walk
     /// back from its end, not one per part.
-    unread: Option<Chain>,
+    unread: Option<RecordChain>,
     closing: bool,
 }
 
-impl Reader {
+impl StoreReader {
     pub(super) fn new(store: OpenStore, path: Arc<Path>) -> Self {
         let OpenStore { connection, files } = store;
         // The path without links, so that all openers of the store share the same locks.
@@ -51,7 +51,7 @@ impl Reader {
     }
 
     /// Runs until the store is closed or dropped and no jobs are left.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<ReadJob>) {
         while let Some(job) = jobs.blocking_recv() {
             job(&mut self);
             if self.closing {
@@ -110,7 +110,7 @@ impl Reader {
         } else {
             0
         };
-        let mut chain = Chain::walk_back(&view, end, from, at_once)?;
+        let mut chain = RecordChain::walk_back(&view, end, from, at_once)?;
         if let Some(records) = chain.take_records() {
             return Ok(records);
         }

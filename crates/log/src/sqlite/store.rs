@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use super::classify::io_error;
 use super::connection::{self, OpenStore};
 use super::files;
-use super::growth::{Follower, Growth};
 use super::lock_folder::{FileLock, FileLockAttempt};
-use super::reader::{Job, Reader};
+use super::reader::{ReadJob, StoreReader};
+use super::stream_notifier::{StreamFollower, StreamNotifier};
 use super::thread;
-use super::writer::{Append, WriteCommand, Writer};
+use super::writer::{QueuedAppend, StoreWriter, WriteCommand};
 use crate::log::is_another_process_alive;
 use crate::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
@@ -48,8 +48,8 @@ pub struct SqliteLog {
     /// The path without symbolic links.
     resolved: Arc<Path>,
     writes: mpsc::Sender<WriteCommand>,
-    reads: mpsc::Sender<Job>,
-    growth: Arc<Growth>,
+    reads: mpsc::Sender<ReadJob>,
+    notifier: Arc<StreamNotifier>,
     /// Each thread holds a receiver until its end.
     writing: watch::Sender<()>,
     reading: watch::Sender<()>,
@@ -68,21 +68,21 @@ impl SqliteLog {
         let path: Arc<Path> = std::path::absolute(path)
             .map_err(|error| io_error(path, error))?
             .into();
-        let growth = Arc::new(Growth::default());
+        let notifier = Arc::new(StreamNotifier::default());
         let (writing, until_written) = watch::channel(());
         let (reading, until_read) = watch::channel(());
         let (writes, commands) = mpsc::channel(WRITE_QUEUE_LEN_MAX);
         let (reads, jobs) = mpsc::channel(READ_QUEUE_LEN_MAX);
-        let (store, heard) = (path.clone(), growth.clone());
+        let (store, heard) = (path.clone(), notifier.clone());
         let resolved = start("allstop-log-write", &path, move |opened| {
             let _held = until_written;
-            Writer::new(opened, store, heard).run(commands);
+            StoreWriter::new(opened, store, heard).run(commands);
         })
         .await?;
         let store = path.clone();
         start("allstop-log-read", &path, move |opened| {
             let _held = until_read;
-            Reader::new(opened, store).run(jobs);
+            StoreReader::new(opened, store).run(jobs);
         })
         .await?;
         Ok(Self {
@@ -90,7 +90,7 @@ impl SqliteLog {
             resolved,
             writes,
             reads,
-            growth,
+            notifier,
             writing,
             reading,
         })
@@ -114,7 +114,7 @@ impl SqliteLog {
     /// **Cancel safety**: dropping it leaves the store closing.
     pub async fn close(&self) {
         // The reader first, so that the writer's connection is the last one. A thread that has ended needs no command.
-        drop(self.reads.send(Box::new(Reader::close)).await);
+        drop(self.reads.send(Box::new(StoreReader::close)).await);
         self.reading.closed().await;
         drop(self.writes.send(WriteCommand::Close).await);
         self.writing.closed().await;
@@ -126,13 +126,13 @@ impl SqliteLog {
 
     fn ask<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Reader) -> Result<T, LogError> + Send + 'static,
+        job: impl FnOnce(&mut StoreReader) -> Result<T, LogError> + Send + 'static,
     ) -> impl Future<Output = Result<T, LogError>> + Send + 'static {
         let (reads, closed) = (self.reads.clone(), self.closed());
         async move {
             let (reply, answer) = oneshot::channel();
             // The caller may be gone: then the answer is dropped.
-            let job: Job = Box::new(move |reader| {
+            let job: ReadJob = Box::new(move |reader| {
                 drop(reply.send(reader.check_files().and_then(|()| job(reader))));
             });
             reads.send(job).await.map_err(|_| closed.clone())?;
@@ -166,11 +166,11 @@ async fn start(
 }
 
 /// Wraps a file's lock as a stream's lock. The reader releases it, or the drop does if the store is closed.
-fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<Job>) -> StreamLock {
+fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<ReadJob>) -> StreamLock {
     let is_first = file.is_first();
     let lock = StreamLock::new(stream, move || {
         // A rejected job is dropped, and the lock with it.
-        drop(reads.try_send(Box::new(move |_: &mut Reader| file.release())));
+        drop(reads.try_send(Box::new(move |_: &mut StoreReader| file.release())));
     });
     if is_first { lock.first() } else { lock }
 }
@@ -184,7 +184,7 @@ impl Log for SqliteLog {
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>> {
         let (reply, answer) = oneshot::channel();
-        let append = Append {
+        let append = QueuedAppend {
             stream: stream.clone(),
             expected,
             id,
@@ -225,7 +225,7 @@ impl Log for SqliteLog {
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
         let (log, stream) = (self.clone(), stream.clone());
         LogFuture::waiting(async move {
-            let follower = Follower::new(log.growth.clone(), stream.clone());
+            let follower = StreamFollower::new(log.notifier.clone(), stream.clone());
             loop {
                 // Created before the read, so that no later append is missed.
                 let grown = follower.grown.notified();
@@ -265,7 +265,10 @@ impl Log for SqliteLog {
     }
 
     /// Checks on the reader's thread, because `/proc` may hang.
-    fn is_another_alive(&self, owner: &ProcessIdentity) -> LogFuture<Result<bool, LogError>> {
+    fn is_other_process_running(
+        &self,
+        owner: &ProcessIdentity,
+    ) -> LogFuture<Result<bool, LogError>> {
         let owner = owner.clone();
         LogFuture::waiting(self.ask(move |_| Ok(is_another_process_alive(&owner))))
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Statement, TransactionBehavior};
 
-use super::chain::Chain;
-use super::writer::Append;
+use super::record_chain::RecordChain;
+use super::writer::QueuedAppend;
 use crate::{AppendError, StreamName, Version};
 
 /// Maximum streams in the cache: all streams in use at a time, in a few megabytes. Beyond that the cache is cleared,
@@ -26,7 +26,7 @@ pub(super) struct StreamEnd {
 
 /// Ends of the recently written streams.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
+pub(super) struct StreamCache {
     known: HashMap<StreamName, StreamEnd>,
     /// Ends that are not in the table yet. A stream with two appends in a group is here twice, in order.
     changed: Vec<StreamEnd>,
@@ -34,7 +34,7 @@ pub(super) struct Streams {
     data_version: i64,
 }
 
-impl Streams {
+impl StreamCache {
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.changed.clear();
@@ -60,7 +60,7 @@ impl Streams {
         &mut self,
         connection: &Connection,
         insert: &mut Statement<'_>,
-        append: &Append,
+        append: &QueuedAppend,
     ) -> rusqlite::Result<Result<Version, AppendError>> {
         let end = if let Some(known) = self.known.get_mut(&append.stream) {
             known
@@ -118,7 +118,7 @@ impl Streams {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if let Some(end) = find(&transaction, stream)? {
             let mut delete = transaction.prepare_cached("DELETE FROM records WHERE id = ?1")?;
-            for record in Chain::walk_back(&transaction, end, Version(1), 0)?.rows() {
+            for record in RecordChain::walk_back(&transaction, end, Version(1), 0)?.rows() {
                 delete.execute([record])?;
             }
             transaction.execute("DELETE FROM streams WHERE id = ?1", [end.id])?;
@@ -159,7 +159,7 @@ fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<Stre
 fn already_written(
     connection: &Connection,
     end: StreamEnd,
-    append: &Append,
+    append: &QueuedAppend,
 ) -> rusqlite::Result<Option<Version>> {
     if append.expected > end.version || append.records.is_empty() {
         return Ok(None);
@@ -168,7 +168,9 @@ fn already_written(
     let mut by_id =
         connection.prepare_cached("SELECT append_id = ?2 FROM records WHERE id = ?1")?;
     let mut reached = None;
-    for (number, record) in (first.0..).zip(Chain::walk_back(connection, end, first, 0)?.rows()) {
+    for (number, record) in
+        (first.0..).zip(RecordChain::walk_back(connection, end, first, 0)?.rows())
+    {
         if !by_id.query_row((record, append.id.0.to_be_bytes()), |row| row.get(0))? {
             break;
         }

@@ -16,8 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::classify::sqlite_error;
 use super::connection::OpenStore;
 use super::files::OpenFiles;
-use super::growth::Growth;
-use super::streams::{INSERT, Streams};
+use super::stream_notifier::StreamNotifier;
+use super::streams::{INSERT, StreamCache};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
 /// Maximum appends in one transaction. For 256, a sync takes 1 % of the writing time; more would delay the first one.
@@ -30,7 +30,7 @@ const GATHER_MAX: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
 pub(super) enum WriteCommand {
-    Append(Append),
+    Append(QueuedAppend),
     Delete {
         /// Held until the stream is gone, so that nobody else can take the lock, even if the caller has left.
         lock: StreamLock,
@@ -41,7 +41,7 @@ pub(super) enum WriteCommand {
 }
 
 #[derive(Debug)]
-pub(super) struct Append {
+pub(super) struct QueuedAppend {
     pub(super) stream: StreamName,
     pub(super) expected: Version,
     pub(super) id: AppendId,
@@ -49,18 +49,18 @@ pub(super) struct Append {
     pub(super) reply: oneshot::Sender<Result<Version, AppendError>>,
 }
 
-impl Append {
+impl QueuedAppend {
     fn bytes(&self) -> usize {
         self.records.iter().map(RecordBytes::len).sum()
     }
 }
 
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     connection: Connection,
     files: OpenFiles,
     path: Arc<Path>,
-    streams: Streams,
-    growth: Arc<Growth>,
+    streams: StreamCache,
+    notifier: Arc<StreamNotifier>,
 }
 
 enum GroupError {
@@ -70,15 +70,15 @@ enum GroupError {
     Indeterminate(LogError),
 }
 
-impl Writer {
-    pub(super) fn new(store: OpenStore, path: Arc<Path>, growth: Arc<Growth>) -> Self {
+impl StoreWriter {
+    pub(super) fn new(store: OpenStore, path: Arc<Path>, notifier: Arc<StreamNotifier>) -> Self {
         let OpenStore { connection, files } = store;
         Self {
             connection,
             files,
             path,
-            streams: Streams::default(),
-            growth,
+            streams: StreamCache::default(),
+            notifier,
         }
     }
 
@@ -104,7 +104,7 @@ impl Writer {
     }
 
     /// Writes and answers the group, and clears it.
-    fn append_group(&mut self, group: &mut Vec<Append>) {
+    fn append_group(&mut self, group: &mut Vec<QueuedAppend>) {
         if group.is_empty() {
             return;
         }
@@ -112,7 +112,7 @@ impl Writer {
             Ok(answers) => {
                 for (append, answer) in group.drain(..).zip(answers) {
                     if answer.is_ok() {
-                        self.growth.grown(&append.stream);
+                        self.notifier.notify_grown(&append.stream);
                     }
                     // The caller may be gone; the records stay.
                     drop(append.reply.send(answer));
@@ -137,7 +137,10 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, group: &[Append]) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
+    fn write(
+        &mut self,
+        group: &[QueuedAppend],
+    ) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
         // Checked before, so that a refused append is certainly not written; and after, so that a confirmed append is
         // where the next opener finds it.
         self.files.check().map_err(GroupError::NotWritten)?;
@@ -174,7 +177,7 @@ impl Writer {
 
     fn write_uncommitted(
         &mut self,
-        group: &[Append],
+        group: &[QueuedAppend],
     ) -> rusqlite::Result<Vec<Result<Version, AppendError>>> {
         let Self {
             connection,
@@ -206,7 +209,7 @@ fn gather(
     commands: &mut mpsc::Receiver<WriteCommand>,
     first: WriteCommand,
     len_before: usize,
-    group: &mut Vec<Append>,
+    group: &mut Vec<QueuedAppend>,
 ) -> Option<WriteCommand> {
     let started = Instant::now();
     let mut bytes = 0;

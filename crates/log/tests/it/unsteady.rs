@@ -183,7 +183,7 @@ async fn unwritten_records_are_returned() {
     *log.faults.lock() = vec![Fault::Full];
     let full = session.append(vec![turn_started(1)]).await;
     assert!(matches!(full, Err(SessionError::Log(_))));
-    assert_eq!(session.take_unwritten(), [turn_started(1)]);
+    assert_eq!(session.take_refused_records(), [turn_started(1)]);
 
     *log.faults.lock() = vec![Fault::NotWrittenAndNeverAnswers; 2];
     for records in [vec![turn_started(1)], vec![model_call_started(1)]] {
@@ -194,9 +194,9 @@ async fn unwritten_records_are_returned() {
         !session.is_settled(),
         "the first append may still be written"
     );
-    assert_eq!(session.take_unwritten(), [model_call_started(1)]);
+    assert_eq!(session.take_refused_records(), [model_call_started(1)]);
     session.append(vec![model_call_started(1)]).await.unwrap();
-    assert!(session.take_unwritten().is_empty());
+    assert!(session.take_refused_records().is_empty());
     assert_eq!(stored(&*log, "s").await.len(), 3);
 }
 

@@ -165,7 +165,7 @@ async fn stopped_run() {
 fn run_that_did_not_start() {
     let error = TurnError {
         kind: TurnErrorKind::Store,
-        message: "no room is left for the store: x.db".to_owned(),
+        message: "no space is left for the store: x.db".to_owned(),
         hint: Some("free some room".to_owned()),
     };
     let envelope = Envelope::of_no_run(None, StopReason::Error, Some(error));
@@ -190,7 +190,7 @@ fn run_that_did_not_start() {
       "background": [],
       "error": {
         "kind": "store",
-        "message": "no room is left for the store: x.db",
+        "message": "no space is left for the store: x.db",
         "hint": "free some room"
       },
       "exit_code": 1

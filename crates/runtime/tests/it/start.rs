@@ -52,7 +52,10 @@ async fn models() {
         StartErrorKind::Model,
     )
     .await;
-    assert_eq!(no_key, "there is no key for openai::gpt-x");
+    assert_eq!(
+        no_key,
+        "OPENAI_API_KEY is not set (needed for openai::gpt-x)"
+    );
     assert_eq!(
         refused(
             with(
@@ -137,11 +140,11 @@ async fn stores() {
     for (path, said) in [
         (
             place.file("garbage.db"),
-            "the file is no Allstop store, or is damaged",
+            "the file is not an Allstop store, or is damaged",
         ),
         (
             place.file("nowhere/store.db"),
-            "there is no such store or folder",
+            "the store or its folder does not exist",
         ),
         (place.path().to_owned(), ""),
         ("/proc/store.db".into(), ""),
@@ -201,7 +204,7 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(exists, StartErrorKind::SessionExists),
-        "the session s1 is there already"
+        "the session s1 already exists"
     );
     let before = versions(&system).await;
     let open = system

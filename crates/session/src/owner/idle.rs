@@ -112,7 +112,7 @@ impl SessionOwner {
                 false
             }
         };
-        open.background.give_back(stream.take_unwritten());
+        open.background.give_back(stream.take_refused_records());
         if has_orphan_ended {
             self.inner.send_background_changed();
         }

@@ -254,7 +254,7 @@ async fn write_stopped(
 /// Background work continues although its records are not written: the next append includes them.
 fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
     if let Some(background) = cx.background {
-        background.give_back(history.take_unwritten());
+        background.give_back(history.take_refused_records());
     }
 }
 

@@ -25,12 +25,12 @@ const NESTING_MAX: usize = 256;
 
 /// Reason why bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
+pub enum RecordDecodeError {
     /// A newer version of Allstop wrote the record.
-    #[error("the record has the format {0}, this version reads 1")]
+    #[error("the record has format {0}; this version reads format 1")]
     Newer(u32),
     /// No version writes such bytes.
-    #[error("the record cannot be read")]
+    #[error("the record is invalid")]
     Malformed(#[source] serde_json::Error),
 }
 
@@ -71,7 +71,7 @@ pub(super) fn encode_all(
 }
 
 /// Decodes a record; `None` for an unknown type with `"optional": true`.
-pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
+pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, RecordDecodeError> {
     #[derive(Deserialize)]
     struct RecordEnvelope {
         v: u32,
@@ -88,7 +88,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
     }
     let envelope: RecordEnvelope = read(bytes)?;
     if envelope.v > FORMAT {
-        return Err(DecodeError::Newer(envelope.v));
+        return Err(RecordDecodeError::Newer(envelope.v));
     }
     match read(bytes) {
         Ok(record) => Ok(Some(record)),
@@ -98,14 +98,14 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, DecodeError> {
 }
 
 /// Decodes JSON up to [`NESTING_MAX`] levels, more than the parser's own limit.
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordDecodeError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     if nesting(bytes) <= NESTING_MAX {
         json.disable_recursion_limit();
     }
     T::deserialize(&mut json)
         .and_then(|value| json.end().map(|()| value))
-        .map_err(DecodeError::Malformed)
+        .map_err(RecordDecodeError::Malformed)
 }
 
 /// Depth of nested brackets outside strings.
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn newer_format_is_no_damage() {
         let newer = br#"{"v":2,"type":"call_finished"}"#;
-        assert!(matches!(decode(newer), Err(DecodeError::Newer(2))));
+        assert!(matches!(decode(newer), Err(RecordDecodeError::Newer(2))));
         for damaged in [
             "",
             "{",
@@ -183,7 +183,10 @@ mod tests {
             r#"{"type":"turn_started"}"#,
         ] {
             assert!(
-                matches!(decode(damaged.as_bytes()), Err(DecodeError::Malformed(_))),
+                matches!(
+                    decode(damaged.as_bytes()),
+                    Err(RecordDecodeError::Malformed(_))
+                ),
                 "{damaged}"
             );
         }
@@ -243,7 +246,7 @@ mod tests {
         let bytes = r#"{"v":1,"a":"#.to_owned() + &"[".repeat(1_000_000);
         assert!(matches!(
             decode(bytes.as_bytes()),
-            Err(DecodeError::Malformed(_))
+            Err(RecordDecodeError::Malformed(_))
         ));
         assert_eq!(nesting(br#"{"a[\"[":[{}],"b":[]}"#), 3);
     }

@@ -50,8 +50,8 @@ impl Journal {
     }
 
     /// Records that the store has refused, or was not asked for.
-    pub(super) fn take_unwritten(&mut self) -> Vec<SessionRecord> {
-        self.session.take_unwritten()
+    pub(super) fn take_refused_records(&mut self) -> Vec<SessionRecord> {
+        self.session.take_refused_records()
     }
 
     /// Writes records as one. What the session refuses is written all the same: that is how broken logs come about.

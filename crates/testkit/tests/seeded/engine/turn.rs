@@ -222,7 +222,7 @@ impl Turn<'_> {
         if written.is_ok() {
             return Ok(());
         }
-        self.pending = self.journal.take_unwritten();
+        self.pending = self.journal.take_refused_records();
         self.check_stop()?;
         Err(Interrupt::Own(Cause::new(CauseKind::Failure)))
     }

@@ -14,7 +14,7 @@ use crate::{Log, LogError};
 ///
 /// # Errors
 /// If nobody can be asked.
-pub(super) async fn living_owner(
+pub(super) async fn running_owner(
     log: &dyn Log,
     state: &SessionState,
     locks_are_lost: bool,
@@ -24,6 +24,6 @@ pub(super) async fn living_owner(
     let Some(owner) = last.and_then(|turn| turn.owner.as_ref()) else {
         return Ok(None);
     };
-    let is_alive = log.is_another_alive(owner).await?;
+    let is_alive = log.is_other_process_running(owner).await?;
     Ok(is_alive.then(|| owner.clone()))
 }

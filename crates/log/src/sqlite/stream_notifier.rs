@@ -9,37 +9,37 @@ use tokio::sync::Notify;
 use crate::StreamName;
 
 #[derive(Debug, Default)]
-pub(super) struct Growth(Mutex<HashMap<StreamName, Arc<Notify>>>);
+pub(super) struct StreamNotifier(Mutex<HashMap<StreamName, Arc<Notify>>>);
 
 #[derive(Debug)]
-pub(super) struct Follower {
-    growth: Arc<Growth>,
+pub(super) struct StreamFollower {
+    notifier: Arc<StreamNotifier>,
     stream: StreamName,
     pub(super) grown: Arc<Notify>,
 }
 
-impl Growth {
-    pub(super) fn grown(&self, stream: &StreamName) {
+impl StreamNotifier {
+    pub(super) fn notify_grown(&self, stream: &StreamName) {
         if let Some(grown) = self.0.lock().get(stream) {
             grown.notify_waiters();
         }
     }
 }
 
-impl Follower {
-    pub(super) fn new(growth: Arc<Growth>, stream: StreamName) -> Self {
-        let grown = growth.0.lock().entry(stream.clone()).or_default().clone();
+impl StreamFollower {
+    pub(super) fn new(notifier: Arc<StreamNotifier>, stream: StreamName) -> Self {
+        let grown = notifier.0.lock().entry(stream.clone()).or_default().clone();
         Self {
-            growth,
+            notifier,
             stream,
             grown,
         }
     }
 }
 
-impl Drop for Follower {
+impl Drop for StreamFollower {
     fn drop(&mut self) {
-        let mut followed = self.growth.0.lock();
+        let mut followed = self.notifier.0.lock();
         // Two references left: this was the last follower. New followers clone theirs under this lock.
         if Arc::strong_count(&self.grown) == 2 {
             followed.remove(&self.stream);

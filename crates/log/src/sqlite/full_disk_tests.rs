@@ -6,15 +6,15 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection;
-use super::growth::Growth;
-use super::writer::{Append, WriteCommand, Writer};
+use super::stream_notifier::StreamNotifier;
+use super::writer::{QueuedAppend, StoreWriter, WriteCommand};
 use crate::{AppendError, AppendId, LogErrorKind, StreamName, Version};
 
 type Answer = oneshot::Receiver<Result<Version, AppendError>>;
 
 fn append(stream: &str, expected: u64, bytes: usize) -> (WriteCommand, Answer) {
     let (reply, answer) = oneshot::channel();
-    let append = Append {
+    let append = QueuedAppend {
         stream: StreamName::new(stream),
         expected: Version(expected),
         id: AppendId(u128::from(expected)),
@@ -45,7 +45,7 @@ fn serve(
         })
         .collect();
     drop(writes);
-    Writer::new(store, path, Arc::new(Growth::default())).run(waiting);
+    StoreWriter::new(store, path, Arc::new(StreamNotifier::default())).run(waiting);
     answers
         .into_iter()
         .map(|mut answer| answer.try_recv().expect("each is answered once"))

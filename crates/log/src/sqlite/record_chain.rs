@@ -13,7 +13,7 @@ const STEPS_MAX: u32 = 16;
 
 /// Rows of consecutive records of a stream, in order.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct RecordChain {
     stream: i64,
     first: Version,
     rows: Vec<i64>,
@@ -21,7 +21,7 @@ pub(super) struct Chain {
     bodies: Option<Vec<RecordBytes>>,
 }
 
-impl Chain {
+impl RecordChain {
     /// Finds the rows of a stream's records from number `from` to the end, backwards from the end. A row of another
     /// stream or with a wrong number means damage. Also reads the bodies, up to `bytes_max` bytes in total.
     ///
