@@ -68,7 +68,7 @@ enum Background {
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Turn {
     Current,
-    Next,
+    NextAction,
     Any(u32),
 }
 
@@ -159,7 +159,7 @@ fn record(event: Event, turns: usize) -> SessionRecord {
     let number = |turn| {
         TurnNumber(match turn {
             Turn::Current => turns,
-            Turn::Next => turns + 1,
+            Turn::NextAction => turns + 1,
             Turn::Any(number) => number,
         })
     };
@@ -176,7 +176,7 @@ fn record(event: Event, turns: usize) -> SessionRecord {
             owner: None,
             message: None,
             origin: allstop_core::record::TurnOrigin::User,
-            told: Vec::new(),
+            reported: Vec::new(),
         },
         Event::ModelStarted { turn, id } => {
             let kind = StartedCallKind::Model {

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::decision::{Decision, DecisionState};
-use allstop_core::turn::{CallNote, StopPolicy};
+use allstop_core::turn::{CallSideData, StopPolicy};
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Usage};
 use allstop_scope::{Scope, Stop, StopOrder};
 use allstop_tools::{CallLink, NotPromotable};
@@ -262,7 +262,7 @@ impl RunControls {
     }
 
     /// Usage and exit codes that the calls have reported.
-    pub(crate) fn call_notes(&self) -> Vec<(CallId, CallNote)> {
+    pub(crate) fn call_notes(&self) -> Vec<(CallId, CallSideData)> {
         let calls = self.calls.lock();
         let notes = calls
             .iter()
@@ -310,8 +310,8 @@ impl RunControls {
 }
 
 /// Usage and exit code that a call has reported.
-pub(crate) fn note_of(link: &CallLink) -> CallNote {
-    CallNote {
+pub(crate) fn note_of(link: &CallLink) -> CallSideData {
+    CallSideData {
         usage: link.metered(),
         exit_code: link.exit_code(),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemState;
-use allstop_core::turn::{Note, RecordedWork};
+use allstop_core::turn::{BackgroundNote, RecordedWork};
 use allstop_tools::BackgroundHost as _;
 
 use crate::background::SessionBackground;
@@ -16,15 +16,15 @@ const NOTE_OUTPUT_CHARS: usize = 2_000;
 const NOTES_MAX: usize = 16;
 
 /// Notes for the start of the next turn. The log decides: a note from a turn that was rolled back is sent again.
-pub(crate) fn undelivered_notes(history: &RunHistory, background: &SessionBackground) -> Vec<Note> {
+pub(crate) fn undelivered_notes(history: &RunHistory, background: &SessionBackground) -> Vec<BackgroundNote> {
     let RunHistory::Logged(session) = history else {
         return Vec::new();
     };
-    let works = session.state().untold().take(NOTES_MAX);
+    let works = session.state().unreported_background().take(NOTES_MAX);
     works.map(|work| note(work, background)).collect()
 }
 
-fn note(work: &RecordedWork, background: &SessionBackground) -> Note {
+fn note(work: &RecordedWork, background: &SessionBackground) -> BackgroundNote {
     let how = match &work.ended {
         Some((ItemState::Finished { .. }, Some(code))) => {
             format!("has ended with exit code {code}")
@@ -51,7 +51,7 @@ fn note(work: &RecordedWork, background: &SessionBackground) -> Note {
             text.push_str(tail.trim_end());
         }
     }
-    Note {
+    BackgroundNote {
         id: work.id.clone(),
         text: Arc::from(text),
     }

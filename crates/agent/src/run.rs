@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_core::decision::Decision;
-use allstop_core::turn::{LoopDetector, Note};
+use allstop_core::turn::{BackgroundNote, LoopDetector};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{
     Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder, WorkHandle, WorkLost, instant_after,
@@ -178,7 +178,7 @@ async fn drive(
             () = request.history.settle() => {}
             () = above.stopped() => {}
         }
-        let notes: Vec<Note> = match &request.background {
+        let notes: Vec<BackgroundNote> = match &request.background {
             Some(background) => notes::undelivered_notes(&request.history, background),
             None => Vec::new(),
         };

@@ -1,7 +1,7 @@
 //! Commit versus stop: one atomic decision. The first caller wins, and the other one learns the verdict.
 //!
 //! A verdict for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
-//! ([`Commit::fail`](crate::turn::Commit::fail)); a stop that came second still loses.
+//! ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)); a stop that came second still loses.
 
 use crate::cause::Cause;
 use crate::sync::OnceLock;

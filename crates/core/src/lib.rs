@@ -4,6 +4,7 @@
 //! changes a conversation. Callers pass clocks and ids in as parameters.
 
 pub mod cause;
+pub mod counted;
 pub mod decision;
 mod error_chain;
 pub mod extent;

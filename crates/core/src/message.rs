@@ -64,7 +64,7 @@ impl Arguments {
         match self {
             Self::Malformed(text) => text.len(),
             Self::Json(value) => {
-                let mut counter = Counter(0);
+                let mut counter = ByteCounter(0);
                 // Counting cannot fail, and a `Value` always serializes.
                 drop(serde_json::to_writer(&mut counter, value));
                 counter.0
@@ -83,9 +83,9 @@ impl Arguments {
     }
 }
 
-struct Counter(usize);
+struct ByteCounter(usize);
 
-impl std::io::Write for Counter {
+impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Role {
+        enum MessageRole {
             User,
             Assistant,
             Tool,
@@ -197,8 +197,8 @@ impl<'de> Deserialize<'de> for Message {
             StopMarker,
         }
         #[derive(Deserialize)]
-        struct Fields {
-            role: Role,
+        struct MessageFields {
+            role: MessageRole,
             #[serde(default, deserialize_with = "shared_text::deserialize_some")]
             text: Option<Arc<str>>,
             #[serde(default)]
@@ -209,17 +209,17 @@ impl<'de> Deserialize<'de> for Message {
             #[serde(default)]
             is_error: bool,
         }
-        let fields = Fields::deserialize(d)?;
+        let fields = MessageFields::deserialize(d)?;
         let text = |text: Option<Arc<str>>| text.ok_or_else(|| D::Error::missing_field("text"));
         Ok(match fields.role {
-            Role::User => Self::User {
+            MessageRole::User => Self::User {
                 text: text(fields.text)?,
             },
-            Role::Assistant => Self::Assistant {
+            MessageRole::Assistant => Self::Assistant {
                 text: text(fields.text)?,
                 tool_calls: fields.tool_calls,
             },
-            Role::Tool => Self::Tool(ToolResult {
+            MessageRole::Tool => Self::Tool(ToolResult {
                 call_id: fields
                     .call_id
                     .ok_or_else(|| D::Error::missing_field("call_id"))?,
@@ -228,13 +228,13 @@ impl<'de> Deserialize<'de> for Message {
                     .ok_or_else(|| D::Error::missing_field("content"))?,
                 is_error: fields.is_error,
             }),
-            Role::Note => Self::Note {
+            MessageRole::Note => Self::Note {
                 text: text(fields.text)?,
             },
-            Role::Summary => Self::Summary {
+            MessageRole::Summary => Self::Summary {
                 text: text(fields.text)?,
             },
-            Role::StopMarker => Self::StopMarker {
+            MessageRole::StopMarker => Self::StopMarker {
                 text: text(fields.text)?,
             },
         })
@@ -248,7 +248,7 @@ pub enum InvalidHistory {
     #[error("the call {0} has no result")]
     MissingResult(CallId),
     /// A result answers a call that does not exist or is already answered.
-    #[error("a result answers {0}, which is not open")]
+    #[error("a result answers the call {0}, which is not open")]
     StrayResult(CallId),
     /// Two open calls of one message have the same id.
     #[error("the call id {0} is used twice in one message")]

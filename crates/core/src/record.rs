@@ -52,8 +52,8 @@ pub enum SessionRecord {
         #[serde(default, skip_serializing_if = "TurnOrigin::is_user")]
         origin: TurnOrigin,
         /// Ended background work that this turn reports to the model.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        told: Vec<BackgroundId>,
+        #[serde(rename = "told", default, skip_serializing_if = "Vec::is_empty")]
+        reported: Vec<BackgroundId>,
     },
     /// A user's message was added to the running turn, between two of its steps.
     MessageSteered {
@@ -258,29 +258,29 @@ impl<'de> Deserialize<'de> for StartedCall {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Kind {
+        enum StartedCallTag {
             Model,
             Tool,
         }
         #[derive(Deserialize)]
-        struct Fields {
+        struct StartedCallFields {
             id: CallId,
             #[serde(deserialize_with = "shared_text::deserialize")]
             name: Arc<str>,
-            kind: Kind,
+            kind: StartedCallTag,
             reserved_tokens: Option<u64>,
             arguments: Option<Arguments>,
             effect: Option<Effect>,
         }
-        let fields = Fields::deserialize(d)?;
+        let fields = StartedCallFields::deserialize(d)?;
         let missing = D::Error::missing_field;
         let kind = match fields.kind {
-            Kind::Model => StartedCallKind::Model {
+            StartedCallTag::Model => StartedCallKind::Model {
                 reserved_tokens: fields
                     .reserved_tokens
                     .ok_or_else(|| missing("reserved_tokens"))?,
             },
-            Kind::Tool => StartedCallKind::Tool {
+            StartedCallTag::Tool => StartedCallKind::Tool {
                 arguments: fields.arguments.ok_or_else(|| missing("arguments"))?,
                 effect: fields.effect.ok_or_else(|| missing("effect"))?,
             },

@@ -57,9 +57,9 @@ impl Serialize for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Text;
+        struct TimestampVisitor;
 
-        impl Visitor<'_> for Text {
+        impl Visitor<'_> for TimestampVisitor {
             type Value = Timestamp;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Timestamp {
                 Ok(Timestamp(at.as_millisecond()))
             }
         }
-        d.deserialize_str(Text)
+        d.deserialize_str(TimestampVisitor)
     }
 }
 

@@ -75,7 +75,7 @@ fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,
-        told: Vec::new(),
+        reported: Vec::new(),
     };
     let answer = Message::Assistant {
         text: "There are three files in this folder.".into(),

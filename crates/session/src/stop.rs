@@ -205,7 +205,7 @@ impl SessionInner {
         let items = running.chain(orphan).collect();
         let receipt = Receipt::of_preview(self.request(target, cause), items);
         let outside = bystander.map(|scope| scope.running()).unwrap_or_default();
-        receipt.with_bystanders(outside)
+        receipt.with_outside_items(outside)
     }
 
     pub(crate) fn nothing_to_stop(

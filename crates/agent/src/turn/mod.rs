@@ -11,7 +11,8 @@ use allstop_core::decision::Decision;
 use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{
-    Draft, DraftError, IllegalEvent, LoopDetector, LoopFound, Note, Refusal, TurnLimits, TurnStart,
+    BackgroundNote, DetectedLoop, Draft, DraftError, IllegalEvent, LoopDetector, StartRefusal,
+    TurnLimits, TurnStart,
 };
 use allstop_core::{
     CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp,
@@ -51,7 +52,7 @@ pub(crate) struct TurnCx<'a> {
 /// Input of a turn.
 pub(crate) struct TurnInput {
     pub(crate) prompt: Prompt,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<BackgroundNote>,
     pub(crate) decision: Arc<Decision>,
 }
 
@@ -60,9 +61,9 @@ pub(crate) enum TurnInterrupt {
     /// A stop covers the turn; its scope has the cause.
     Stopped,
     /// A limit refused the next step.
-    Refused(Refusal),
+    Refused(StartRefusal),
     /// The model repeated the same calls.
-    Loop(LoopFound),
+    Loop(DetectedLoop),
     Guardrail(String),
     /// The turn showed no sign of activity for too long.
     Inactivity(Cause),
@@ -73,7 +74,7 @@ pub(crate) enum TurnInterrupt {
 impl From<DraftError> for TurnInterrupt {
     fn from(error: DraftError) -> Self {
         match error {
-            DraftError::Refused(Refusal::Stopped(_)) => Self::Stopped,
+            DraftError::Refused(StartRefusal::Stopped(_)) => Self::Stopped,
             DraftError::Refused(refusal) => Self::Refused(refusal),
             DraftError::Illegal(illegal) => illegal.into(),
         }
@@ -188,7 +189,7 @@ async fn run_in_span(
             return Box::pin(refused).await;
         }
         (Err(_), Ok(_)) => {
-            let refusal = Refusal::Stopped(Cause::new(CauseKind::Parent));
+            let refusal = StartRefusal::Stopped(Cause::new(CauseKind::Parent));
             return Box::pin(ending::refused(cx, history, start, None, &refusal)).await;
         }
     };

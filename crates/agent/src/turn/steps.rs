@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::turn::Next;
+use allstop_core::turn::NextAction;
 use allstop_core::{Cause, CauseKind, Extent, Usage};
 use allstop_scope::{Deadline, Placement, ScopeOptions, instant_after};
 use tokio::time::Instant;
@@ -85,7 +85,7 @@ impl RunningTurn<'_> {
                 // A message that arrived meanwhile needs an answer too: the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))
             }
-            Next::Calls(calls) => {
+            NextAction::Calls(calls) => {
                 self.run_calls(calls).await?;
                 Ok(None)
             }

@@ -101,7 +101,10 @@ async fn truncated_answer_is_marked_for_the_model() {
         assert_eq!(next.finish, Some(FinishReason::Done));
         assert_eq!(cuts(&records(&*log).await), [Some(reason), None]);
         let sent = format!("{:?}", server.requests()[1].messages());
-        assert!(sent.contains(words) && sent.contains("not whole"), "{sent}");
+        assert!(
+            sent.contains(words) && sent.contains("is incomplete"),
+            "{sent}"
+        );
     }
 }
 

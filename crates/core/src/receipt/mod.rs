@@ -140,16 +140,20 @@ impl Receipt {
 
     /// Creates the receipt of a stop that found nothing to do. It is quiet, and `cancel_observed` is false.
     pub fn of_nothing(request: StopRequest, outcome: StopOutcome) -> Self {
-        Self::of_rest(request, outcome, Arc::default())
+        Self::of_nothing_stopped(request, outcome, Arc::default())
     }
 
     /// Creates the receipt of a stop that came too late, with the work of its extent that still runs: the receipt is
     /// quiet only if there is none.
     pub fn of_ended(request: StopRequest, still_running: Vec<ReceiptItem>) -> Self {
-        Self::of_rest(request, StopOutcome::AlreadyEnded, still_running.into())
+        Self::of_nothing_stopped(request, StopOutcome::AlreadyEnded, still_running.into())
     }
 
-    fn of_rest(request: StopRequest, outcome: StopOutcome, items: Arc<[ReceiptItem]>) -> Self {
+    fn of_nothing_stopped(
+        request: StopRequest,
+        outcome: StopOutcome,
+        items: Arc<[ReceiptItem]>,
+    ) -> Self {
         let findings = StopFindings {
             items,
             ..StopFindings::default()
@@ -190,8 +194,11 @@ impl Receipt {
     }
 
     /// Returns the receipt with work outside the extent added as still running.
-    pub fn with_bystanders(mut self, bystanders: impl IntoIterator<Item = ReceiptItem>) -> Self {
-        let mut outside = bystanders
+    pub fn with_outside_items(
+        mut self,
+        outside_items: impl IntoIterator<Item = ReceiptItem>,
+    ) -> Self {
+        let mut outside = outside_items
             .into_iter()
             .map(|mut item| {
                 item.state = ItemState::StillRunning {

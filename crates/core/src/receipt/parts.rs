@@ -28,7 +28,7 @@ impl Receipt {
             } else {
                 StopOutcome::NotFound
             };
-            return Self::of_rest(request, outcome, items);
+            return Self::of_nothing_stopped(request, outcome, items);
         }
         let quiet_at = carried_out().filter_map(|part| part.quiet_after(&request));
         let findings = StopFindings {
@@ -37,7 +37,7 @@ impl Receipt {
         };
         let receipt = Self::of_stop(request, findings);
         let conversation = carried_out().fold(receipt.conversation, |all, part| {
-            all.together_with(part.conversation)
+            all.merge(part.conversation)
         });
         let usage = carried_out().fold(Usage::default(), |sum, part| sum + part.usage);
         receipt.with_conversation(conversation).with_usage(usage)
@@ -117,7 +117,7 @@ impl Receipt {
 
 impl ConversationEffect {
     /// Combined effect of two parts: unknown if either is unknown.
-    fn together_with(self, other: Self) -> Self {
+    fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
             (Self::KeptCompletedSteps, _) | (_, Self::KeptCompletedSteps) => {

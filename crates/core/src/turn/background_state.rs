@@ -38,7 +38,7 @@ impl SessionState {
                     marker: marker.clone(),
                     output: output.clone(),
                     ended: None,
-                    told: false,
+                    reported: false,
                 });
             }
             SessionRecord::BackgroundDetached { id } => {
@@ -65,9 +65,9 @@ impl SessionState {
     }
 
     /// Attached background work that has ended, and that no committed or kept turn has reported to the model.
-    pub fn untold(&self) -> impl Iterator<Item = &RecordedWork> {
+    pub fn unreported_background(&self) -> impl Iterator<Item = &RecordedWork> {
         let ended = |work: &&RecordedWork| {
-            work.ended.is_some() && !work.told && work.attachment == Attachment::Attached
+            work.ended.is_some() && !work.reported && work.attachment == Attachment::Attached
         };
         self.background.all().iter().filter(ended)
     }

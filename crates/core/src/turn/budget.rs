@@ -11,6 +11,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::counted::{counted, grouped};
 use crate::usage::Usage;
 
 /// Limits of a budget. `None` means no limit.
@@ -44,7 +45,7 @@ struct Ledger {
     /// Calls that run or have ended.
     calls: u64,
     /// Of a child: tokens that are still reserved for it in its parent.
-    held_above: u64,
+    reserved_in_parent: u64,
 }
 
 /// Unit of a budget.
@@ -58,10 +59,7 @@ pub enum BudgetUnit {
 
 /// Error of a reservation that did not fit. The budget is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the budget of {limit} {} is reached: {spent} spent, {reserved} reserved, {requested} asked", match .unit {
-    BudgetUnit::Tokens => "tokens",
-    BudgetUnit::Calls => "calls",
-})]
+#[error("{}", self.message())]
 pub struct BudgetExceeded {
     /// The unit that ran out.
     pub unit: BudgetUnit,
@@ -73,6 +71,25 @@ pub struct BudgetExceeded {
     pub reserved: u64,
     /// Requested amount.
     pub requested: u64,
+}
+
+impl BudgetExceeded {
+    fn message(&self) -> String {
+        let limit = match self.unit {
+            BudgetUnit::Tokens => counted(self.limit, "token", "tokens"),
+            BudgetUnit::Calls => counted(self.limit, "call", "calls"),
+        };
+        let reserved = match self.reserved {
+            0 => String::new(),
+            reserved => format!(", {} reserved", grouped(reserved)),
+        };
+        let requested = match self.requested {
+            0 | 1 => String::new(),
+            requested => format!("; the next call may need {}", grouped(requested)),
+        };
+        let used = grouped(self.spent);
+        format!("the budget of {limit} is reached: {used} used{reserved}{requested}")
+    }
 }
 
 impl Budget {
@@ -106,7 +123,7 @@ impl Budget {
     pub fn child(self: &Arc<Self>, tokens_max: Option<u64>) -> Result<Arc<Self>, BudgetExceeded> {
         let mut ledger = self.ledger();
         self.check(&ledger, 1)?;
-        let (tokens_max, held_above) = match self.limits.tokens_max {
+        let (tokens_max, reserved_in_parent) = match self.limits.tokens_max {
             None => (tokens_max, 0),
             Some(limit) => {
                 let used = ledger.spent_tokens.saturating_add(ledger.reserved_tokens);
@@ -115,7 +132,7 @@ impl Budget {
                 (Some(held), held)
             }
         };
-        ledger.reserved_tokens = ledger.reserved_tokens.saturating_add(held_above);
+        ledger.reserved_tokens = ledger.reserved_tokens.saturating_add(reserved_in_parent);
         drop(ledger);
         Ok(Arc::new(Self {
             limits: BudgetLimits {
@@ -123,7 +140,7 @@ impl Budget {
                 calls_max: None,
             },
             ledger: Mutex::new(Ledger {
-                held_above,
+                reserved_in_parent,
                 ..Ledger::default()
             }),
             parent: Some(Arc::clone(self)),
@@ -148,7 +165,7 @@ impl Budget {
     ///
     /// # Errors
     /// If it would not fit.
-    pub fn check_left(&self) -> Result<(), BudgetExceeded> {
+    pub fn check_remaining(&self) -> Result<(), BudgetExceeded> {
         self.check_here_and_above(1)
     }
 
@@ -197,11 +214,11 @@ impl Budget {
         ledger.reserved_tokens = ledger.reserved_tokens.saturating_sub(set_aside);
         ledger.spent_tokens = ledger.spent_tokens.saturating_add(spent);
         ledger.calls = ledger.calls.saturating_sub(u64::from(!counts));
-        let held_above = spent.min(ledger.held_above);
-        ledger.held_above -= held_above;
+        let reserved_in_parent = spent.min(ledger.reserved_in_parent);
+        ledger.reserved_in_parent -= reserved_in_parent;
         drop(ledger);
         if let Some(parent) = &self.parent {
-            parent.settle(held_above, spent, counts);
+            parent.settle(reserved_in_parent, spent, counts);
         }
     }
 
@@ -242,9 +259,9 @@ impl Budget {
 
 impl Drop for Budget {
     fn drop(&mut self) {
-        let held_above = self.ledger().held_above;
+        let reserved_in_parent = self.ledger().reserved_in_parent;
         if let Some(parent) = &self.parent {
-            parent.settle(held_above, 0, true);
+            parent.settle(reserved_in_parent, 0, true);
         }
     }
 }

@@ -10,17 +10,18 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
 use crate::turn::draft::Draft;
-use crate::turn::state::{Ending, IllegalEvent, TurnState};
+use crate::turn::state::{IllegalEvent, TurnEndKind, TurnState};
 use crate::turn::stop::{StopEnding, StoppedTurn};
 use crate::usage::Usage;
 
-/// A turn that can only commit, and can no longer be stopped: append [`Commit::record`], then [`Commit::publish`].
+/// A turn that can only commit, and can no longer be stopped: append [`PendingCommit::record`], then call
+/// [`PendingCommit::publish`].
 ///
-/// If the append fails for good, [`Commit::fail`] gives the turn an ending; if its outcome is unknown, call
-/// [`Commit::leave_unconfirmed`]. The holder finishes the commit even if nobody waits for it.
+/// If the append fails for good, [`PendingCommit::fail`] gives the turn an ending; if its outcome is unknown, call
+/// [`PendingCommit::leave_unconfirmed`]. The holder finishes the commit even if nobody waits for it.
 #[derive(Debug)]
 #[must_use = "a commit that is neither published nor failed leaves a turn without an ending"]
-pub struct Commit {
+pub struct PendingCommit {
     base: Arc<Conversation>,
     decision: Arc<Decision>,
     state: TurnState,
@@ -34,12 +35,12 @@ pub struct NotCommitted {
     /// The draft, to be stopped.
     pub draft: Draft,
     /// The reason.
-    pub why: NotCommittedWhy,
+    pub why: NotCommittedReason,
 }
 
 /// Reason why a draft was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotCommittedWhy {
+pub enum NotCommittedReason {
     /// The turn was stopped before.
     #[error("stopped: {0}")]
     Stopped(Cause),
@@ -56,9 +57,11 @@ impl Draft {
     ///
     /// # Errors
     /// Returns the draft with the reason. After a stop, [stop](Draft::stop) the draft.
-    pub fn commit(self, at: Timestamp) -> Result<Commit, Box<NotCommitted>> {
+    pub fn commit(self, at: Timestamp) -> Result<PendingCommit, Box<NotCommitted>> {
         let answered = self.check_step_answered();
-        if let Err(illegal) = answered.and_then(|()| self.state.check_ending(Ending::Committed)) {
+        if let Err(illegal) =
+            answered.and_then(|()| self.state.check_ending(TurnEndKind::Committed))
+        {
             return Err(Box::new(NotCommitted {
                 draft: self,
                 why: illegal.into(),
@@ -68,8 +71,8 @@ impl Draft {
             Ok(permit) => permit,
             Err(verdict) => {
                 let why = match verdict {
-                    Verdict::Stop(cause) => NotCommittedWhy::Stopped(cause),
-                    Verdict::Commit => NotCommittedWhy::DecisionUsed,
+                    Verdict::Stop(cause) => NotCommittedReason::Stopped(cause),
+                    Verdict::Commit => NotCommittedReason::DecisionUsed,
                 };
                 return Err(Box::new(NotCommitted { draft: self, why }));
             }
@@ -80,7 +83,7 @@ impl Draft {
             messages: self.messages,
             usage: self.answered_usage,
         };
-        Ok(Commit {
+        Ok(PendingCommit {
             base: self.base,
             decision: self.decision,
             state: self.state,
@@ -97,7 +100,7 @@ impl Draft {
     }
 }
 
-impl Commit {
+impl PendingCommit {
     /// The record of the turn's end, for the append.
     pub fn record(&self) -> &SessionRecord {
         &self.record
@@ -131,7 +134,7 @@ impl Commit {
     }
 
     /// Ends a turn whose commit could not be written, with the cause `failure` and this detail. The conversation is
-    /// unchanged. If the outcome of the append is unknown, use [`Commit::leave_unconfirmed`] instead.
+    /// unchanged. If the outcome of the append is unknown, use [`PendingCommit::leave_unconfirmed`] instead.
     pub fn fail(self, detail: impl Into<Cow<'static, str>>, at: Timestamp) -> StoppedTurn {
         let Self {
             base,

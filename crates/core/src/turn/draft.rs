@@ -10,7 +10,7 @@ use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
-use crate::turn::limits::{Refusal, TurnLimits};
+use crate::turn::limits::{StartRefusal, TurnLimits};
 use crate::turn::model_call::RunningModel;
 use crate::turn::request_names::for_request;
 use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
@@ -35,14 +35,14 @@ pub struct Draft {
     /// Usage of the answers in `messages` and `step`.
     pub(super) answered_usage: Usage,
     /// Side facts about running tool calls.
-    pub(super) call_notes: Vec<(CallId, CallNote)>,
+    pub(super) call_side_data: Vec<(CallId, CallSideData)>,
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
 }
 
 /// Side facts about a tool call, in addition to its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CallNote {
+pub struct CallSideData {
     /// Usage of the call itself, such as a sub-agent's; it is metered.
     pub usage: Usage,
     /// Exit code of a command that ran to its end.
@@ -54,7 +54,7 @@ pub struct CallNote {
 pub enum DraftError {
     /// A stop or a limit refused it: the turn ends for this reason.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] StartRefusal),
     /// A bug of the caller.
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
@@ -66,17 +66,17 @@ impl Draft {
     /// A stop takes precedence over every limit. If a limit refuses the turn, the turn's decision becomes a stop.
     ///
     /// # Errors
-    /// Returns the refusal; [`Refusal::stop`] makes the turn's records from it.
+    /// Returns the refusal; [`StartRefusal::stop`] makes the turn's records from it.
     pub fn begin(
         base: Arc<Conversation>,
         start: &TurnStart,
         limits: &TurnLimits,
         decision: Arc<Decision>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StartRefusal> {
         if let Err(refusal) = check_entry(&base, limits, &decision) {
             let ours = decision.stop(refusal.cause());
             return Err(match decision.stopped_by() {
-                Some(first) if !ours => Refusal::Stopped(first.clone()),
+                Some(first) if !ours => StartRefusal::Stopped(first.clone()),
                 _ => refusal,
             });
         }
@@ -87,7 +87,7 @@ impl Draft {
             messages: start.messages(),
             step: None,
             answered_usage: Usage::default(),
-            call_notes: Vec::new(),
+            call_side_data: Vec::new(),
             running_model: None,
             limits: limits.clone(),
         })
@@ -117,7 +117,7 @@ impl Draft {
         if let Some(call) = self.step.as_ref().and_then(|step| step.unanswered().next()) {
             return Err(IllegalEvent::CallOpen(call.id.clone()).into());
         }
-        let record = self.take(SessionRecord::MessageSteered {
+        let record = self.apply_record(SessionRecord::MessageSteered {
             turn: self.state.number(),
             message,
             text: Arc::clone(&text),
@@ -142,14 +142,14 @@ impl Draft {
         self.decision.stopped_by()
     }
 
-    pub(super) fn check_stop(&self) -> Result<(), Refusal> {
+    pub(super) fn check_stop(&self) -> Result<(), StartRefusal> {
         match self.decision.stopped_by() {
-            Some(cause) => Err(Refusal::Stopped(cause.clone())),
+            Some(cause) => Err(StartRefusal::Stopped(cause.clone())),
             None => Ok(()),
         }
     }
 
-    pub(super) fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, Refusal> {
+    pub(super) fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, StartRefusal> {
         Ok(match &self.limits.budget {
             Some(budget) => Some(budget.reserve(tokens)?),
             None => None,
@@ -161,7 +161,7 @@ impl Draft {
         call: StartedCall,
         at: Timestamp,
     ) -> Result<SessionRecord, IllegalEvent> {
-        self.take(SessionRecord::CallStarted {
+        self.apply_record(SessionRecord::CallStarted {
             turn: self.state.number(),
             call,
             at,
@@ -169,10 +169,10 @@ impl Draft {
     }
 
     /// Records side facts about a running tool call. The record of the call's end contains them, however it ends.
-    pub fn note_call(&mut self, id: CallId, note: CallNote) {
-        if note != CallNote::default() {
-            self.call_notes.retain(|(noted, _)| *noted != id);
-            self.call_notes.push((id, note));
+    pub fn set_call_side_data(&mut self, id: CallId, note: CallSideData) {
+        if note != CallSideData::default() {
+            self.call_side_data.retain(|(noted, _)| *noted != id);
+            self.call_side_data.push((id, note));
         }
     }
 
@@ -181,9 +181,9 @@ impl Draft {
         id: CallId,
         outcome: CallOutcome,
     ) -> Result<SessionRecord, IllegalEvent> {
-        let note = self.call_notes.iter().find(|(noted, _)| *noted == id);
-        let note = note.map_or_else(CallNote::default, |(_, note)| *note);
-        self.take(SessionRecord::CallFinished {
+        let note = self.call_side_data.iter().find(|(noted, _)| *noted == id);
+        let note = note.map_or_else(CallSideData::default, |(_, note)| *note);
+        self.apply_record(SessionRecord::CallFinished {
             turn: self.state.number(),
             id,
             outcome,
@@ -194,7 +194,10 @@ impl Draft {
     }
 
     /// Passes a record through the transition function. Every record passes here before the caller gets it.
-    pub(super) fn take(&mut self, record: SessionRecord) -> Result<SessionRecord, IllegalEvent> {
+    pub(super) fn apply_record(
+        &mut self,
+        record: SessionRecord,
+    ) -> Result<SessionRecord, IllegalEvent> {
         if let Some((_, event)) = TurnEvent::of(&record) {
             self.state.apply(event)?;
         }
@@ -206,17 +209,17 @@ fn check_entry(
     base: &Conversation,
     limits: &TurnLimits,
     decision: &Decision,
-) -> Result<(), Refusal> {
+) -> Result<(), StartRefusal> {
     if let Some(Verdict::Stop(cause)) = decision.verdict() {
-        return Err(Refusal::Stopped(cause.clone()));
+        return Err(StartRefusal::Stopped(cause.clone()));
     }
     if let Some(limit) = limits.turns_max
         && base.turns >= limit
     {
-        return Err(Refusal::TurnsMax { limit });
+        return Err(StartRefusal::TurnsMax { limit });
     }
     if let Some(budget) = &limits.budget {
-        budget.check_left()?;
+        budget.check_remaining()?;
     }
     Ok(())
 }

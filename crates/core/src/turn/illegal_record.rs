@@ -1,3 +1,4 @@
+use crate::counted::counted;
 use crate::ids::{BackgroundId, TurnNumber};
 use crate::message::InvalidHistory;
 use crate::turn::state::IllegalEvent;
@@ -9,7 +10,7 @@ pub enum IllegalRecord {
     #[error("the session was not opened")]
     NotOpened,
     /// The session was opened twice.
-    #[error("the session was opened before")]
+    #[error("the session was opened twice")]
     OpenedTwice,
     /// A turn starts while another one has no ending.
     #[error("turn {turn} started while turn {open} had no ending")]
@@ -20,7 +21,7 @@ pub enum IllegalRecord {
         open: TurnNumber,
     },
     /// The number of a turn is not the next one.
-    #[error("turn {turn} started where {expected} is next")]
+    #[error("turn {turn} started, but the next turn is {expected}")]
     NotTheNextTurn {
         /// Number of the turn.
         turn: TurnNumber,
@@ -28,7 +29,7 @@ pub enum IllegalRecord {
         expected: TurnNumber,
     },
     /// A record belongs to a turn that is not running.
-    #[error("turn {0} is not under way")]
+    #[error("turn {0} is not running")]
     TurnNotOpen(TurnNumber),
     /// An event is not allowed in the turn's state.
     #[error("turn {turn}: {source}")]
@@ -47,13 +48,17 @@ pub enum IllegalRecord {
         source: InvalidHistory,
     },
     /// A record that is only allowed between two turns.
-    #[error("turn {0} is under way")]
+    #[error("turn {0} is running")]
     TurnUnderWay(TurnNumber),
     /// The undone turn is not the conversation's last, or only a summary of it is left.
-    #[error("turn {0} is not the last of the conversation, and cannot be taken back")]
+    #[error("turn {0} is not the last turn of the conversation, and cannot be undone")]
     NotTheLastTurn(TurnNumber),
     /// The dropped messages are not whole turns.
-    #[error("{messages} messages are not the first {turns} turns of the conversation")]
+    #[error(
+        "the conversation does not begin with {} in {}",
+        counted((*turns).into(), "turn", "turns"),
+        counted((*messages).into(), "message", "messages")
+    )]
     NotWholeTurns {
         /// The messages.
         messages: u32,
@@ -61,9 +66,9 @@ pub enum IllegalRecord {
         turns: u32,
     },
     /// The id of the background work was used before.
-    #[error("the background work {0} was started before")]
+    #[error("the background work {0} was started twice")]
     BackgroundStartedTwice(BackgroundId),
     /// The record needs running background work, and this work does not run.
-    #[error("the background work {0} does not run")]
+    #[error("the background work {0} is not running")]
     BackgroundNotRunning(BackgroundId),
 }

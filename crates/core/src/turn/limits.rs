@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cause::{Cause, CauseKind};
+use crate::counted::counted;
 use crate::stop_reason::StopReason;
 use crate::turn::budget::{Budget, BudgetExceeded};
 
@@ -19,18 +20,18 @@ pub struct TurnLimits {
 
 /// Reason why something did not start. A refusal changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum StartRefusal {
     /// The turn was stopped before.
     #[error("stopped: {0}")]
     Stopped(Cause),
     /// The conversation has reached its turn limit.
-    #[error("the session's limit of {limit} turns is reached")]
+    #[error("the session's limit of {} is reached", counted((*limit).into(), "turn", "turns"))]
     TurnsMax {
         /// The limit.
         limit: u32,
     },
     /// The turn has reached its step limit.
-    #[error("the turn's limit of {limit} steps is reached")]
+    #[error("the turn's limit of {} is reached", counted((*limit).into(), "step", "steps"))]
     StepsMax {
         /// The limit.
         limit: u32,
@@ -40,7 +41,7 @@ pub enum Refusal {
     Budget(#[from] BudgetExceeded),
 }
 
-impl Refusal {
+impl StartRefusal {
     /// Stop reason of a turn that ends with this refusal.
     pub fn reason(&self) -> StopReason {
         match self {

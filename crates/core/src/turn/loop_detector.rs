@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::counted::counted;
 use crate::message::{Arguments, ToolCall};
 
 /// Limits at which a run counts as a loop. `None` disables a rule.
@@ -32,9 +33,9 @@ impl Default for LoopLimits {
 
 /// A detected loop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LoopFound {
+pub enum DetectedLoop {
     /// Identical calls in a row.
-    #[error("{tool} was called {times} times in a row with the same arguments")]
+    #[error("{tool} was called {} in a row with the same arguments", counted((*times).into(), "time", "times"))]
     Repeat {
         /// Name of the tool.
         tool: Arc<str>,
@@ -42,7 +43,10 @@ pub enum LoopFound {
         times: u32,
     },
     /// Two alternating calls.
-    #[error("{first} and {second} were called in turn {times} times with the same arguments")]
+    #[error(
+        "{first} and {second} were called in turn {} with the same arguments",
+        counted((*times).into(), "time", "times")
+    )]
     PingPong {
         /// Tool of the first call.
         first: Arc<str>,
@@ -52,7 +56,7 @@ pub enum LoopFound {
         times: u32,
     },
     /// Too many calls of one tool.
-    #[error("{tool} was called {times} times")]
+    #[error("{tool} was called {}", counted((*times).into(), "time", "times"))]
     Flood {
         /// Name of the tool.
         tool: Arc<str>,
@@ -85,7 +89,7 @@ impl LoopDetector {
     }
 
     /// Records a call before it runs. Returns the loop that it completes, if any.
-    pub fn observe(&mut self, call: &ToolCall) -> Option<LoopFound> {
+    pub fn observe(&mut self, call: &ToolCall) -> Option<DetectedLoop> {
         let print = fingerprint(call);
         let is = |seen: &Option<(u64, Arc<str>)>| seen.as_ref().is_some_and(|(p, _)| *p == print);
         let (repeats_last, repeats_one_before) = (is(&self.last), is(&self.before_last));
@@ -102,10 +106,10 @@ impl LoopDetector {
         self.found(&call.name, of_tool)
     }
 
-    fn found(&self, tool: &Arc<str>, of_tool: u32) -> Option<LoopFound> {
+    fn found(&self, tool: &Arc<str>, of_tool: u32) -> Option<DetectedLoop> {
         let reached = |limit: Option<u32>, count: u32| limit.is_some_and(|limit| count >= limit);
         if reached(self.limits.repeats_max, self.repeats) {
-            return Some(LoopFound::Repeat {
+            return Some(DetectedLoop::Repeat {
                 tool: Arc::clone(tool),
                 times: self.repeats,
             });
@@ -118,13 +122,13 @@ impl LoopDetector {
             && let Some((_, first)) = &self.before_last
         {
             let (first, second) = (Arc::clone(first), Arc::clone(tool));
-            return Some(LoopFound::PingPong {
+            return Some(DetectedLoop::PingPong {
                 first,
                 second,
                 times: rounds,
             });
         }
-        reached(self.limits.calls_per_tool_max, of_tool).then(|| LoopFound::Flood {
+        reached(self.limits.calls_per_tool_max, of_tool).then(|| DetectedLoop::Flood {
             tool: Arc::clone(tool),
             times: of_tool,
         })

@@ -5,16 +5,18 @@
 //! Live work and recovery pass each record through the same transition function, [`TurnState::apply`].
 //!
 //! Invariants:
-//! 1. Only [`Commit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a conversation.
-//! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns it.
+//! 1. Only [`PendingCommit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a
+//!    conversation.
+//! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns
+//!    it.
 //! 3. A turn that started has exactly one ending, and accepts no event after it.
 //! 4. In [`Draft::request_messages`], each tool call always has exactly one result, and every name is valid.
 //! 5. Committed usage changes only with the conversation; metered usage is never subtracted.
 //!
 //! This module reads no clock and awaits nothing: times come in as parameters.
 
+mod background_index;
 mod background_state;
-mod background_works;
 mod budget;
 mod commit;
 mod conversation;
@@ -36,16 +38,16 @@ mod tool_call;
 mod turn_start;
 
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
-pub use commit::{Commit, NotCommitted, NotCommittedWhy};
+pub use commit::{NotCommitted, NotCommittedReason, PendingCommit};
 pub use conversation::{Conversation, TurnSpan};
-pub use draft::{CallNote, Draft, DraftError};
+pub use draft::{CallSideData, Draft, DraftError};
 pub use illegal_record::IllegalRecord;
-pub use limits::{Refusal, TurnLimits};
-pub use loop_detector::{LoopDetector, LoopFound, LoopLimits};
-pub use model_call::{ModelAnswer, Next, StepStart};
+pub use limits::{StartRefusal, TurnLimits};
+pub use loop_detector::{DetectedLoop, LoopDetector, LoopLimits};
+pub use model_call::{ModelAnswer, NextAction, StepStart};
 pub use session_state::SessionState;
 pub use snapshot::SessionSnapshot;
-pub use state::{Ending, IllegalEvent, TurnEvent, TurnState};
+pub use state::{IllegalEvent, TurnEndKind, TurnEvent, TurnState};
 pub use stop::{StopPolicy, StoppedTurn, TurnStop};
 pub use summary::{RecordedWork, TurnEnding, TurnSummary};
-pub use turn_start::{Note, TurnStart};
+pub use turn_start::{BackgroundNote, TurnStart};

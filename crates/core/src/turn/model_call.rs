@@ -9,7 +9,7 @@ use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::draft::{Draft, DraftError};
-use crate::turn::limits::Refusal;
+use crate::turn::limits::StartRefusal;
 use crate::turn::request_names::bound_name;
 use crate::turn::state::IllegalEvent;
 use crate::turn::step::{OpenStep, cut_note, make_ids_unique};
@@ -35,12 +35,12 @@ pub struct ModelAnswer {
     /// Record of the model call's end.
     pub record: SessionRecord,
     /// The action that follows.
-    pub next: Next,
+    pub next: NextAction,
 }
 
 /// Action after a model's answer.
 #[derive(Debug, PartialEq)]
-pub enum Next {
+pub enum NextAction {
     /// Commit the turn: the answer was the final one.
     Commit,
     /// Run these calls. Their ids are unique in the turn, and each needs its result before the next step.
@@ -74,7 +74,7 @@ impl Draft {
         if let Some(limit) = self.limits.steps_max
             && self.state.steps() >= limit
         {
-            return Err(Refusal::StepsMax { limit }.into());
+            return Err(StartRefusal::StepsMax { limit }.into());
         }
         let reservation = self.reserve(estimate_tokens)?;
         let step = self.state.steps() + 1;
@@ -127,7 +127,7 @@ impl Draft {
             self.messages.extend(cut_note(finish));
             return Ok(ModelAnswer {
                 record,
-                next: Next::Commit,
+                next: NextAction::Commit,
             });
         }
         for call in &mut tool_calls {
@@ -140,7 +140,7 @@ impl Draft {
         self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));
         Ok(ModelAnswer {
             record,
-            next: Next::Calls(tool_calls),
+            next: NextAction::Calls(tool_calls),
         })
     }
 
@@ -201,7 +201,7 @@ impl Draft {
             .open_model_call()
             .ok_or(IllegalEvent::NoModelCall)?
             .clone();
-        let record = self.take(SessionRecord::CallFinished {
+        let record = self.apply_record(SessionRecord::CallFinished {
             turn: self.state.number(),
             id,
             outcome,

@@ -7,7 +7,7 @@ use crate::message::{Message, check_history};
 use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
-use crate::turn::background_works::BackgroundWorks;
+use crate::turn::background_index::BackgroundIndex;
 use crate::turn::conversation::Conversation;
 use crate::turn::illegal_record::IllegalRecord;
 use crate::turn::state::{TurnEvent, TurnState};
@@ -17,19 +17,19 @@ use crate::usage::Usage;
 /// State of a session according to its log, up to the last applied record.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
-    pub(super) opened: Option<Opened>,
+    pub(super) opened: Option<SessionOpening>,
     pub(super) conversation: Arc<Conversation>,
     pub(super) metered: Usage,
     pub(super) turns: Vec<TurnSummary>,
     /// The turn without an ending; its summary is the last one.
     pub(super) open: Option<TurnState>,
-    pub(super) background: BackgroundWorks,
+    pub(super) background: BackgroundIndex,
     /// Background work that the open turn reports to the model.
-    pub(super) telling: Vec<BackgroundId>,
+    pub(super) reporting: Vec<BackgroundId>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Opened {
+pub(super) struct SessionOpening {
     pub(super) session_id: SessionId,
     pub(super) at: Timestamp,
     pub(super) folder: Arc<str>,
@@ -70,7 +70,7 @@ impl SessionState {
                 return Err(IllegalRecord::OpenedTwice);
             }
             let (session_id, folder) = (session_id.clone(), Arc::clone(folder));
-            self.opened = Some(Opened {
+            self.opened = Some(SessionOpening {
                 session_id,
                 at: *at,
                 folder,
@@ -210,13 +210,13 @@ impl SessionState {
             summary.ending = Some(ending);
         }
         self.open = None;
-        let telling = std::mem::take(&mut self.telling);
+        let reporting = std::mem::take(&mut self.reporting);
         if !messages.is_empty() {
             let before = std::mem::take(&mut self.conversation);
             self.conversation = before.with_turn(turn, messages.iter().cloned(), usage);
-            for id in &telling {
+            for id in &reporting {
                 if let Some(work) = self.background.get_mut(id) {
-                    work.told = true;
+                    work.reported = true;
                 }
             }
         }
@@ -230,7 +230,7 @@ impl SessionState {
                 input,
                 owner,
                 message,
-                told,
+                reported,
                 ..
             } => {
                 if let Some(open) = &self.open {
@@ -245,7 +245,7 @@ impl SessionState {
                     });
                 }
                 self.open = Some(TurnState::new(*turn));
-                self.telling.clone_from(told);
+                self.reporting.clone_from(reported);
                 self.turns.push(TurnSummary {
                     turn: *turn,
                     started_at: *at,

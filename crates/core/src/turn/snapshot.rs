@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
 use crate::time::Timestamp;
-use crate::turn::background_works::BackgroundWorks;
+use crate::turn::background_index::BackgroundIndex;
 use crate::turn::conversation::Conversation;
-use crate::turn::session_state::{Opened, SessionState};
+use crate::turn::session_state::{SessionOpening, SessionState};
 use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
@@ -35,10 +35,11 @@ impl SessionState {
             .filter(|_| self.open_turn().is_none())?;
         let works = self.background();
         let last = works.last();
-        let untold: Vec<_> = self.untold().map(|work| &work.id).collect();
+        let unreported_background: Vec<_> =
+            self.unreported_background().map(|work| &work.id).collect();
         let is_needed = |work: &&RecordedWork| {
             work.ended.is_none()
-                || untold.contains(&&work.id)
+                || unreported_background.contains(&&work.id)
                 || last.is_some_and(|last| last.id == work.id)
         };
         Some(SessionSnapshot {
@@ -57,7 +58,7 @@ impl SessionState {
 impl From<SessionSnapshot> for SessionState {
     fn from(snapshot: SessionSnapshot) -> Self {
         Self {
-            opened: Some(Opened {
+            opened: Some(SessionOpening {
                 session_id: snapshot.session_id,
                 at: snapshot.opened_at,
                 folder: snapshot.folder,
@@ -65,7 +66,7 @@ impl From<SessionSnapshot> for SessionState {
             conversation: Arc::new(snapshot.conversation),
             metered: snapshot.metered,
             turns: snapshot.last_turn.into_iter().collect(),
-            background: BackgroundWorks::from(snapshot.background),
+            background: BackgroundIndex::from(snapshot.background),
             ..Self::default()
         }
     }

@@ -81,12 +81,12 @@ impl<'a> TurnEvent<'a> {
 pub enum IllegalEvent {
     /// The turn has ended: it accepts no late events.
     #[error("the turn has already ended as {}", match .0 {
-        Ending::Committed => "completed",
-        Ending::Stopped(reason) => reason.as_str(),
+        TurnEndKind::Committed => "completed",
+        TurnEndKind::Stopped(reason) => reason.as_str(),
     })]
-    Ended(Ending),
+    Ended(TurnEndKind),
     /// A call with this id has started before in this turn.
-    #[error("the call {0} was started before")]
+    #[error("the call {0} was started twice")]
     CallStartedTwice(CallId),
     /// No such call is open: it never started, or has ended.
     #[error("the call {0} is not open")]
@@ -101,7 +101,7 @@ pub enum IllegalEvent {
     #[error("no model call is open")]
     NoModelCall,
     /// The model did not request this call, or the call already has its result.
-    #[error("the call {0} awaits no result")]
+    #[error("the call {0} was not requested, or already has its result")]
     NotAsked(CallId),
     /// The arguments of the call are malformed: reject it, never run it.
     #[error("the arguments of the call {0} are malformed")]
@@ -113,7 +113,7 @@ pub enum IllegalEvent {
 
 /// The ending of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum TurnEndKind {
     /// The turn was committed.
     Committed,
     /// The turn was stopped for this reason.
@@ -121,7 +121,7 @@ pub enum Ending {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum TurnPhase {
     Idle,
     Asking,
     Answered,
@@ -132,8 +132,8 @@ enum Position {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnState {
     number: TurnNumber,
-    position: Position,
-    ending: Option<Ending>,
+    phase: TurnPhase,
+    ending: Option<TurnEndKind>,
     steps: u32,
     metered: Usage,
     started: StartedCalls,
@@ -146,7 +146,7 @@ impl TurnState {
     pub fn new(number: TurnNumber) -> Self {
         Self {
             number,
-            position: Position::Idle,
+            phase: TurnPhase::Idle,
             ending: None,
             steps: 0,
             metered: Usage::default(),
@@ -170,42 +170,44 @@ impl TurnState {
             TurnEvent::Steered => {
                 self.check_no_call_open()?;
                 // The message needs an answer.
-                self.position = Position::Idle;
+                self.phase = TurnPhase::Idle;
                 Ok(())
             }
-            TurnEvent::Committed => self.end(Ending::Committed),
-            TurnEvent::Stopped(reason) => self.end(Ending::Stopped(reason)),
+            TurnEvent::Committed => self.end(TurnEndKind::Committed),
+            TurnEvent::Stopped(reason) => self.end(TurnEndKind::Stopped(reason)),
         }
     }
 
     /// Checks if the turn can end in this way now.
-    pub(super) fn check_ending(&self, ending: Ending) -> Result<(), IllegalEvent> {
+    pub(super) fn check_ending(&self, ending: TurnEndKind) -> Result<(), IllegalEvent> {
         if let Some(ending) = self.ending {
             return Err(IllegalEvent::Ended(ending));
         }
         self.check_no_call_open()?;
         match ending {
-            Ending::Committed if self.position != Position::Answered => Err(IllegalEvent::NoAnswer),
-            Ending::Stopped(StopReason::Completed) => Err(IllegalEvent::StoppedAsCompleted),
-            Ending::Committed | Ending::Stopped(_) => Ok(()),
+            TurnEndKind::Committed if self.phase != TurnPhase::Answered => {
+                Err(IllegalEvent::NoAnswer)
+            }
+            TurnEndKind::Stopped(StopReason::Completed) => Err(IllegalEvent::StoppedAsCompleted),
+            TurnEndKind::Committed | TurnEndKind::Stopped(_) => Ok(()),
         }
     }
 
-    fn end(&mut self, ending: Ending) -> Result<(), IllegalEvent> {
+    fn end(&mut self, ending: TurnEndKind) -> Result<(), IllegalEvent> {
         self.check_ending(ending)?;
         self.ending = Some(ending);
         Ok(())
     }
 
     fn start_call(&mut self, call: &StartedCall) -> Result<(), IllegalEvent> {
-        let position = match call.kind {
+        let phase = match call.kind {
             StartedCallKind::Model { .. } => {
                 self.check_no_call_open()?;
-                Position::Asking
+                TurnPhase::Asking
             }
-            StartedCallKind::Tool { .. } => match self.position {
-                Position::Answered | Position::InTools => Position::InTools,
-                Position::Idle | Position::Asking => return Err(IllegalEvent::NoAnswer),
+            StartedCallKind::Tool { .. } => match self.phase {
+                TurnPhase::Answered | TurnPhase::InTools => TurnPhase::InTools,
+                TurnPhase::Idle | TurnPhase::Asking => return Err(IllegalEvent::NoAnswer),
             },
         };
         if self.started.contains(&call.id) {
@@ -213,8 +215,8 @@ impl TurnState {
         }
         self.started.insert(call.id.clone());
         self.open.push(call.clone());
-        self.position = position;
-        self.steps += u32::from(position == Position::Asking);
+        self.phase = phase;
+        self.steps += u32::from(phase == TurnPhase::Asking);
         Ok(())
     }
 
@@ -230,9 +232,9 @@ impl TurnState {
         // Keeps the order, because open calls are reported in the order of their start.
         let call = self.open.remove(at);
         if matches!(call.kind, StartedCallKind::Model { .. }) {
-            self.position = match outcome {
-                CallOutcome::Succeeded => Position::Answered,
-                _ => Position::Idle,
+            self.phase = match outcome {
+                CallOutcome::Succeeded => TurnPhase::Answered,
+                _ => TurnPhase::Idle,
             };
         }
         if outcome == CallOutcome::Unknown {
@@ -286,7 +288,7 @@ impl TurnState {
     }
 
     /// The ending, if the turn has ended.
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<TurnEndKind> {
         self.ending
     }
 }

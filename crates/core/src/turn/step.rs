@@ -84,7 +84,7 @@ impl OpenStep {
 /// Note to the model about an answer that was cut off.
 pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
     let cut = finish.cut_words()?;
-    let text = format!("Your answer before this {cut}: it is not whole.").into();
+    let text = format!("Your previous answer {cut} and is incomplete.").into();
     Some(Arc::new(Message::Note { text }))
 }
 

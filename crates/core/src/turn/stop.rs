@@ -14,7 +14,7 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::Conversation;
 use crate::turn::draft::Draft;
-use crate::turn::limits::Refusal;
+use crate::turn::limits::StartRefusal;
 use crate::turn::state::{TurnEvent, TurnState};
 use crate::turn::turn_start::TurnStart;
 use crate::usage::Usage;
@@ -59,7 +59,7 @@ impl TurnStop {
     }
 
     /// A stop because of a refused step or call.
-    pub fn refused(refusal: &Refusal, policy: StopPolicy, at: Timestamp) -> Self {
+    pub fn refused(refusal: &StartRefusal, policy: StopPolicy, at: Timestamp) -> Self {
         Self {
             reason: refusal.reason(),
             ..Self::new(refusal.cause(), policy, at)
@@ -203,7 +203,7 @@ impl Draft {
     }
 }
 
-impl Refusal {
+impl StartRefusal {
     /// Ends a turn that was refused before it began. Its start and its ending are the records.
     ///
     /// After a stop, the policy `keep` keeps the user's message; after a limit, nothing is kept.

@@ -77,7 +77,8 @@ pub struct RecordedWork {
     /// State at the end, and exit code; `None` if the log has no end of it.
     pub ended: Option<(ItemState, Option<i32>)>,
     /// True if a committed or kept turn has reported its end to the model.
-    pub told: bool,
+    #[serde(rename = "told")]
+    pub reported: bool,
 }
 
 /// Characters of a turn's input in its summary: one line of a wide terminal.

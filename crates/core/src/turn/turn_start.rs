@@ -24,12 +24,12 @@ pub struct TurnStart {
     /// Origin of the turn. A turn that background work caused has no message of the user.
     pub origin: TurnOrigin,
     /// Notes about ended background work, placed before the user's message.
-    pub notes: Vec<Note>,
+    pub notes: Vec<BackgroundNote>,
 }
 
 /// A note to the model about background work that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct BackgroundNote {
     /// Id of the work.
     pub id: BackgroundId,
     /// Text of the note.
@@ -46,7 +46,7 @@ impl TurnStart {
             owner: self.owner.clone(),
             message: self.message.clone(),
             origin: self.origin,
-            told: self.notes.iter().map(|note| note.id.clone()).collect(),
+            reported: self.notes.iter().map(|note| note.id.clone()).collect(),
         }
     }
 

@@ -6,7 +6,7 @@ use allstop_core::receipt::{
 };
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
-    DraftError, IllegalEvent, Next, StopPolicy, StoppedTurn, TurnLimits, TurnStop,
+    DraftError, IllegalEvent, NextAction, StopPolicy, StoppedTurn, TurnLimits, TurnStop,
 };
 use allstop_core::{CallId, Extent, FinishReason, Message, Receipt, StopReason};
 use serde_json::json;
@@ -338,7 +338,7 @@ fn new_id_of_the_model_is_kept() {
         .finish_model("", asked.clone(), usage(1, 1), FinishReason::Done)
         .expect("it is open");
     session.log.extend([step.record, answer.record]);
-    assert_eq!(answer.next, Next::Calls(asked));
+    assert_eq!(answer.next, NextAction::Calls(asked));
     session.stop(draft, user());
 }
 

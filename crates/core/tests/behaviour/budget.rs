@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use allstop_core::turn::{
-    Budget, BudgetLimits, BudgetUnit, DraftError, Refusal, Reservation, TurnLimits,
+    Budget, BudgetLimits, BudgetUnit, DraftError, Reservation, StartRefusal, TurnLimits,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -141,7 +141,7 @@ fn model_calls_and_tool_calls_count_alike() {
     let refused = draft
         .begin_step(&model(), 1, at())
         .expect_err("it would be the fourth call");
-    let DraftError::Refused(Refusal::Budget(exceeded)) = refused else {
+    let DraftError::Refused(StartRefusal::Budget(exceeded)) = refused else {
         panic!("{refused}")
     };
     assert_eq!((exceeded.unit, exceeded.limit), (BudgetUnit::Calls, 3));
@@ -239,7 +239,7 @@ fn call_refused_by_the_parent_leaves_the_child_unchanged() {
     let running = budget.reserve(0).expect("the first");
     let refused = child.reserve(5).map(drop).expect_err("the second");
     assert_eq!(refused.unit, BudgetUnit::Calls);
-    child.check_left().expect_err("none is left above");
+    child.check_remaining().expect_err("none is left above");
     assert_eq!((child.calls(), child.reserved_tokens()), (0, 0));
     drop(running);
     child

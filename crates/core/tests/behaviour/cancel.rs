@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::decision::Decision;
-use allstop_core::turn::{Draft, DraftError, Refusal, StopPolicy, TurnLimits, TurnStop};
+use allstop_core::turn::{Draft, DraftError, StartRefusal, StopPolicy, TurnLimits, TurnStop};
 use allstop_core::{Cause, CauseKind, FinishReason, StopReason};
 
 use crate::driver::*;
@@ -24,7 +24,7 @@ fn turn_cancelled_before_its_start_changes_nothing() {
         .try_begin("second", fallen(user()))
         .expect_err("it was cancelled");
 
-    assert_eq!(refusal, Refusal::Stopped(user()));
+    assert_eq!(refusal, StartRefusal::Stopped(user()));
     assert_eq!(refusal.reason(), StopReason::Cancelled);
     session.check();
     assert_eq!(session.state().conversation(), before.conversation());
@@ -101,7 +101,7 @@ fn cancel_precedes_the_max_turns_check() {
     let refusal = session
         .try_begin("third", Arc::default())
         .expect_err("refused");
-    assert_eq!(refusal, Refusal::TurnsMax { limit: 1 });
+    assert_eq!(refusal, StartRefusal::TurnsMax { limit: 1 });
     assert_eq!(refusal.reason(), StopReason::MaxTurnsReached);
     session.check();
 }
@@ -152,7 +152,7 @@ fn cancel_in_the_last_permitted_step_is_not_max_steps() {
     let refused = draft
         .begin_step(&model(), 1, at())
         .expect_err("it was cancelled");
-    assert_eq!(refused, DraftError::Refused(Refusal::Stopped(user())));
+    assert_eq!(refused, DraftError::Refused(StartRefusal::Stopped(user())));
     assert_eq!(session.stop(draft, user()).reason, StopReason::Cancelled);
 }
 
@@ -186,7 +186,10 @@ fn nothing_starts_after_a_stop() {
     let calls = session.ask(&mut draft, vec![call("a", "shell", serde_json::json!({}))]);
     decision.stop(user());
     let refused = draft.begin_call(&calls[0].id, allstop_core::Effect::ReadOnly, at());
-    assert_eq!(refused, Err(DraftError::Refused(Refusal::Stopped(user()))));
+    assert_eq!(
+        refused,
+        Err(DraftError::Refused(StartRefusal::Stopped(user())))
+    );
     assert!(draft.state().open_calls().is_empty());
 }
 
@@ -242,7 +245,7 @@ fn limit_that_ends_a_turn_wins_over_a_later_cancel() {
     let draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not stopped");
-    let stopped = session.stop(draft, Refusal::StepsMax { limit: 0 }.cause());
+    let stopped = session.stop(draft, StartRefusal::StepsMax { limit: 0 }.cause());
     assert!(!decision.stop(user()), "the turn has ended");
     assert_eq!(decision.stopped_by(), Some(&stopped.cause));
 }
@@ -264,7 +267,7 @@ fn lost_lease_writes_no_ending() {
     assert!(stopped.records.is_empty());
     assert_eq!(stopped.conversation, session.conversation);
     assert!(
-        Refusal::Stopped(lost())
+        StartRefusal::Stopped(lost())
             .stop(&start, keep, None, Arc::clone(&session.conversation))
             .records
             .is_empty()

@@ -7,7 +7,7 @@ use std::thread;
 use allstop_core::decision::{Decision, Verdict};
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
-    Draft, IllegalEvent, NotCommittedWhy, SessionState, TurnEvent, TurnLimits, TurnState,
+    Draft, IllegalEvent, NotCommittedReason, SessionState, TurnEvent, TurnLimits, TurnState,
 };
 use allstop_core::{FinishReason, Message, StopReason, TurnNumber};
 
@@ -54,7 +54,7 @@ fn a_ghost_turn_is_impossible() {
                     assert_eq!(commit.publish().messages.len(), 2);
                 }
                 Err(not) => {
-                    assert_eq!(not.why, NotCommittedWhy::Stopped(user()));
+                    assert_eq!(not.why, NotCommittedReason::Stopped(user()));
                     assert!(
                         not.draft.request_messages().len() == 2,
                         "the draft is as it was"
@@ -158,14 +158,14 @@ fn turn_without_final_answer_can_be_stopped_but_not_committed() {
     let mut session = Session::new(TurnLimits::default());
     let draft = session.begin("go");
     let not = draft.commit(at()).expect_err("the model said nothing");
-    assert_eq!(not.why, NotCommittedWhy::Illegal(IllegalEvent::NoAnswer));
+    assert_eq!(not.why, NotCommittedReason::Illegal(IllegalEvent::NoAnswer));
     session.stop(not.draft, user());
 
     let draft = turn_in_two_tools(&mut session);
     let not = draft.commit(at()).expect_err("two calls have no result");
     assert_eq!(
         not.why,
-        NotCommittedWhy::Illegal(IllegalEvent::CallOpen("b".into()))
+        NotCommittedReason::Illegal(IllegalEvent::CallOpen("b".into()))
     );
     session.stop(not.draft, user());
 }
@@ -178,7 +178,7 @@ fn turn_with_calls_not_begun_cannot_commit() {
     let not = draft.commit(at()).expect_err("the call has no result");
     assert_eq!(
         not.why,
-        NotCommittedWhy::Illegal(IllegalEvent::CallOpen("a".into()))
+        NotCommittedReason::Illegal(IllegalEvent::CallOpen("a".into()))
     );
     session.stop(not.draft, user());
 }

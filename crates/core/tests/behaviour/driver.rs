@@ -6,8 +6,8 @@ use allstop_core::decision::Decision;
 use allstop_core::message::{Arguments, check_history};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{
-    Conversation, Draft, Next, NotCommittedWhy, Refusal, SessionState, StopPolicy, StoppedTurn,
-    TurnLimits, TurnStart, TurnState, TurnStop,
+    Conversation, Draft, NextAction, NotCommittedReason, SessionState, StartRefusal, StopPolicy,
+    StoppedTurn, TurnLimits, TurnStart, TurnState, TurnStop,
 };
 use allstop_core::{
     CallId, Cause, CauseKind, Effect, FinishReason, SessionId, StopReason, Timestamp, ToolCall,
@@ -140,7 +140,7 @@ impl Session {
         &mut self,
         input: &str,
         decision: Arc<Decision>,
-    ) -> Result<Draft, Refusal> {
+    ) -> Result<Draft, StartRefusal> {
         let start = self.start(input);
         let draft = Draft::begin(
             Arc::clone(&self.conversation),
@@ -167,7 +167,7 @@ impl Session {
         let answer = draft
             .finish_model(text, Vec::new(), cost, FinishReason::Done)
             .expect("the model call is open");
-        assert_eq!(answer.next, Next::Commit);
+        assert_eq!(answer.next, NextAction::Commit);
         self.log.extend([step.record, answer.record]);
     }
 
@@ -179,7 +179,7 @@ impl Session {
         let answer = draft
             .finish_model("", calls, usage(8, 2), FinishReason::Done)
             .expect("the model call is open");
-        let Next::Calls(calls) = answer.next else {
+        let NextAction::Calls(calls) = answer.next else {
             panic!("the model asked for calls")
         };
         self.log.extend([step.record, answer.record]);
@@ -229,7 +229,7 @@ impl Session {
                 Outcome::Committed
             }
             Err(not) => {
-                let NotCommittedWhy::Stopped(cause) = not.why else {
+                let NotCommittedReason::Stopped(cause) = not.why else {
                     panic!("the driver has a bug: {}", not.why)
                 };
                 let stopped = self.stop(not.draft, cause);

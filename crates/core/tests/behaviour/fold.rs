@@ -26,7 +26,7 @@ fn started(turn: u32) -> SessionRecord {
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,
-        told: Vec::new(),
+        reported: Vec::new(),
     }
 }
 

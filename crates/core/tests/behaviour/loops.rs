@@ -1,7 +1,7 @@
 //! Detection of runs that repeat themselves.
 
 use allstop_core::ToolCall;
-use allstop_core::turn::{LoopDetector, LoopFound, LoopLimits};
+use allstop_core::turn::{DetectedLoop, LoopDetector, LoopLimits};
 use serde_json::json;
 
 use crate::driver::{call, malformed};
@@ -13,7 +13,7 @@ const OFF: LoopLimits = LoopLimits {
 };
 
 /// Position of the first call that completes a loop, counted from one, and the loop.
-fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, LoopFound)> {
+fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, DetectedLoop)> {
     let mut detector = LoopDetector::new(limits);
     let mut seen = calls.iter().map(|call| detector.observe(call));
     seen.position(|found| found.is_some()).map(|at| {
@@ -42,7 +42,7 @@ fn the_same_call_in_a_row_is_a_loop() {
         loops,
         Some((
             3,
-            LoopFound::Repeat {
+            DetectedLoop::Repeat {
                 tool: "read".into(),
                 times: 3
             }
@@ -103,7 +103,7 @@ fn two_alternating_calls_are_a_ping_pong() {
         a.clone(),
         b.clone(),
     ];
-    let ping_pong = LoopFound::PingPong {
+    let ping_pong = DetectedLoop::PingPong {
         first: "read".into(),
         second: "write".into(),
         times: 3,
@@ -139,7 +139,7 @@ fn too_many_calls_of_one_tool_are_a_flood() {
         found(limits, &calls),
         Some((
             4,
-            LoopFound::Flood {
+            DetectedLoop::Flood {
                 tool: "read".into(),
                 times: 4
             }

@@ -1,7 +1,9 @@
 //! A budget or a limit that is reached changes nothing, and the engine continues to work.
 
 use allstop_core::StopReason;
-use allstop_core::turn::{Budget, BudgetExceeded, BudgetUnit, DraftError, Refusal, TurnLimits};
+use allstop_core::turn::{
+    Budget, BudgetExceeded, BudgetUnit, DraftError, StartRefusal, TurnLimits,
+};
 
 use crate::driver::*;
 
@@ -30,9 +32,9 @@ fn overflow_changes_nothing_and_reports_the_earlier_usage() {
         reserved: 0,
         requested: 41,
     };
-    assert_eq!(refused, DraftError::Refused(Refusal::Budget(exceeded)));
+    assert_eq!(refused, DraftError::Refused(StartRefusal::Budget(exceeded)));
     let stop = allstop_core::turn::TurnStop::refused(
-        &Refusal::Budget(exceeded),
+        &StartRefusal::Budget(exceeded),
         allstop_core::turn::StopPolicy::Rollback,
         at(),
     );
@@ -130,7 +132,7 @@ fn turn_limit_counts_turns_and_not_messages() {
     let refusal = session
         .try_begin("go", std::sync::Arc::default())
         .expect_err("still 30 turns");
-    assert_eq!(refusal, Refusal::TurnsMax { limit: 30 });
+    assert_eq!(refusal, StartRefusal::TurnsMax { limit: 30 });
 }
 
 #[test]

@@ -96,7 +96,7 @@ async fn own(log: Arc<dyn Log>, id: &str, is_open: bool) -> Result<SessionStream
         owner,
         message: None,
         origin: TurnOrigin::User,
-        told: Vec::new(),
+        reported: Vec::new(),
     };
     session.append(vec![started]).await?;
     if !is_open {

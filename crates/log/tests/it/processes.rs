@@ -281,7 +281,10 @@ async fn append_waits_for_a_busy_process_and_then_fails() {
         .append(&name, Version(1), AppendId(2), vec!["b".into()])
         .await
         .unwrap_err();
-    assert!(busy.to_string().contains("keeps the store locked"), "{busy}");
+    assert!(
+        busy.to_string().contains("keeps the store locked"),
+        "{busy}"
+    );
     let waited = began.elapsed();
     assert!(
         waited > Duration::from_secs(4) && waited < Duration::from_secs(8),

@@ -24,7 +24,7 @@ pub(crate) fn turn_started(turn: u32) -> SessionRecord {
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,
-        told: Vec::new(),
+        reported: Vec::new(),
     }
 }
 

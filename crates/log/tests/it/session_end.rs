@@ -122,7 +122,11 @@ fn check_same_end(of_the_end: &SessionState, of_all: &SessionState) {
     assert_eq!(of_the_end.session_id(), of_all.session_id());
     assert_eq!(of_the_end.opened_at(), of_all.opened_at());
     assert_eq!(of_the_end.folder(), of_all.folder());
-    assert!(of_the_end.untold().eq(of_all.untold()));
+    assert!(
+        of_the_end
+            .unreported_background()
+            .eq(of_all.unreported_background())
+    );
     assert_eq!(of_the_end.background().last(), of_all.background().last());
     let running = |state: &SessionState| -> Vec<BackgroundId> {
         let works = state.background().iter();

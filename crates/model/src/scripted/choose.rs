@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use allstop_core::Message;
+use allstop_core::counted::counted;
 
 use super::{Reply, ReplyOrder};
 use crate::ModelError;
@@ -92,8 +93,8 @@ impl CompiledScript {
         };
         let reply = replies.get(at).ok_or_else(|| {
             format!(
-                "the {which} has {} replies, and this request needs number {}",
-                replies.len(),
+                "the {which} has {}, and this request needs number {}",
+                counted(replies.len() as u64, "reply", "replies"),
                 at + 1
             )
         })?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_model::{ModelError, ModelErrorKind, ProviderModel, ProviderOptions};
 use serde_json::json;
 
-use crate::openai_server::{ServerAnswer, OpenAiServer};
+use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{PATIENCE, all_of, ask, failure_of, model_at, text_of};
 
 #[track_caller]
@@ -101,7 +101,9 @@ async fn empty_answer_is_a_transient_error() {
         check(&error, ModelErrorKind::Disconnected, "sent an empty answer");
         assert!(error.kind.is_transient());
     }
-    let answer = ServerAnswer::stream().event(&finish("stop")).event("[DONE]");
+    let answer = ServerAnswer::stream()
+        .event(&finish("stop"))
+        .event("[DONE]");
     let server = OpenAiServer::start([answer]);
     let (events, error) = all_of(&model_at(&server.url()), ask("hi")).await;
     assert_eq!(

@@ -146,7 +146,7 @@ fn force(nodes: &[Node], futures_of: FuturesOf) {
 }
 
 pub(super) fn account(shared: &StopInProgress, bystanders: &[Scope]) {
-    let receipt = shared.findings(&shared.nodes()).with_bystanders(
+    let receipt = shared.findings(&shared.nodes()).with_outside_items(
         bystanders
             .iter()
             .flat_map(|scope| collect::items_running(scope.node())),

@@ -188,7 +188,7 @@ fn crashed() -> Vec<SessionRecord> {
             owner: None,
             message: Some("m_0".into()),
             origin: TurnOrigin::User,
-            told: Vec::new(),
+            reported: Vec::new(),
         },
         call("step_1", "talk", StartedCallKind::Model { reserved_tokens }),
         SessionRecord::CallFinished {

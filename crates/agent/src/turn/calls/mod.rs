@@ -183,7 +183,7 @@ impl RunningTurn<'_> {
             is_error,
         };
         let note = note_of(&self.cx.controls.link(&ended.call.id));
-        self.draft.note_call(ended.call.id.clone(), note);
+        self.draft.set_call_side_data(ended.call.id.clone(), note);
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
         let after = ended.began.elapsed();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::{ConversationEffect, StopRequest};
 use allstop_core::record::SessionRecord;
-use allstop_core::turn::{NotCommittedWhy, StopPolicy, StoppedTurn, TurnStop};
+use allstop_core::turn::{NotCommittedReason, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{Account, Scope, StopOrder};
 
@@ -136,7 +136,7 @@ impl RunningTurn<'_> {
             receipt: receipt.map(|receipt| Receipt::clone(&receipt)),
         };
         for (id, note) in self.cx.controls.call_notes() {
-            self.draft.note_call(id, note);
+            self.draft.set_call_side_data(id, note);
         }
         let stopped = self.draft.stop(stop);
         let (cx, history, scope) = (self.cx, self.history, self.scope);

@@ -1,6 +1,6 @@
 //! Ending of a turn that never began.
 
-use allstop_core::turn::{Refusal, TurnStart};
+use allstop_core::turn::{StartRefusal, TurnStart};
 use allstop_core::{Extent, Receipt};
 use allstop_scope::Scope;
 
@@ -15,7 +15,7 @@ pub(in crate::turn) async fn refused(
     history: &mut RunHistory,
     start: &TurnStart,
     scope: Option<&Scope>,
-    refusal: &Refusal,
+    refusal: &StartRefusal,
 ) -> TurnOutcome {
     let above = cx.run.unwrap_or(cx.above);
     let receipt = match above.account(Extent::Turn, bystanders(cx)) {

@@ -84,7 +84,7 @@ fn started(turn: u32, ms: i64, input: &str) -> SessionRecord {
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,
-        told: Vec::new(),
+        reported: Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use allstop_core::decision::Decision;
 use allstop_core::record::{CallOutcome, SessionRecord};
-use allstop_core::turn::{Draft, DraftError, IllegalEvent, Next};
+use allstop_core::turn::{Draft, DraftError, IllegalEvent, NextAction};
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::json;
@@ -111,7 +111,7 @@ pub(super) fn attempt(
                 return Vec::new();
             };
             books.metered += cost;
-            if let Next::Calls(calls) = answer.next {
+            if let NextAction::Calls(calls) = answer.next {
                 books.asked = calls;
             }
             vec![answer.record]

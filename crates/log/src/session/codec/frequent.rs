@@ -69,8 +69,8 @@ variant!(TurnStarted {
     message: Option<MessageId>,
     #[serde(default)]
     origin: TurnOrigin,
-    #[serde(default)]
-    told: Vec<BackgroundId>,
+    #[serde(rename = "told", default)]
+    reported: Vec<BackgroundId>,
 });
 
 variant!(TurnCommitted {

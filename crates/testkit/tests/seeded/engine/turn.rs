@@ -94,7 +94,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,
-        told: Vec::new(),
+        reported: Vec::new(),
     };
     let outcome = match open_scope(cx, number, &decision) {
         Err(cause) => ending::refused(cx, journal, number, started, cause).await,

@@ -7,12 +7,12 @@ use crate::turn::summary::RecordedWork;
 
 /// Indexed, because a session may have started thousands.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct BackgroundWorks {
+pub(super) struct BackgroundIndex {
     works: Vec<RecordedWork>,
     places: HashMap<BackgroundId, usize>,
 }
 
-impl BackgroundWorks {
+impl BackgroundIndex {
     pub(super) fn all(&self) -> &[RecordedWork] {
         &self.works
     }
@@ -45,7 +45,7 @@ impl BackgroundWorks {
     }
 }
 
-impl From<Vec<RecordedWork>> for BackgroundWorks {
+impl From<Vec<RecordedWork>> for BackgroundIndex {
     fn from(works: Vec<RecordedWork>) -> Self {
         let mut all = Self::default();
         for work in works {
