@@ -1,6 +1,6 @@
-//! The map of crates holds: a dependency points only at a crate that stands below.
+//! Order of the crates: a crate depends only on crates below it.
 //!
-//! Reads `cargo metadata`, so that a wrong arrow fails before anybody has got used to it.
+//! Reads `cargo metadata`, so a wrong dependency fails as soon as it is added.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 
 use crate::{exec, workspace};
 
-/// The crates from the bottom up: each may depend only on those before it. One that is not built
-/// yet has its place already; one that is not named here may not be added.
+/// Crates from the bottom up: each may depend only on crates before it. Includes planned crates; a crate that is
+/// missing here cannot be added.
 const ORDER: [&str; 20] = [
     "core", "process", "scope", "log", "model", "tools", "agent", "session", "task", "nats",
     "runtime", "jsonrpc", "a2a", "copilot", "acp", "web", "bench", "testkit", "cli", "fuzz",
 ];
 
-/// What tests and benchmarks of every crate may use.
+/// Crates that the tests and benchmarks of every crate may use.
 const FOR_TESTS: [&str; 2] = ["bench", "testkit"];
 
-/// Protocols, which never depend on each other: one can be left out without a look at the rest.
+/// Protocols. They never depend on each other, so each can be removed alone.
 const PROTOCOLS: [&str; 3] = ["a2a", "copilot", "acp"];
 
-/// What the core must not reach, through however many crates: it does no I/O and never awaits.
+/// Crates that the core must not depend on, even indirectly: it does no I/O and never awaits.
 const NOT_IN_CORE: [&str; 4] = ["tokio", "mio", "futures-util", "hyper"];
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     )
 }
 
-/// Each arrow of the members that points at the crate's own level or above, as a sentence.
+/// Dependencies of the members on crates at their own level or above, each as a sentence.
 fn wrong_arrows(metadata: &Value) -> anyhow::Result<Vec<String>> {
     let packages = metadata["packages"]
         .as_array()
@@ -93,7 +93,7 @@ fn wrong_arrows(metadata: &Value) -> anyhow::Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// The short names of our own crates that a package depends on, by kind of dependency.
+/// Short names of this workspace's crates that a package depends on, by kind of dependency.
 fn ours(
     package: &Value,
     wanted: impl Fn(Option<&str>) -> bool,
@@ -113,7 +113,7 @@ fn level(short: &str) -> Option<usize> {
     ORDER.iter().position(|name| *name == short)
 }
 
-/// `tree` is one library a line, as `cargo tree --format={lib}` names them.
+/// `tree` has one library per line, as printed by `cargo tree --format={lib}`.
 fn wrong_below_core(tree: &str) -> anyhow::Result<Vec<String>> {
     let below: BTreeSet<&str> = tree.lines().map(str::trim).collect();
     if !below.contains("allstop_core") {
@@ -135,7 +135,7 @@ mod tests {
     /// A crate's name with its dependencies, each as (name, kind).
     type Crate<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)]);
 
-    /// What `cargo metadata` would say of these crates.
+    /// Output of `cargo metadata` for these crates.
     fn metadata(crates: &[Crate<'_>]) -> Value {
         let packages: Vec<Value> = crates
             .iter()

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         println!("{row}");
     }
     if verdicts.missed.is_empty() && !status.success() {
-        bail!("the benchmarks ended with {status}, and not for a goal");
+        bail!("the benchmarks failed with {status}, although no goal was missed");
     }
     if !verdicts.missed.is_empty() {
         bail!("goals were missed");

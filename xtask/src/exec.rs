@@ -41,7 +41,8 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     if !output.status.success() {
         bail!("{} ended with {}", shown(command), output.status);
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{} printed no text", shown(command)))
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("{} printed no UTF-8 text", shown(command)))
 }
 
 fn shown(command: &Command) -> String {

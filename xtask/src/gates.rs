@@ -1,6 +1,6 @@
 //! `cargo xtask gates`: all checks of the source except tests, cheapest first.
 
-use crate::{arrows, exec, links, parts, taught, workspace};
+use crate::{arrows, documented_commands, exec, links, parts, workspace};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     exec::step(
@@ -9,7 +9,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     )?;
     exec::check("crate arrows", arrows::check)?;
     exec::check("links in documents", links::check)?;
-    exec::check("xtask commands in documents", taught::check_xtask)?;
+    exec::check(
+        "xtask commands in documents",
+        documented_commands::check_xtask,
+    )?;
     let deny = parts::TOOLS.fetch()?.join("bin/cargo-deny");
     exec::step(
         "licences, sources and duplicates",

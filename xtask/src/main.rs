@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 mod arrows;
 mod bench;
+mod documented_commands;
 mod documents;
 mod exec;
 mod explore;
@@ -19,12 +20,11 @@ mod gates;
 mod links;
 mod parts;
 mod sources;
-mod taught;
 mod test;
 mod workspace;
 
 const HELP: &str = "\
-What a developer runs on this repository.
+Developer commands of this repository.
 
     cargo xtask test             everything that must pass before a commit lands: gates, then tests
     cargo xtask test ARGS...     only tests, chosen by ARGS of `cargo nextest run`:
@@ -42,7 +42,7 @@ What a developer runs on this repository.
                                    cargo xtask bench -- stop                names that contain a word
     cargo xtask help             this text
 
-`test` and `gates` fetch by themselves what they need, into the build folder (target/parts).
+`test` and `gates` fetch the parts that they need into the build folder (target/parts).
 Needed on the machine: Rust, and Python 3 with pip. With Node and npm, MCP is tested with its reference server too.
 ";
 

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use crate::{exec, gates, parts, taught, workspace};
+use crate::{documented_commands, exec, gates, parts, workspace};
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     // Before the long steps, so that a missing part is reported at once.
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     exec::step("build", nextest().args(whole).arg("--no-run"))?;
     let binary = workspace::target_dir()?.join("debug/allstop");
     exec::check("allstop commands in documents", || {
-        taught::check_allstop(&binary)
+        documented_commands::check_allstop(&binary)
     })?;
     exec::step(
         "doc tests",

