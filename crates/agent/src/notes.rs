@@ -16,7 +16,10 @@ const NOTE_OUTPUT_CHARS: usize = 2_000;
 const NOTES_MAX: usize = 16;
 
 /// Notes for the start of the next turn. The log decides: a note from a turn that was rolled back is sent again.
-pub(crate) fn undelivered_notes(history: &RunHistory, background: &SessionBackground) -> Vec<BackgroundNote> {
+pub(crate) fn undelivered_notes(
+    history: &RunHistory,
+    background: &SessionBackground,
+) -> Vec<BackgroundNote> {
     let RunHistory::Logged(session) = history else {
         return Vec::new();
     };

@@ -80,7 +80,7 @@ impl RunningTurn<'_> {
         })
         .await?;
         match model.next {
-            Next::Commit => {
+            NextAction::Commit => {
                 self.guard(GuardrailStage::Output, &text).await?;
                 // A message that arrived meanwhile needs an answer too: the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))

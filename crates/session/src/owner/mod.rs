@@ -128,7 +128,7 @@ impl SessionOwner {
             return None;
         }
         let state = self.resources.as_ref()?.state()?;
-        state.untold().next()?;
+        state.unreported_background().next()?;
         self.wakes += 1;
         let label = format!("{}/turn/{}", self.inner.label(), state.next_turn());
         let prompt = Prompt {

@@ -32,9 +32,9 @@ impl RunningTurn<'_> {
             Err(not) => {
                 self.draft = not.draft;
                 let interrupt = match not.why {
-                    NotCommittedWhy::Stopped(_) => TurnInterrupt::Stopped,
-                    NotCommittedWhy::Illegal(illegal) => illegal.into(),
-                    NotCommittedWhy::DecisionUsed => TurnInterrupt::Failed(TurnError {
+                    NotCommittedReason::Stopped(_) => TurnInterrupt::Stopped,
+                    NotCommittedReason::Illegal(illegal) => illegal.into(),
+                    NotCommittedReason::DecisionUsed => TurnInterrupt::Failed(TurnError {
                         kind: TurnErrorKind::Bug,
                         message: not.why.to_string(),
                         hint: None,
