@@ -10,7 +10,7 @@ use allstop_bench::{BenchSuite, Figure};
 use allstop_core::{Cause, CauseKind, Extent, SessionId, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest};
 use allstop_testkit::ToolFn;
 use allstop_tools::{ToolInvocation, ToolRegistry};
 use serde_json::json;
@@ -80,7 +80,7 @@ async fn stop_turn(agent: &Agent, root: &Scope, running: &mut UnboundedReceiver<
     let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
     running.recv().await.expect("the tool runs");
     let asked = Instant::now();
-    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User)).grace(GRACE);
+    let order = StopRequest::new(Extent::Session, Cause::new(CauseKind::User)).grace(GRACE);
     let receipt = scope.stop(order).receipt().await;
     let took = asked.elapsed();
     assert!(receipt.quiet() && receipt.items().len() == 1, "{receipt:?}");

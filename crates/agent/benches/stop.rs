@@ -10,7 +10,7 @@ use allstop_bench::{BenchSuite, Figure};
 use allstop_core::{Cause, CauseKind, Effect, Extent, SessionId, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest};
 use allstop_testkit::ToolFn;
 use allstop_tools::{ToolInvocation, ToolRegistry};
 use serde_json::json;
@@ -99,7 +99,10 @@ async fn stop_runs() -> StopTimes {
     // The outcomes are dropped outside the sample.
     let mut outcomes = Vec::with_capacity(RUNS);
     let asked = Instant::now();
-    let stop = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)));
+    let stop = scope.stop(StopRequest::new(
+        Extent::Process,
+        Cause::new(CauseKind::User),
+    ));
     let accepted = asked.elapsed();
     for run in &mut runs {
         outcomes.push(run.wait().await.expect("a finished run"));

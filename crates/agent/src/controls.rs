@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use allstop_core::decision::{Decision, DecisionState};
 use allstop_core::turn::{CallSideData, StopPolicy};
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Usage};
-use allstop_scope::{Scope, Stop, StopOrder};
+use allstop_scope::{Scope, Stop, StopRequest};
 use allstop_tools::{CallLink, NotPromotable};
 use parking_lot::Mutex;
 
@@ -124,7 +124,7 @@ impl RunControls {
 
     /// Stops the hooks that run after the turn has ended: a stop that arrives after the commit covers only them. `None`
     /// if no hook runs. No further hook of this turn starts.
-    pub fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
+    pub fn stop_hooks(&self, order: StopRequest) -> Option<Stop> {
         self.ending_turn.stop_hooks(order)
     }
 
@@ -136,7 +136,7 @@ impl RunControls {
     /// `None` if the running turn, or else the last turn, requested no such call.
     pub fn stop_call(&self, id: &CallId, cause: Cause) -> Option<Stop> {
         let scope = self.call(id)?;
-        Some(scope.stop(StopOrder::new(Extent::Call, cause)))
+        Some(scope.stop(StopRequest::new(Extent::Call, cause)))
     }
 
     /// Scope of a call that the running turn, or else the last turn, requested. A call of a sub-agent is named by its

@@ -2,7 +2,7 @@
 //! no longer reaches the turn then, so the hooks are stopped separately.
 
 use allstop_core::{Cause, StopReason};
-use allstop_scope::{Scope, Stop, StopOrder};
+use allstop_scope::{Scope, Stop, StopRequest};
 use parking_lot::Mutex;
 
 use crate::error::TurnError;
@@ -65,7 +65,7 @@ impl EndingTurn {
     }
 
     /// Stops the hooks; `None` if no hook runs.
-    pub(crate) fn stop_hooks(&self, order: StopOrder) -> Option<Stop> {
+    pub(crate) fn stop_hooks(&self, order: StopRequest) -> Option<Stop> {
         let mut state = self.0.lock();
         state.is_stopped = true;
         // Between two hooks the scope is quiet but open, and must be stopped to keep the next hook from starting.
@@ -79,7 +79,7 @@ impl EndingTurn {
 #[cfg(test)]
 mod tests {
     use allstop_core::{Cause, CauseKind, Extent};
-    use allstop_scope::{RootOptions, Scope, StopOrder};
+    use allstop_scope::{RootOptions, Scope, StopRequest};
 
     use super::EndingTurn;
 
@@ -88,7 +88,7 @@ mod tests {
     async fn no_hook_starts_after_a_stop() {
         let after = EndingTurn::default();
         let scope = Scope::root("hooks", RootOptions::current());
-        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
         assert!(after.stop_hooks(order).is_none(), "no hook runs");
         assert!(!after.may_begin_hooks(&scope));
         after.reset();
@@ -101,7 +101,7 @@ mod tests {
         let scope = Scope::root("hooks", RootOptions::current());
         assert!(after.may_begin_hooks(&scope));
         assert!(scope.is_quiet(), "the first hook has ended");
-        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
         let stop = after.stop_hooks(order).expect("the second hook is pending");
         assert!(scope.check().is_err(), "the second hook does not start");
         assert!(stop.receipt().await.quiet());
@@ -109,7 +109,7 @@ mod tests {
         closed.close();
         after.reset();
         assert!(after.may_begin_hooks(&closed));
-        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
         assert!(after.stop_hooks(order).is_none(), "all hooks have ended");
     }
 }

@@ -7,7 +7,8 @@ use allstop_core::decision::Decision;
 use allstop_core::turn::{BackgroundNote, LoopDetector};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{
-    Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder, WorkHandle, WorkLost, instant_after,
+    Deadline, NotStarted, Scope, ScopeOptions, Stop, StopRequest, WorkHandle, WorkLost,
+    instant_after,
 };
 use tokio::time::Instant;
 
@@ -94,7 +95,7 @@ impl Run {
 
     /// Stops the running turn and the run: no further turn starts. The receipt names background work, which continues.
     pub fn stop(&self, cause: Cause) -> Stop {
-        let mut order = StopOrder::new(Extent::Turn, cause);
+        let mut order = StopRequest::new(Extent::Turn, cause);
         order.bystanders.extend(self.bystander.clone());
         self.scope.stop(order)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{ItemState, StopRequest, Why};
+use allstop_core::receipt::{ItemState, StopInfo, Why};
 use allstop_core::{FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
 use allstop_session::unended::UnendedWork;
@@ -165,7 +165,7 @@ fn receipt_of(turns: &[Arc<MessageOutcome>], last: &MessageOutcome) -> Option<Ar
     let same = receipts
         .iter()
         .find(|receipt| receipt.cause() == newest.cause());
-    let request = StopRequest {
+    let request = StopInfo {
         requested_at: same.unwrap_or(newest).request().requested_at,
         ..newest.request().clone()
     };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use allstop_bench::{BenchSuite, Figure};
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
+use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -86,7 +86,10 @@ async fn scoped() -> Duration {
     }
     begun.all.notified().await;
     let asked = Instant::now();
-    let stop = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)));
+    let stop = scope.stop(StopRequest::new(
+        Extent::Process,
+        Cause::new(CauseKind::User),
+    ));
     let receipt = stop.receipt().await;
     let items = receipt
         .items()

@@ -5,7 +5,7 @@
 //! ```
 //! use allstop_core::{Cause, CauseKind, Extent};
 //! use allstop_core::receipt::ItemKind;
-//! use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
+//! use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -15,7 +15,7 @@
 //!         cx.stopped_at("idle").await;
 //!     })
 //!     .expect("nothing is stopped yet");
-//! let receipt = scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User))).await;
+//! let receipt = scope.stop(StopRequest::new(Extent::Process, Cause::new(CauseKind::User))).await;
 //! assert!(receipt.quiet());
 //! assert_eq!(receipt.items()[0].state.as_str(), "stopped");
 //! # }
@@ -47,5 +47,5 @@ pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use gate::NotStarted;
 pub use scope::{Deadline, EngineGuard, Placement, Scope, ScopeOptions};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
-pub use stop::{Account, Stop, StopOrder};
+pub use stop::{Account, Stop, StopRequest};
 pub use work::{Details, Ending, Registration, WorkSpec};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{ReceiptItem, StopRequest};
+use allstop_core::receipt::{ReceiptItem, StopInfo};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::cell::{Node, NodeSpec};
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
-use crate::stop::{self, Account, Stop, StopOrder};
+use crate::stop::{self, Account, Stop, StopRequest};
 use crate::sync::{self, CancellationToken, Decision};
 use crate::work::{Force, Registration, WorkSpec};
 
@@ -142,7 +142,7 @@ impl Scope {
     ///
     /// A second stop of this scope or one inside it joins the first; one of a scope above covers it too. Of a scope
     /// that has ended, or whose turn has committed, the answer is `already_ended`, with what still runs there.
-    pub fn stop(&self, order: StopOrder) -> Stop {
+    pub fn stop(&self, order: StopRequest) -> Stop {
         stop::accept(&self.node, order)
     }
 
@@ -155,7 +155,7 @@ impl Scope {
     /// What a stop of this scope would find now, without doing it.
     pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
         let options = &self.node.env().options;
-        let request = StopRequest {
+        let request = StopInfo {
             stop_id: (options.new_stop_id)(),
             target: self.node.label(),
             extent,
@@ -270,7 +270,7 @@ impl Scope {
     /// Gives the scope a deadline from now on, for work whose time begins later than its scope. At most one a scope:
     /// a second one takes the place of the first.
     pub fn arm(&self, deadline: Deadline) {
-        let order = StopOrder {
+        let order = StopRequest {
             extent: deadline.extent,
             cause: Cause::new(CauseKind::Deadline).detail(deadline.detail),
             grace: None,

@@ -11,7 +11,7 @@ use allstop_core::receipt::{
 };
 use allstop_core::{Cause, Extent, Receipt};
 use allstop_process::{ReattachError, reattach};
-use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkSpec};
+use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 
 use crate::inner::SessionInner;
 use crate::session_stop::{SessionStop, StopTarget};
@@ -52,7 +52,7 @@ impl SessionInner {
         cause: &Cause,
         parent: &Scope,
     ) -> Option<SessionStop> {
-        let order = StopOrder::new(Extent::Subtree, cause.clone());
+        let order = StopRequest::new(Extent::Subtree, cause.clone());
         let mut state = self.state.lock();
         let orphan = state.orphans.find(id)?;
         if let Some(scope) = &orphan.scope {

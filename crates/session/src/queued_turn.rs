@@ -7,7 +7,7 @@ use allstop_core::decision::Decision;
 use allstop_core::record::TurnOrigin;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, MessageId};
-use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, Stop, StopOrder};
+use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, Stop, StopRequest};
 
 use crate::message::MessageState;
 
@@ -59,7 +59,7 @@ impl QueuedTurn {
 
     /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end.
     pub(crate) fn stop(&self, cause: Cause, background: Option<&Scope>) -> Stop {
-        let mut order = StopOrder::new(Extent::Turn, cause);
+        let mut order = StopRequest::new(Extent::Turn, cause);
         order.bystanders.extend(background.cloned());
         let stop = self.scope.stop(order.clone());
         if self.scope.is_stopped() {

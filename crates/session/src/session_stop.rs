@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::StopInfo;
 use allstop_core::{CallId, Extent, MessageId, Receipt, StopId};
 use allstop_scope::Stop;
 use tokio::time::{Duration, timeout};
@@ -52,7 +52,7 @@ impl StopTarget {
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct SessionStop {
-    request: StopRequest,
+    request: StopInfo,
     progress: StopProgress,
 }
 
@@ -80,7 +80,7 @@ impl SessionStop {
         }
     }
 
-    pub(crate) fn parts(request: StopRequest, parts: Vec<Self>) -> Self {
+    pub(crate) fn parts(request: StopInfo, parts: Vec<Self>) -> Self {
         Self {
             request,
             progress: StopProgress::Parts(parts),
@@ -88,7 +88,7 @@ impl SessionStop {
     }
 
     /// The request.
-    pub fn request(&self) -> &StopRequest {
+    pub fn request(&self) -> &StopInfo {
         &self.request
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{StopFindings, StopOutcome, StopRequest};
+use allstop_core::receipt::{StopFindings, StopInfo, StopOutcome};
 use allstop_core::{CallId, Cause, Extent, MessageId, Receipt};
-use allstop_scope::{Scope, StopOrder};
+use allstop_scope::{Scope, StopRequest};
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 
 use crate::inner::{AwakeSession, LockedState, SessionInner};
@@ -45,7 +45,7 @@ impl SessionInner {
                 }
                 StopTarget::Call(_) | StopTarget::Message(_) => StopOutcome::NotFound,
                 StopTarget::Process => {
-                    let order = StopOrder::new(target.extent(), cause);
+                    let order = StopRequest::new(target.extent(), cause);
                     return SessionStop::one(self.host.scope.stop(order), None);
                 }
                 StopTarget::Session if self.ended.get().is_none() => {
@@ -66,7 +66,7 @@ impl SessionInner {
         match target {
             StopTarget::Call(id) => match call_scope(&awake, running.iter().chain(&last), id) {
                 Some(scope) => {
-                    SessionStop::one(scope.stop(StopOrder::new(target.extent(), cause)), None)
+                    SessionStop::one(scope.stop(StopRequest::new(target.extent(), cause)), None)
                 }
                 None => nothing_to_stop(StopOutcome::NotFound),
             },
@@ -97,7 +97,7 @@ impl SessionInner {
                 // Hooks that run after the last turn.
                 let hooks = awake.hooks.filter(|hooks| !hooks.is_stopped());
                 let stop =
-                    |hooks: Scope| hooks.stop(StopOrder::new(target.extent(), cause.clone()));
+                    |hooks: Scope| hooks.stop(StopRequest::new(target.extent(), cause.clone()));
                 parts.extend(hooks.map(|hooks| SessionStop::one(stop(hooks), None)));
                 if parts.is_empty() {
                     return nothing_to_stop(ended);
@@ -109,7 +109,7 @@ impl SessionInner {
                     StopTarget::Process => &self.host.scope,
                     _ => &awake.scope,
                 };
-                let stop = scope.stop(StopOrder::new(target.extent(), cause));
+                let stop = scope.stop(StopRequest::new(target.extent(), cause));
                 self.changed.notify_one();
                 SessionStop::one(stop, running.map(|queued| Arc::clone(&queued.state)))
             }
@@ -134,7 +134,7 @@ impl SessionInner {
         match &awake.hooks {
             Some(hooks) if !queued.state.has_begun() => {
                 let cause = stop.request().cause.clone();
-                let hooks = hooks.stop(StopOrder::new(target.extent(), cause.clone()));
+                let hooks = hooks.stop(StopRequest::new(target.extent(), cause.clone()));
                 let parts = vec![stop, SessionStop::one(hooks, None)];
                 SessionStop::parts(self.request(target, cause), parts)
             }
@@ -166,7 +166,7 @@ impl SessionInner {
             }
         }
         drop(state);
-        let order = || StopOrder::new(Extent::TurnAndBackground, cause.clone());
+        let order = || StopRequest::new(Extent::TurnAndBackground, cause.clone());
         let stop = |scope: Scope| SessionStop::one(scope.stop(order()), None);
         scopes.into_iter().map(stop).collect()
     }
@@ -223,11 +223,11 @@ impl SessionInner {
         SessionStop::answered(Receipt::of_nothing(request, outcome))
     }
 
-    pub(crate) fn request(&self, target: &StopTarget, cause: Cause) -> StopRequest {
+    pub(crate) fn request(&self, target: &StopTarget, cause: Cause) -> StopInfo {
         // The host's scope provides the clock and the ids.
         let preview = self.host.scope.preview(target.extent(), cause);
         let label = self.label();
-        StopRequest {
+        StopInfo {
             target: match target {
                 StopTarget::Session | StopTarget::Turn | StopTarget::TurnAndBackground => label,
                 StopTarget::Process => self.host.scope.label().to_string(),

@@ -11,7 +11,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, error_chain};
 use allstop_process::{ExitInfo, OutputReader, ProcessSpec, TreeMember};
-use allstop_scope::{Process, Scope, SpawnProcessError, StopOrder, WorkSpec};
+use allstop_scope::{Process, Scope, SpawnProcessError, StopRequest, WorkSpec};
 use tokio::time::Instant;
 
 /// Size of one read from a pipe, in bytes: the default capacity of a pipe.
@@ -89,7 +89,7 @@ impl RunningCommand {
         }
         let detail = format!("timeout of {} s", limit.time.as_secs_f64());
         let cause = Cause::new(CauseKind::Deadline).detail(detail);
-        let stop = scope.stop(StopOrder::new(Extent::Call, cause));
+        let stop = scope.stop(StopRequest::new(Extent::Call, cause));
         let mut read = false;
         loop {
             tokio::select! {

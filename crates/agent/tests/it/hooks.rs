@@ -9,7 +9,7 @@ use allstop_agent::{
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason};
 use allstop_model::Reply;
-use allstop_scope::{StopOrder, WorkSpec};
+use allstop_scope::{StopRequest, WorkSpec};
 use allstop_testkit::ToolFn;
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{PermissionAnswer, PermissionPolicy, PermissionQuestion, Prompter};
@@ -30,7 +30,7 @@ enum Does {
 
 fn stop(cx: &HookCx) {
     let cause = Cause::new(CauseKind::User);
-    let _receipt = cx.scope.stop(StopOrder::new(Extent::Turn, cause));
+    let _receipt = cx.scope.stop(StopRequest::new(Extent::Turn, cause));
 }
 
 #[derive(Debug)]

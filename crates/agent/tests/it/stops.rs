@@ -12,7 +12,7 @@ use allstop_core::receipt::{ConversationEffect, StopOutcome};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Effect, Extent, Message, StopReason};
 use allstop_model::{Pause, Reply};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use allstop_testkit::ToolFn;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -386,7 +386,7 @@ async fn dropped_run_stops_with_cause_disconnect_and_logs_a_receipt() {
 #[tokio::test(start_paused = true)]
 async fn turn_has_its_own_account_of_a_wider_stop() {
     let (run, _, scope) = in_two_tools(settings(), [hears, hears]).await;
-    let wide = scope.stop(StopOrder::new(Extent::Process, user()));
+    let wide = scope.stop(StopRequest::new(Extent::Process, user()));
     let (turn, _) = ended(run.finish().await.unwrap());
     let receipt = turn.receipt.unwrap();
     assert_eq!(receipt.stop_id(), &wide.request().stop_id);
@@ -446,7 +446,7 @@ async fn late_stop_changes_nothing_and_refuses_the_next_turn() {
     let late = run.stop(user()).receipt().await;
     assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
 
-    let _wide = scope.stop(StopOrder::new(Extent::Session, user()));
+    let _wide = scope.stop(StopRequest::new(Extent::Session, user()));
     let (turn, history) = crate::run(agent(&model).build(), &scope, history, "next").await;
     assert_eq!(turn.stop_reason, StopReason::Cancelled);
     assert_eq!(

@@ -9,7 +9,7 @@ use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Pause, Reply, ScriptedModel};
-use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_scope::{Scope, ScopeOptions, StopRequest};
 use allstop_testkit::{FaultyLog, LogFault, ToolFn};
 
 use crate::{agent, ended, root, settings};
@@ -256,7 +256,7 @@ async fn refused_at_entry(history: RunHistory) -> TurnOutcome {
     let above = scope
         .child("session", ScopeOptions::default())
         .expect("open");
-    let _stop = above.stop(StopOrder::new(allstop_core::Extent::Session, user()));
+    let _stop = above.stop(StopRequest::new(allstop_core::Extent::Session, user()));
     let agent = agent(&model(vec![]))
         .settings(keeping(StopPolicy::Keep))
         .build();

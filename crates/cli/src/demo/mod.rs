@@ -18,7 +18,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
 use allstop_log::{MemoryLog, SessionStream};
 use allstop_model::{Reply, ScriptedModel};
-use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, ScopeOptions, Stop, StopOrder, WorkSpec};
+use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, ScopeOptions, Stop, StopRequest, WorkSpec};
 use allstop_tools::{
     BackgroundHost, OutputFolder, ShellConfig, ToolRegistry, Workspace, builtin_tools,
 };
@@ -69,7 +69,7 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
         ))),
         Err(effect) => {
             if let ControlEffect::Stop(cause) = effect {
-                let stop = root.stop(StopOrder::new(Extent::Process, cause));
+                let stop = root.stop(StopRequest::new(Extent::Process, cause));
                 let receipt = end_of(&stop, &mut signals, &mut control).await;
                 report.receipt(&receipt);
             }
@@ -144,7 +144,7 @@ async fn play(
     ok &= answer.stop_reason == StopReason::Completed;
 
     report.say("the end: the background shell is stopped too");
-    let stop = StopOrder::new(
+    let stop = StopRequest::new(
         Extent::Process,
         Cause::new(CauseKind::Parent).detail("the demo is over"),
     );
@@ -247,7 +247,7 @@ impl DemoStage {
         let cause = Cause::new(CauseKind::User)
             .detail("the demo's stop")
             .by("demo");
-        let order = StopOrder::new(Extent::Turn, cause).bystander(&self.background.scope());
+        let order = StopRequest::new(Extent::Turn, cause).bystander(&self.background.scope());
         let _answered_below = run.scope().stop(order);
         let mut outcome = run.wait().await.context("the engine")?;
         report.elapsed = Some(began.elapsed());

@@ -203,7 +203,7 @@ fn a_receipt_is_harmless() {
             ItemState::StillRunning { why },
         )
     };
-    let request = allstop_core::receipt::StopRequest {
+    let request = allstop_core::receipt::StopInfo {
         stop_id: HOSTILE.into(),
         target: HOSTILE.into(),
         extent: Extent::Turn,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use allstop_agent::TurnErrorKind;
-use allstop_core::receipt::{ConversationEffect, StopRequest};
+use allstop_core::receipt::{ConversationEffect, StopInfo};
 use allstop_core::{Cause, CauseKind, Receipt, SessionId, StopReason};
 use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::StopTarget;
@@ -84,7 +84,7 @@ impl RunTurns<'_, '_> {
         let whole = match &turn {
             // The turn had a stop of its own before, which has named the background work as outside of its extent.
             Some(turn) if !self.stops_all() => {
-                let request = StopRequest {
+                let request = StopInfo {
                     target: Arc::clone(&background.request().target),
                     extent: background.request().extent,
                     ..turn.request().clone()
@@ -173,12 +173,12 @@ impl RunTurns<'_, '_> {
 
 /// The receipt of the whole run under the cause that its stop reason is of: the turn may have been stopped for another one,
 /// just before the stop of everything.
-fn by_first_cause(first: StopRequest, whole: Arc<Receipt>, reason: StopReason) -> Arc<Receipt> {
+fn by_first_cause(first: StopInfo, whole: Arc<Receipt>, reason: StopReason) -> Arc<Receipt> {
     let is_of = |cause: &Cause| cause.kind.stop_reason() == Some(reason);
     if !is_of(&first.cause) || is_of(whole.cause()) {
         return whole;
     }
-    let request = StopRequest {
+    let request = StopInfo {
         target: Arc::clone(&whole.request().target),
         extent: whole.request().extent,
         ..first
@@ -193,8 +193,8 @@ mod tests {
 
     use super::*;
 
-    fn stop(id: &str, kind: CauseKind, at: i64) -> StopRequest {
-        StopRequest {
+    fn stop(id: &str, kind: CauseKind, at: i64) -> StopInfo {
+        StopInfo {
             stop_id: StopId::new(id),
             target: "session/s".into(),
             extent: Extent::Process,
@@ -209,7 +209,7 @@ mod tests {
             stop("1", CauseKind::Deadline, 10),
             stop("2", CauseKind::Shutdown, 15),
         );
-        let receipt = |request: &StopRequest| {
+        let receipt = |request: &StopInfo| {
             Arc::new(Receipt::of_stop(request.clone(), StopFindings::default()))
         };
         let whole = by_first_cause(deadline.clone(), receipt(&term), StopReason::Timeout);

@@ -6,7 +6,7 @@ use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CauseKind, Extent, StopReason};
 use allstop_runtime::{Envelope, StartError};
-use allstop_scope::{NotStarted, Scope, StopOrder, WorkCx, WorkHandle, WorkLost, WorkSpec};
+use allstop_scope::{NotStarted, Scope, StopRequest, WorkCx, WorkHandle, WorkLost, WorkSpec};
 
 use crate::control::ControlEffect;
 use crate::error::CliError;
@@ -99,7 +99,7 @@ impl StartStage<'_> {
         // Before the stop: only now is it known which work the deadline overtook.
         let is_late = cause.kind == CauseKind::Deadline;
         let error = is_late.then(late);
-        let mut order = StopOrder::new(Extent::Process, cause);
+        let mut order = StopRequest::new(Extent::Process, cause);
         order.grace = self.grace;
         let stop = self.scope.stop(order);
         let receipt = self

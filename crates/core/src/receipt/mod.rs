@@ -61,7 +61,7 @@ pub enum StopOutcome {
 
 /// Request for a stop: its target, extent, cause and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StopRequest {
+pub struct StopInfo {
     /// Id of the stop.
     pub stop_id: StopId,
     /// Target, for example `session/01J…/turn/7`.
@@ -80,7 +80,7 @@ pub struct StopRequest {
 pub struct Receipt {
     schema: ReceiptSchema,
     #[serde(flatten)]
-    request: StopRequest,
+    request: StopInfo,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     preview: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub struct StopFindings {
 
 impl Receipt {
     /// Creates the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the items.
-    pub fn of_stop(request: StopRequest, findings: StopFindings) -> Self {
+    pub fn of_stop(request: StopInfo, findings: StopFindings) -> Self {
         let (mut quiet, mut something_left, mut engine_left) = (true, false, false);
         // One pass: a receipt may have ten thousand items.
         for item in &*findings.items {
@@ -139,18 +139,18 @@ impl Receipt {
     }
 
     /// Creates the receipt of a stop that found nothing to do. It is quiet, and `cancel_observed` is false.
-    pub fn of_nothing(request: StopRequest, outcome: StopOutcome) -> Self {
+    pub fn of_nothing(request: StopInfo, outcome: StopOutcome) -> Self {
         Self::of_nothing_stopped(request, outcome, Arc::default())
     }
 
     /// Creates the receipt of a stop that came too late, with the work of its extent that still runs: the receipt is
     /// quiet only if there is none.
-    pub fn of_ended(request: StopRequest, still_running: Vec<ReceiptItem>) -> Self {
+    pub fn of_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
         Self::of_nothing_stopped(request, StopOutcome::AlreadyEnded, still_running.into())
     }
 
     fn of_nothing_stopped(
-        request: StopRequest,
+        request: StopInfo,
         outcome: StopOutcome,
         items: Arc<[ReceiptItem]>,
     ) -> Self {
@@ -167,7 +167,7 @@ impl Receipt {
     }
 
     /// Creates the receipt of a dry run: every item of the extent in its present state.
-    pub fn of_preview(request: StopRequest, items: Vec<ReceiptItem>) -> Self {
+    pub fn of_preview(request: StopInfo, items: Vec<ReceiptItem>) -> Self {
         Self {
             preview: true,
             cancel_observed: false,
@@ -214,7 +214,7 @@ impl Receipt {
     }
 
     /// The request.
-    pub fn request(&self) -> &StopRequest {
+    pub fn request(&self) -> &StopInfo {
         &self.request
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConversationEffect, Receipt, ReceiptItem, StopFindings, StopOutcome, StopRequest};
+use super::{ConversationEffect, Receipt, ReceiptItem, StopFindings, StopInfo, StopOutcome};
 use crate::usage::Usage;
 
 impl Receipt {
@@ -14,7 +14,7 @@ impl Receipt {
     /// do, the merged outcome says so. A part that appears twice counts once. An item that several parts name appears
     /// once, as reported by the last part with this item in its extent. `after_ms` of all items counts from this
     /// request.
-    pub fn of_parts(request: StopRequest, parts: &[Arc<Self>]) -> Self {
+    pub fn of_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
@@ -53,7 +53,7 @@ impl Receipt {
     }
 
     /// Time from another request to this receipt's quiet.
-    fn quiet_after(&self, request: &StopRequest) -> Option<Duration> {
+    fn quiet_after(&self, request: &StopInfo) -> Option<Duration> {
         let own = Duration::from_secs_f64(self.quiet_after_ms?.as_f64() / 1e3);
         Some(own + self.request.later_than(request))
     }
@@ -70,7 +70,7 @@ fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
     different
 }
 
-impl StopRequest {
+impl StopInfo {
     /// Time from another request to this one.
     fn later_than(&self, other: &Self) -> Duration {
         let later_ms = self.requested_at.unix_ms() - other.requested_at.unix_ms();
@@ -79,7 +79,7 @@ impl StopRequest {
 }
 
 /// The items of all parts, each once. An item outside every part's extent appears as the last part names it.
-fn items_of(parts: &[&Arc<Receipt>], request: &StopRequest) -> Vec<ReceiptItem> {
+fn items_of(parts: &[&Arc<Receipt>], request: &StopInfo) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         let later = parts.get(at + 1..).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use allstop_core::message::check_history;
 use allstop_core::receipt::{
-    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopRequest, Verified, Why,
+    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified, Why,
 };
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
@@ -42,7 +42,7 @@ fn texts(session: &Session) -> Vec<String> {
 }
 
 fn receipt_of(items: &[(&str, ItemState)]) -> Receipt {
-    let request = StopRequest {
+    let request = StopInfo {
         stop_id: "stop".into(),
         target: "session/s/turn/1".into(),
         extent: Extent::Turn,

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{
-    ConversationEffect, ItemKind, ItemState, ReceiptItem, StopFindings, StopOutcome, StopRequest,
-    Why,
+    ConversationEffect, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, StopOutcome, Why,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp, Usage};
 
 const FINISHED: ItemState = ItemState::Finished { after_ms: None };
 
-fn request(at_ms: i64) -> StopRequest {
-    StopRequest {
+fn request(at_ms: i64) -> StopInfo {
+    StopInfo {
         stop_id: format!("stop_{at_ms}").into(),
         target: "here".into(),
         extent: Extent::Turn,
@@ -61,7 +60,7 @@ fn work_outside_one_part_is_reported_by_a_later_part() {
     );
     let ended = background(FINISHED);
     let later = receipt(1_100, std::slice::from_ref(&ended));
-    let request = StopRequest {
+    let request = StopInfo {
         extent: Extent::Process,
         ..turn.request().clone()
     };

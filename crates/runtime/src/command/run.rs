@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Extent, Receipt, error_chain};
 use allstop_process::{ExitInfo, ProcessSpec};
-use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_scope::{Scope, ScopeOptions, StopRequest};
 use allstop_tools::{CommandLimit, RunningCommand, command_name, exit_text};
 
 use super::CommandSettings;
@@ -121,7 +121,7 @@ impl UserCommand {
 /// Ends the processes that a command left behind: nothing outlives its hook.
 async fn end_left_over(scope: &Scope) {
     let cause = Cause::new(CauseKind::Parent).detail("its command has ended");
-    let order = StopOrder::new(Extent::Call, cause).grace(LEFT_OVER_GRACE);
+    let order = StopRequest::new(Extent::Call, cause).grace(LEFT_OVER_GRACE);
     let receipt = scope.stop(order).receipt().await;
     if !receipt.quiet() {
         tracing::warn!(scope = %scope.label(), "a command left something behind that cannot be ended");

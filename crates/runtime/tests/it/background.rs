@@ -8,7 +8,7 @@ use allstop_core::record::SessionRecord;
 use allstop_model::Reply;
 use allstop_process::ProcessSignal;
 use allstop_runtime::{OpenSession, QuestionRecipient, System, unended_work};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use allstop_session::{BackgroundDetachError, Session};
 use serde_json::json;
 
@@ -46,8 +46,8 @@ fn running(session: &Session) -> usize {
     works.iter().filter(|work| work.is_running()).count()
 }
 
-fn stop_of_all() -> StopOrder {
-    StopOrder::new(Extent::Process, user())
+fn stop_of_all() -> StopRequest {
+    StopRequest::new(Extent::Process, user())
 }
 
 #[tokio::test(flavor = "multi_thread")]

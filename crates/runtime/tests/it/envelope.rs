@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::receipt::{
-    ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopRequest, Why,
+    ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopInfo, Why,
 };
 use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp};
 use allstop_model::{Pause, Reply};
@@ -207,7 +207,7 @@ fn wider_receipt_does_not_set_cancel_observed() {
 }
 
 fn receipt(why: Why) -> Receipt {
-    let request = StopRequest {
+    let request = StopInfo {
         stop_id: "stop".into(),
         target: "process".into(),
         extent: Extent::Process,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::Extent;
 use allstop_model::Reply;
 use allstop_runtime::{QuestionRecipient, StartErrorKind, System};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use allstop_session::StopTarget;
 use serde_json::json;
 
@@ -73,7 +73,7 @@ async fn stop_of_a_turn_does_not_end_the_server() {
     let session = session.unwrap().session;
     let _receipt = within(session.stop(&StopTarget::Session, user()).receipt()).await;
     assert_eq!(system.mcp().all()[0].state().to_string(), "ready");
-    let order = StopOrder::new(Extent::Process, user());
+    let order = StopRequest::new(Extent::Process, user());
     let receipt = within(system.scope().stop(order).receipt()).await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(&*receipt.items()[0].name, "mcp server sh");

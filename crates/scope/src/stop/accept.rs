@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Cause;
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::StopInfo;
 use tokio::time::Instant;
 
 use super::ladder::{self, Asks, Signals};
 use super::progress::Rungs;
-use super::{Stop, StopInProgress, StopOrder};
+use super::{Stop, StopInProgress, StopRequest};
 use crate::cell::{Accepted, Node, Reached, Role};
 
 /// Accepts a stop of `target`, synchronously: when this returns, nothing in the extent starts any more.
-pub(crate) fn accept(target: &Node, order: StopOrder) -> Stop {
+pub(crate) fn accept(target: &Node, order: StopRequest) -> Stop {
     let env = target.env();
-    let request = StopRequest {
+    let request = StopInfo {
         stop_id: (env.options.new_stop_id)(),
         target: target.label(),
         extent: order.extent,
@@ -105,7 +105,7 @@ pub(super) fn walk(
 
 /// Answers for what has ended, or can no longer be stopped. An engine that writes its commit at this moment is waited for,
 /// as long as the ask may take; what its turn has left running can no longer be ended by this stop, and is named.
-fn already_ended(target: &Node, mut request: StopRequest, rungs: Rungs) -> Stop {
+fn already_ended(target: &Node, mut request: StopInfo, rungs: Rungs) -> Stop {
     if let Some(first) = target.covering_stop() {
         request.stop_id = first.request().stop_id.clone();
     }

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::StopInfo;
 use allstop_core::{Cause, Extent, Receipt};
 
 use crate::scope::Scope;
@@ -26,7 +26,7 @@ pub(crate) use progress::StopInProgress;
 
 /// What a stop is asked for.
 #[derive(Debug, Clone)]
-pub struct StopOrder {
+pub struct StopRequest {
     /// What it covers, as the receipt calls it.
     pub extent: Extent,
     /// Why.
@@ -37,7 +37,7 @@ pub struct StopOrder {
     pub bystanders: Vec<Scope>,
 }
 
-impl StopOrder {
+impl StopRequest {
     /// A stop of this extent with this cause, and the tree's grace.
     pub fn new(extent: Extent, cause: Cause) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Stop {
     }
 
     /// Who asked for what.
-    pub fn request(&self) -> &StopRequest {
+    pub fn request(&self) -> &StopInfo {
         self.shared.request()
     }
 

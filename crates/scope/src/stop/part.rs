@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::StopRequest;
+use allstop_core::receipt::StopInfo;
 use allstop_core::{Extent, Receipt};
 
 use super::{Stop, StopInProgress, accept, ladder};
@@ -75,7 +75,7 @@ pub(crate) fn account_of_part(
             Account(AccountKind::Own(Stop { shared: covering }))
         });
     }
-    let request = StopRequest {
+    let request = StopInfo {
         target: part.label(),
         extent,
         cause: cause.clone(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use allstop_core::Receipt;
-use allstop_core::receipt::{StopFindings, StopRequest};
+use allstop_core::receipt::{StopFindings, StopInfo};
 use tokio::time::Instant;
 
 use super::countdown::Countdown;
@@ -27,7 +27,7 @@ pub(super) struct Rungs {
 /// 1. `nodes` is locked from before the stop can be seen until its walk is over: whoever joins waits for that.
 /// 2. `done` is set before the receipt can be read, and `nodes` are let go after it can be.
 pub(crate) struct StopInProgress {
-    request: StopRequest,
+    request: StopInfo,
     /// Where it was asked. Weak: the cell holds its stops.
     target: WeakNode,
     /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
@@ -47,12 +47,12 @@ pub(crate) struct StopInProgress {
 }
 
 impl StopInProgress {
-    pub(super) fn new(target: &Node, request: StopRequest, rungs: Rungs) -> Arc<Self> {
+    pub(super) fn new(target: &Node, request: StopInfo, rungs: Rungs) -> Arc<Self> {
         Arc::new(Self::with(target, request, rungs))
     }
 
     /// A stop of what has ended, or can no longer be stopped.
-    pub(super) fn too_late(target: &Node, request: StopRequest, rungs: Rungs) -> Arc<Self> {
+    pub(super) fn too_late(target: &Node, request: StopInfo, rungs: Rungs) -> Arc<Self> {
         Arc::new(Self {
             too_late: true,
             ..Self::with(target, request, rungs)
@@ -60,7 +60,7 @@ impl StopInProgress {
     }
 
     /// The account of one part of a wider stop.
-    pub(super) fn of_part(part: &Node, request: StopRequest, wider: Arc<Self>) -> Arc<Self> {
+    pub(super) fn of_part(part: &Node, request: StopInfo, wider: Arc<Self>) -> Arc<Self> {
         let rungs = wider.rungs.clone();
         Arc::new(Self {
             wider: Some(wider),
@@ -68,7 +68,7 @@ impl StopInProgress {
         })
     }
 
-    fn with(target: &Node, request: StopRequest, rungs: Rungs) -> Self {
+    fn with(target: &Node, request: StopInfo, rungs: Rungs) -> Self {
         Self {
             request,
             target: target.downgrade(),
@@ -84,7 +84,7 @@ impl StopInProgress {
         }
     }
 
-    pub(super) fn request(&self) -> &StopRequest {
+    pub(super) fn request(&self) -> &StopInfo {
         &self.request
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{RootOptions, Scope, StopOrder, WorkSpec};
+use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 
 /// A root on the current runtime.
 fn root() -> Scope {
@@ -25,8 +25,8 @@ fn future(name: &str) -> WorkSpec {
     WorkSpec::new(ItemKind::Future, name)
 }
 
-fn by_user() -> StopOrder {
-    StopOrder::new(Extent::Process, Cause::new(CauseKind::User))
+fn by_user() -> StopRequest {
+    StopRequest::new(Extent::Process, Cause::new(CauseKind::User))
 }
 
 const GRACE: Duration = allstop_scope::GRACE_DEFAULT;

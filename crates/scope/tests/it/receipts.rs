@@ -2,7 +2,7 @@
 
 use allstop_core::receipt::{ItemKind, ItemState, Why};
 use allstop_core::{Cause, CauseKind, Effect, Extent};
-use allstop_scope::{ScopeOptions, StopOrder, WorkSpec};
+use allstop_scope::{ScopeOptions, StopRequest, WorkSpec};
 
 use crate::{begun, by_user, future, root};
 
@@ -71,7 +71,7 @@ async fn bystanders_are_named_and_do_not_break_quiet() {
     background
         .spawn(spec, |_| std::future::pending::<()>())
         .unwrap();
-    let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)).bystander(&background);
+    let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)).bystander(&background);
     begun().await;
     let receipt = turn.stop(order).await;
     assert!(receipt.quiet());

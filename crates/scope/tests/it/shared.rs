@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::decision::Decision;
 use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, StopOutcome};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Placement, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_scope::{Placement, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 
 use crate::{begun, by_user, future, root};
 
@@ -45,7 +45,7 @@ async fn a_stop_of_one_call_is_heard_by_no_other() {
     let (first, second) = (waits(&one), waits(&other));
     begun().await;
     let deadline = Cause::new(CauseKind::Deadline);
-    let narrow = one.stop(StopOrder::new(Extent::Call, deadline.clone()));
+    let narrow = one.stop(StopRequest::new(Extent::Call, deadline.clone()));
     assert_eq!(first.await.expect("it heard"), deadline);
     let narrow = narrow.await;
     assert_eq!(ids(narrow.items()), ["call_1"]);
@@ -165,7 +165,7 @@ async fn an_account_below_an_answered_stop_is_of_the_stop_that_still_runs() {
         held.recv()
     });
     has_begun.await.expect("it begins");
-    let at_once = |kind| StopOrder::new(Extent::Call, Cause::new(kind)).grace(Duration::ZERO);
+    let at_once = |kind| StopRequest::new(Extent::Call, Cause::new(kind)).grace(Duration::ZERO);
     let narrow = call.stop(at_once(CauseKind::Deadline)).await;
     assert!(!narrow.quiet());
     let wide = run.stop(at_once(CauseKind::User).grace(Duration::from_hours(1)));

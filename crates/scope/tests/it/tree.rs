@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::decision::Decision;
 use allstop_core::receipt::{ConversationEffect, How, ItemKind, ItemState, StopOutcome, Why};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopOrder, WorkSpec, instant_after};
+use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopRequest, WorkSpec, instant_after};
 use tokio::time::Instant;
 
 use crate::{begun, by_user, future, root};
@@ -105,7 +105,7 @@ async fn the_first_cause_wins_on_a_part_and_a_wider_stop_covers_the_rest() {
         .unwrap();
     let deadline = Cause::new(CauseKind::Deadline);
     begun().await;
-    let narrow = part.stop(StopOrder::new(Extent::Subtree, deadline.clone()));
+    let narrow = part.stop(StopRequest::new(Extent::Subtree, deadline.clone()));
     let wide = scope.stop(by_user());
     let (narrow, wide) = (narrow.await, wide.await);
     assert_eq!(part.cause(), Some(deadline));

@@ -2,7 +2,7 @@
 
 use allstop_agent::{HookCx, HookEvent, TurnOutcome};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
-use allstop_scope::{Scope, ScopeOptions, StopOrder};
+use allstop_scope::{Scope, ScopeOptions, StopRequest};
 use tokio::time::timeout;
 
 use super::SessionOwner;
@@ -50,7 +50,7 @@ impl SessionOwner {
             .is_err()
         {
             let cause = Cause::new(CauseKind::Deadline).detail(format!("hooks limit of {limit:?}"));
-            let receipt = scope.stop(StopOrder::new(Extent::Subtree, cause)).await;
+            let receipt = scope.stop(StopRequest::new(Extent::Subtree, cause)).await;
             tracing::warn!(
                 event = event.name(),
                 quiet = receipt.quiet(),

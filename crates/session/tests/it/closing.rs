@@ -122,7 +122,7 @@ async fn process_stop_ends_the_session() {
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("first").unwrap();
     text_delta(&mut events).await;
-    let order = allstop_scope::StopOrder::new(allstop_core::Extent::Process, user());
+    let order = allstop_scope::StopRequest::new(allstop_core::Extent::Process, user());
     let receipt = fixture.root.stop(order).await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(sent.outcome().await.stop_reason, StopReason::Cancelled);

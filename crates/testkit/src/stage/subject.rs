@@ -8,7 +8,7 @@ use allstop_agent::{
 };
 use allstop_core::Receipt;
 use allstop_log::SessionStream;
-use allstop_scope::{Scope, StopOrder, WorkLost};
+use allstop_scope::{Scope, StopRequest, WorkLost};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -39,7 +39,7 @@ pub trait Subject: Send + Sync {
 /// A run under way. Dropping it is the way in which a caller goes away.
 pub trait RunningSubject: Send {
     /// Stops the running turn, and with it the run. When this returns nothing of it starts any more.
-    fn stop(&self, order: StopOrder) -> BoxFuture<'static, Arc<Receipt>>;
+    fn stop(&self, order: StopRequest) -> BoxFuture<'static, Arc<Receipt>>;
 
     /// The outcome, once it is there.
     ///
@@ -67,7 +67,7 @@ impl Subject for Agent {
 }
 
 impl RunningSubject for Run {
-    fn stop(&self, order: StopOrder) -> BoxFuture<'static, Arc<Receipt>> {
+    fn stop(&self, order: StopRequest) -> BoxFuture<'static, Arc<Receipt>> {
         let stop = self.scope().stop(order);
         Box::pin(async move { stop.receipt().await })
     }

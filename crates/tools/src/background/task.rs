@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use allstop_core::receipt::{Evidence, How, ItemKind, ItemState, Verified};
 use allstop_core::record::Attachment;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
-use allstop_scope::{NotStarted, Scope, StopOrder, WorkCx, WorkHandle, WorkSpec};
+use allstop_scope::{NotStarted, Scope, StopRequest, WorkCx, WorkHandle, WorkSpec};
 use tokio::time::Instant;
 
 use super::end::BackgroundEnd;
@@ -182,7 +182,7 @@ async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle
     }
     // Joins the stop that covers the scope, if any.
     let cause = Cause::new(CauseKind::Parent).detail("its task has ended");
-    let order = StopOrder::new(Extent::Subtree, cause);
+    let order = StopRequest::new(Extent::Subtree, cause);
     let receipt = work.scope.stop(order).receipt().await;
     if work.end().is_none()
         && let (Some(end), Some(item)) = (state.end(), receipt.items().first())

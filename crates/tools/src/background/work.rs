@@ -7,7 +7,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{Attachment, BackgroundKind};
 use allstop_core::{CallId, Cause, Extent, Usage};
-use allstop_scope::{NotStarted, Process, Scope, ScopeOptions, Stop, StopOrder, WorkSpec};
+use allstop_scope::{NotStarted, Process, Scope, ScopeOptions, Stop, StopRequest, WorkSpec};
 use tokio::sync::SetOnce;
 
 use super::end::BackgroundEnd;
@@ -199,6 +199,6 @@ impl BackgroundWork {
 
     /// Stops this work only.
     pub fn stop(&self, cause: Cause) -> Stop {
-        self.scope.stop(StopOrder::new(Extent::Subtree, cause))
+        self.scope.stop(StopRequest::new(Extent::Subtree, cause))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::receipt::{How, ItemKind};
 use allstop_core::{Cause, CauseKind, Extent, error_chain};
 use allstop_process::{OutputReader, ProcessSpec};
-use allstop_scope::{Process, Scope, StopOrder, WorkSpec};
+use allstop_scope::{Process, Scope, StopRequest, WorkSpec};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 use tokio::time::timeout;
@@ -91,7 +91,7 @@ impl ServerProcess {
             .is_err()
         {
             let cause = Cause::new(CauseKind::Failure).detail(why.to_owned());
-            let order = StopOrder::new(Extent::Subtree, cause).grace(TERM_WAIT);
+            let order = StopRequest::new(Extent::Subtree, cause).grace(TERM_WAIT);
             let _receipt = self.scope.stop(order).receipt().await;
         }
         let unsignalled = if by_server {

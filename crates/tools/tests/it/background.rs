@@ -1,7 +1,7 @@
 //! Background work, and the tool `background`.
 
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use allstop_tools::BackgroundHost as _;
 use serde_json::json;
 
@@ -135,7 +135,7 @@ async fn background_work_survives_a_turn_stop_but_not_a_session_stop() {
     let cause = || Cause::new(CauseKind::User);
     let receipt = session
         .turn
-        .stop(StopOrder::new(Extent::Turn, cause()).bystander(&session.host.scope()))
+        .stop(StopRequest::new(Extent::Turn, cause()).bystander(&session.host.scope()))
         .await;
     assert!(receipt.quiet());
     let states: Vec<_> = receipt
@@ -149,7 +149,7 @@ async fn background_work_survives_a_turn_stop_but_not_a_session_stop() {
     );
     let receipt = session
         .root
-        .stop(StopOrder::new(Extent::Session, cause()))
+        .stop(StopRequest::new(Extent::Session, cause()))
         .await;
     assert!(receipt.quiet(), "{receipt:?}");
     let states: Vec<_> = receipt
@@ -170,7 +170,10 @@ async fn stopped_session_accepts_no_background_work() {
     let receipt = session
         .host
         .scope()
-        .stop(StopOrder::new(Extent::Session, Cause::new(CauseKind::User)))
+        .stop(StopRequest::new(
+            Extent::Session,
+            Cause::new(CauseKind::User),
+        ))
         .await;
     assert!(receipt.quiet());
     let answer = session
@@ -181,7 +184,7 @@ async fn stopped_session_accepts_no_background_work() {
     // The command still belongs to the call, and ends with it.
     let receipt = session
         .turn
-        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)))
+        .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)))
         .await;
     assert!(receipt.quiet());
     assert!(session.root.is_quiet());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::external::{Delivery, ExternalRequest, LateAnswer, RequestId};
 use allstop_tools::{
     CallLink, CallObserver, ExternalEvent, ExternalOptions, ExternalRequests, Tool, ToolError,
@@ -90,7 +90,7 @@ impl Stage {
     }
 
     async fn stop(&self) -> Arc<Receipt> {
-        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
         self.turn.stop(order).await
     }
 }
@@ -188,7 +188,7 @@ async fn confirmed_cancellation_stops_the_call() {
     let request = taken(&mut requests).await;
     let stop = stage
         .turn
-        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)));
+        .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)));
     let (id, cause) = cancelled(&mut requests).await;
     assert_eq!((id, cause.kind), (request.request_id, CauseKind::User));
     assert_eq!(
@@ -209,7 +209,7 @@ async fn answer_within_the_grace_is_a_result() {
     let request = taken(&mut requests).await;
     let stop = stage
         .turn
-        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)));
+        .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)));
     let answered = requests
         .handler()
         .answer(request.request_id, output("done"));
@@ -316,7 +316,7 @@ async fn disconnect_before_a_confirmation_makes_the_call_unreachable() {
     let _request = taken(&mut requests).await;
     let stop = stage
         .turn
-        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)));
+        .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)));
     drop(requests);
     let receipt = stop.await;
     assert_eq!(item(&receipt)[0], "unreachable");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
-use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::{BackgroundHost as _, CallLink, CallObserver, ToolError, ToolOutput};
 use serde_json::json;
 
@@ -277,7 +277,7 @@ impl CallObserver for Deaf {
 fn stop_turn(session: &Session) -> allstop_scope::Stop {
     session
         .turn
-        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)))
+        .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -389,7 +389,7 @@ async fn race_of_promotion_and_stop_gives_the_command_one_owner() {
 #[tokio::test]
 async fn refused_promotion_leaves_the_call_unchanged() {
     let session = Session::new();
-    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User));
+    let order = StopRequest::new(Extent::Session, Cause::new(CauseKind::User));
     drop(session.host.scope().stop(order).await);
     let command = "echo a; touch begun; while [ ! -e go ]; do sleep 0.01; done; echo b";
     let (_scope, link, call) = promotable(&session, command);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt};
-use allstop_scope::{Scope, ScopeOptions, StopOrder, WorkHandle, WorkSpec};
+use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::{ToolError, ToolOutput};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn start(
 async fn stop(session: &Session) -> Arc<Receipt> {
     session
         .turn
-        .stop(StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)))
+        .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)))
         .await
 }
 
@@ -83,7 +83,7 @@ async fn stop_covers_leftover_processes_of_its_call() {
         let receipt = session
             .turn
             .stop(
-                StopOrder::new(Extent::Turn, Cause::new(CauseKind::User))
+                StopRequest::new(Extent::Turn, Cause::new(CauseKind::User))
                     .grace(Duration::from_millis(20)),
             )
             .await;
@@ -96,7 +96,7 @@ async fn stop_covers_leftover_processes_of_its_call() {
         let receipt = session
             .root
             .stop(
-                StopOrder::new(Extent::Session, Cause::new(CauseKind::User))
+                StopRequest::new(Extent::Session, Cause::new(CauseKind::User))
                     .grace(Duration::from_millis(20)),
             )
             .await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{Attachment, BackgroundKind};
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder, WorkSpec};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_tools::background::ENDED_WORKS_MAX;
 use allstop_tools::{
     BackgroundHost, BackgroundRegistry, BackgroundTool, BackgroundWork, BoundedOutput, CallLink,
@@ -137,7 +137,7 @@ async fn end_of_a_stopped_task_matches_the_receipt() {
     let not_begun = stage.start(|_| std::future::pending());
     let receipt = stage
         .root
-        .stop(StopOrder::new(Extent::Session, by_user()))
+        .stop(StopRequest::new(Extent::Session, by_user()))
         .await;
     assert!(receipt.quiet(), "{receipt:?}");
     for (work, how) in [
@@ -193,7 +193,7 @@ async fn new_scope_accepts_work_after_a_stop_of_all() {
         stage
             .host
             .scope()
-            .stop(StopOrder::new(Extent::Subtree, by_user()))
+            .stop(StopRequest::new(Extent::Subtree, by_user()))
             .await,
     );
     assert!(!old.is_running());
@@ -293,7 +293,7 @@ async fn wait_ends_at_the_end_the_limit_or_a_stop() {
     let began = tokio::time::Instant::now();
     let (answer, receipt) = tokio::join!(stage.tool(arguments, &turn), async {
         tokio::task::yield_now().await;
-        turn.stop(StopOrder::new(Extent::Turn, by_user())).await
+        turn.stop(StopRequest::new(Extent::Turn, by_user())).await
     });
     assert_eq!(
         answer,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::{CallId, Cause, CauseKind, Extent};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use allstop_tools::mcp::OnIgnoredCancel;
 use allstop_tools::{CallLink, CallObserver, NotPromotable};
 use serde_json::json;
@@ -61,7 +61,7 @@ async fn stop_during_the_end_of_a_server_spares_the_next_one() {
     .await;
     let call = place.start_and_reach("t__wait", json!({})).await;
     // The first stop ends the server; the second one comes before the server has ended.
-    let order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User));
+    let order = StopRequest::new(Extent::Call, Cause::new(CauseKind::User));
     let first = call.scope.stop(order.clone());
     wait_until("it is being ended", || place.log().contains("end of input")).await;
     let _second = within(call.scope.stop(order).receipt()).await;
@@ -97,7 +97,7 @@ async fn many_dropped_calls_are_cancelled_once_each() {
     let place = Place::new("").await;
     let calls: Vec<_> = (0..20).map(|_| place.start("t__wait", json!({}))).collect();
     wait_until("the server has them", || place.count("tools/call") == 20).await;
-    let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User)).grace(Duration::ZERO);
+    let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)).grace(Duration::ZERO);
     let receipt = within(place.turn.stop(order).receipt()).await;
     assert_eq!(receipt.items().len(), 20);
     wait_until("they came", || place.cancellations().len() == 20).await;

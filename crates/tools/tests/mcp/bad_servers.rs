@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use serde_json::json;
 
 use crate::support::{Place, wait_until, within};
@@ -15,7 +15,7 @@ async fn reason_of(mode: &str) -> String {
     .await;
     let state = place.state().to_string();
     assert!(place.tools().is_empty());
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let receipt = within(place.root.stop(order).receipt()).await;
     assert!(receipt.quiet(), "{receipt:#?}");
     state

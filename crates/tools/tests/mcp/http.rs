@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Scope, StopOrder, WorkSpec};
+use allstop_scope::{Scope, StopRequest, WorkSpec};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -184,7 +184,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
     let (url, _got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::User));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::User));
     let _receipt = within(theirs.stop(order.grace(Duration::ZERO)).receipt()).await;
     let error = place
         .call("t__echo", json!({"text": "x"}))
@@ -221,7 +221,7 @@ async fn stop_of_everything_cancels_calls_of_a_remote_server() {
     let place = Place::over_http(&url).await;
     let running: Vec<_> = (0..8).map(|_| place.start("t__wait", json!({}))).collect();
     wait_until("the server has the calls", || calls(&got) == 8).await;
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let receipt = within(place.root.stop(order).receipt()).await;
     assert_eq!(cancellations(&log(&got)).len(), 8);
     assert!(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Deadline, StopOrder};
+use allstop_scope::{Deadline, StopRequest};
 use allstop_tools::mcp::OnIgnoredCancel;
 use serde_json::json;
 
@@ -168,7 +168,7 @@ async fn answered_call_is_not_cancelled() {
     let call = place.start("t__echo", json!({"text": "x"}));
     let scope = call.scope.clone();
     call.answer().await.unwrap();
-    let order = StopOrder::new(Extent::Call, Cause::new(CauseKind::User));
+    let order = StopRequest::new(Extent::Call, Cause::new(CauseKind::User));
     let _receipt = within(scope.stop(order).receipt()).await;
     place
         .call("t__echo", json!({"text": "barrier"}))
@@ -256,7 +256,7 @@ async fn server_with_other_calls_is_not_ended() {
 async fn stop_of_everything_ends_server_and_call() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({})).await;
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let receipt = within(place.root.stop(order).receipt()).await;
     assert!(receipt.quiet(), "{receipt:#?}");
     for item in receipt.items() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem};
 use allstop_core::record::CallOutcome;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, ToolCall};
-use allstop_scope::{Deadline, Scope, StopOrder, WorkHandle, WorkLost, WorkSpec, instant_after};
+use allstop_scope::{Deadline, Scope, StopRequest, WorkHandle, WorkLost, WorkSpec, instant_after};
 use allstop_tools::{ToolError, ToolOutput};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -128,7 +128,7 @@ pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     }
     let cause = Cause::new(CauseKind::Parent).detail("its call has ended");
     let receipt = scope
-        .stop(StopOrder::new(Extent::Call, cause))
+        .stop(StopRequest::new(Extent::Call, cause))
         .receipt()
         .await;
     (!receipt.quiet()).then_some(receipt)

@@ -6,11 +6,11 @@ mod write;
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{ConversationEffect, StopRequest};
+use allstop_core::receipt::{ConversationEffect, StopInfo};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{NotCommittedReason, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
-use allstop_scope::{Account, Scope, StopOrder};
+use allstop_scope::{Account, Scope, StopRequest};
 
 use hooks::call_end_hooks;
 pub(super) use refused::refused;
@@ -163,7 +163,7 @@ impl RunningTurn<'_> {
                 cause: cause.clone(),
             });
             if !self.scope.is_stopped() {
-                let order = StopOrder {
+                let order = StopRequest {
                     extent: Extent::Turn,
                     cause,
                     grace: None,
@@ -272,7 +272,7 @@ fn joined(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> 
     if rest.is_empty() {
         return Some(Arc::clone(first));
     }
-    let request = StopRequest {
+    let request = StopInfo {
         target: Arc::clone(target),
         extent: Extent::Turn,
         ..first.request().clone()

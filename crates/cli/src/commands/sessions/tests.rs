@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopRequest, Verified,
+    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
 };
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::{
@@ -137,7 +137,7 @@ fn committed(turn: u32) -> SessionRecord {
 
 fn cancelled(turn: u32) -> SessionRecord {
     let cause = Cause::new(CauseKind::User).detail("ctrl-c").by("cli");
-    let request = StopRequest {
+    let request = StopInfo {
         stop_id: StopId::from("stop"),
         target: format!("session/s/turn/{turn}").into(),
         extent: Extent::Turn,

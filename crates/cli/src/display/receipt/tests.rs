@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
     Containment, ConversationEffect, Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings,
-    StopOutcome, StopRequest, Verified, Why,
+    StopInfo, StopOutcome, Verified, Why,
 };
 use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt, StopId, Timestamp, Usage};
 
@@ -17,8 +17,8 @@ fn drawn(receipt: &Receipt, style: Style, width: usize) -> String {
     render_receipt(receipt, style, width).shown().to_owned()
 }
 
-fn request() -> StopRequest {
-    StopRequest {
+fn request() -> StopInfo {
+    StopInfo {
         stop_id: StopId::from("01JSTOP"),
         target: "session/01JSESSION/turn/7".into(),
         extent: Extent::Turn,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::decision::Decision;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{
-    Evidence, How, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopRequest, Verified,
+    Evidence, How, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopInfo, Verified,
 };
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::turn::{Draft, SessionState, StopPolicy, TurnStop};
@@ -185,7 +185,7 @@ fn stop_turn(
 
 /// A receipt that reports every open call as stopped.
 fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
-    let request = StopRequest {
+    let request = StopInfo {
         stop_id: "stop".into(),
         target: "session/s/turn".into(),
         extent: Extent::Turn,

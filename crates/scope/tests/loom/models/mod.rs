@@ -20,7 +20,7 @@ use loom::thread::JoinHandle;
 
 use crate::env::RootOptions;
 use crate::scope::{Placement, Scope, ScopeOptions};
-use crate::stop::{Stop, StopOrder};
+use crate::stop::{Stop, StopRequest};
 use crate::sync::{ContainmentChoice, Handle};
 use crate::work::{Registration, WorkSpec};
 
@@ -99,11 +99,11 @@ fn options() -> ScopeOptions {
     }
 }
 
-fn by(kind: CauseKind) -> StopOrder {
-    StopOrder::new(Extent::Process, Cause::new(kind))
+fn by(kind: CauseKind) -> StopRequest {
+    StopRequest::new(Extent::Process, Cause::new(kind))
 }
 
-fn by_user() -> StopOrder {
+fn by_user() -> StopRequest {
     by(CauseKind::User)
 }
 

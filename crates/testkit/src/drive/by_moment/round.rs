@@ -9,7 +9,7 @@ use allstop_agent::{
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_log::{Log, SessionStream, SqliteLog};
-use allstop_scope::{Scope, ScopeOptions, Stop, StopOrder};
+use allstop_scope::{Scope, ScopeOptions, Stop, StopRequest};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::{sleep, timeout};
 
@@ -102,7 +102,8 @@ impl AnsweredStops<'_> {
 
     /// Stops the run by this method, and waits for the answers.
     async fn stop(&mut self, run: &Run, [root, session, background]: [&Scope; 3], by: StopMethod) {
-        let order = |extent, cause| StopOrder::new(extent, Cause::new(cause)).bystander(background);
+        let order =
+            |extent, cause| StopRequest::new(extent, Cause::new(cause)).bystander(background);
         let turn = |cause| run.scope().stop(order(Extent::Turn, cause));
         let later = |ms: u32| sleep(Duration::from_millis(ms.into()));
         let asked = self.began.elapsed();
@@ -220,7 +221,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     };
     let records_after_next = read_all(&*log, &session_id()).await;
     let asked = began.elapsed();
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let last_stop = answered.answer(&root.stop(order), asked).await;
     store.close().await;
     RunObservation {

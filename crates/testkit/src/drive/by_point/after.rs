@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_agent::{EventSink, RunHistory};
 use allstop_core::{Cause, CauseKind, Extent, SessionId, StopReason, Timestamp};
 use allstop_log::{Log, SessionStream};
-use allstop_scope::{Scope, StopOrder};
+use allstop_scope::{Scope, StopRequest};
 use allstop_session::{FollowUp, NewMessage, Session, Sessions};
 use tokio::time::{sleep, timeout};
 
@@ -85,7 +85,7 @@ pub(super) async fn next_of_session(
 
 /// Stops whatever is there, and says what does not leave.
 pub(super) async fn leave(root: Scope) -> (usize, Vec<String>) {
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     drop(root.stop(order).receipt().await);
     let work_left = root
         .running()

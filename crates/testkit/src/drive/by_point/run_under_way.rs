@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_agent::RunOutcome;
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::{Scope, StopOrder};
+use allstop_scope::{Scope, StopRequest};
 use allstop_tools::BackgroundHost as _;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -67,12 +67,12 @@ impl RunUnderWay {
         *self.caller_gone.lock()
     }
 
-    fn ask(&self, order: StopOrder) -> bool {
+    fn ask(&self, order: StopRequest) -> bool {
         let (extent, cause) = (order.extent, order.cause.clone());
         self.stops.ask(extent, cause, || self.receipt_of(order))
     }
 
-    fn receipt_of(&self, order: StopOrder) -> Option<StopReceipt> {
+    fn receipt_of(&self, order: StopRequest) -> Option<StopReceipt> {
         let of_scope = |scope: &Scope, order| {
             let stop = scope.stop(order);
             async move { stop.receipt().await }.boxed()
@@ -98,11 +98,11 @@ impl StoppableRun for RunUnderWay {
     }
 
     fn stop(&self, extent: Extent, cause: CauseKind) -> bool {
-        self.ask(StopOrder::new(extent, Cause::new(cause)))
+        self.ask(StopRequest::new(extent, Cause::new(cause)))
     }
 
     fn force(&self) -> bool {
-        let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::User));
+        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
         self.ask(order.grace(Duration::ZERO))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Extent, Timestamp};
 use allstop_log::Version;
-use allstop_scope::{RootOptions, Scope, StopOrder};
+use allstop_scope::{RootOptions, Scope, StopRequest};
 use allstop_session::{MessageHandle, Session, SessionEventKind, Sessions, Subscription};
 use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
@@ -170,7 +170,7 @@ async fn end(state: &mut SoakState, opened: Vec<SoakSession>, sessions: &Session
             retire(state, number, sessions).await;
         }
     }
-    let order = StopOrder::new(Extent::Process, Cause::new(CauseKind::Shutdown));
+    let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown));
     let receipt = root.stop(order).receipt().await;
     if !receipt.quiet() || !root.running().is_empty() {
         state.broken(format!("the process is not quiet: {receipt:?}"));

@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_scope::StopOrder;
+use allstop_scope::StopRequest;
 use allstop_session::{FollowUp, SessionStop, StopTarget};
 use futures::FutureExt as _;
 
@@ -17,7 +17,7 @@ impl SessionUnderWay {
         let cause = Cause::new(cause);
         let target = match extent {
             Extent::Process => {
-                let stop = self.root.stop(StopOrder::new(extent, cause));
+                let stop = self.root.stop(StopRequest::new(extent, cause));
                 return Some(async move { stop.receipt().await }.boxed());
             }
             Extent::Call => StopTarget::Call(self.watch.witness.running_call_id()?),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::SessionId;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopOrder};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest};
 use allstop_testkit::{Behaviour, SimulatedSystem};
 use allstop_tools::{
     BackgroundHost, BackgroundRegistry, OutputFolder, ShellConfig, ShellTool, Tool as _,
@@ -109,7 +109,7 @@ async fn play() -> String {
     let left = session.call(json!({"command": "leave &"})).await;
     tokio::time::sleep(ms(1000)).await;
     let mut trace = format!("{built:?}\n{cut:?}\n{background:?}\n{left:?}\n");
-    let order = StopOrder::new(Extent::Session, Cause::new(CauseKind::User));
+    let order = StopRequest::new(Extent::Session, Cause::new(CauseKind::User));
     let receipt = session.root.stop(order).await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert!(system.running().is_empty());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::{How, ItemKind, ItemState, Verified};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_process::{ExitInfo, OutputReader, ProcessSpec, launch};
-use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopOrder, WorkSpec};
+use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopRequest, WorkSpec};
 use allstop_testkit::{Behaviour, SimulatedSystem, SystemEventKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -36,7 +36,10 @@ fn spawn(scope: &Scope, system: &SimulatedSystem, command: &str) -> (Process, Ou
 }
 
 pub(super) fn stop(scope: &Scope) -> Stop {
-    scope.stop(StopOrder::new(Extent::Process, Cause::new(CauseKind::User)))
+    scope.stop(StopRequest::new(
+        Extent::Process,
+        Cause::new(CauseKind::User),
+    ))
 }
 
 /// Word for the way in which the only item was stopped, and the milliseconds it took.

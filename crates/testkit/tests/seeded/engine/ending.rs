@@ -8,7 +8,7 @@ use allstop_core::receipt::{ConversationEffect, Receipt};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason, ToolResult, TurnNumber, Usage};
-use allstop_scope::{Account, StopOrder};
+use allstop_scope::{Account, StopRequest};
 use allstop_tools::BackgroundHost as _;
 
 use super::Cx;
@@ -27,7 +27,7 @@ impl Turn<'_> {
                 .send(|| AgentEvent::StopHeard { cause: heard });
             let bystanders = self.cx.bystanders();
             if !self.scope.is_stopped() {
-                let mut order = StopOrder::new(Extent::Turn, cause);
+                let mut order = StopRequest::new(Extent::Turn, cause);
                 order.bystanders.clone_from(&bystanders);
                 drop(self.scope.stop(order));
             }
@@ -60,7 +60,7 @@ impl Turn<'_> {
         {
             // Nothing is to be left, so everything is stopped.
             let cause = Cause::new(CauseKind::Parent);
-            let order = StopOrder::new(Extent::TurnAndBackground, cause);
+            let order = StopRequest::new(Extent::TurnAndBackground, cause);
             drop(background.scope().stop(order).receipt().await);
         }
         let receipt = match account {

@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use allstop_agent::RunOutcome;
 use allstop_core::receipt::{
-    Evidence, How, ItemState, ReceiptItem, StopFindings, StopRequest, Verified,
+    Evidence, How, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_scope::{Scope, StopOrder, WorkHandle, WorkLost};
+use allstop_scope::{Scope, StopRequest, WorkHandle, WorkLost};
 use allstop_testkit::explore::RunningSubject;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
@@ -44,7 +44,7 @@ impl Started {
 }
 
 impl RunningSubject for Started {
-    fn stop(&self, order: StopOrder) -> BoxFuture<'static, Arc<Receipt>> {
+    fn stop(&self, order: StopRequest) -> BoxFuture<'static, Arc<Receipt>> {
         let running = self.scope.running();
         let stop = self.scope.stop(order);
         let number = self.stops.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl RunningSubject for Started {
             // Each who asks gets an account that was made for him.
             Some(Bug::TwoReceipts) => Box::pin(async move {
                 let receipt = stop.receipt().await;
-                let request = StopRequest {
+                let request = StopInfo {
                     stop_id: format!("stop_{number}").into(),
                     ..receipt.request().clone()
                 };
@@ -110,7 +110,7 @@ impl RunningSubject for Started {
 impl Drop for Started {
     fn drop(&mut self) {
         if self.engine.is_some() {
-            let order = StopOrder::new(Extent::Turn, Cause::new(CauseKind::Disconnect));
+            let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::Disconnect));
             drop(self.scope.stop(order));
         }
     }
@@ -125,7 +125,7 @@ fn called_stopped(mut item: ReceiptItem) -> ReceiptItem {
     item
 }
 
-fn made_up(request: StopRequest, items: Vec<ReceiptItem>) -> Arc<Receipt> {
+fn made_up(request: StopInfo, items: Vec<ReceiptItem>) -> Arc<Receipt> {
     let findings = StopFindings {
         items: items.into(),
         ..StopFindings::default()
