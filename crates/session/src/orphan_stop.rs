@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{
-    How, ItemKind, ItemState, ReceiptItem, StopFindings, StopOutcome, Why,
+    How, ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, Why,
 };
 use allstop_core::{Cause, Extent, Receipt};
 use allstop_process::{ReattachError, reattach};
@@ -71,7 +71,7 @@ impl SessionInner {
                 return Some(self.nothing_to_stop(
                     &target,
                     cause.clone(),
-                    StopOutcome::AlreadyEnded,
+                    NothingToStop::AlreadyEnded,
                 ));
             }
             Err(why) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{StopFindings, StopInfo, StopOutcome};
+use allstop_core::receipt::{NothingToStop, StopFindings, StopInfo};
 use allstop_core::{CallId, Cause, Extent, MessageId, Receipt};
 use allstop_scope::{Scope, StopRequest};
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
@@ -32,18 +32,18 @@ impl SessionInner {
         drop(state);
         let nothing_to_stop = |outcome| self.nothing_to_stop(target, cause.clone(), outcome);
         let ended = if had_turns {
-            StopOutcome::AlreadyEnded
+            NothingToStop::AlreadyEnded
         } else {
-            StopOutcome::NotFound
+            NothingToStop::NotFound
         };
         let Some(awake) = awake else {
             return nothing_to_stop(match target {
                 StopTarget::Background(id) => {
                     return self
                         .stop_orphan(id, &cause, &self.host.scope)
-                        .unwrap_or_else(|| nothing_to_stop(StopOutcome::NotFound));
+                        .unwrap_or_else(|| nothing_to_stop(NothingToStop::NotFound));
                 }
-                StopTarget::Call(_) | StopTarget::Message(_) => StopOutcome::NotFound,
+                StopTarget::Call(_) | StopTarget::Message(_) => NothingToStop::NotFound,
                 StopTarget::Process => {
                     let order = StopRequest::new(target.extent(), cause);
                     return SessionStop::one(self.host.scope.stop(order), None);
@@ -68,7 +68,7 @@ impl SessionInner {
                 Some(scope) => {
                     SessionStop::one(scope.stop(StopRequest::new(target.extent(), cause)), None)
                 }
-                None => nothing_to_stop(StopOutcome::NotFound),
+                None => nothing_to_stop(NothingToStop::NotFound),
             },
             StopTarget::Turn => match next.or(last) {
                 Some(queued) => stop_turn(&queued, Some(&awake.background_scope)),
@@ -87,7 +87,7 @@ impl SessionInner {
                     };
                     stop_turn(queued, Some(&awake.background_scope))
                 }
-                None => nothing_to_stop(StopOutcome::NotFound),
+                None => nothing_to_stop(NothingToStop::NotFound),
             },
             StopTarget::TurnAndBackground => {
                 // The turn first: background work that its calls start now is refused, or is found below.
@@ -117,7 +117,7 @@ impl SessionInner {
                 Some(work) if !work.is_detached() => SessionStop::one(work.stop(cause), None),
                 _ => self
                     .stop_orphan(id, &cause, &awake.scope)
-                    .unwrap_or_else(|| nothing_to_stop(StopOutcome::NotFound)),
+                    .unwrap_or_else(|| nothing_to_stop(NothingToStop::NotFound)),
             },
         }
     }
@@ -212,7 +212,7 @@ impl SessionInner {
         &self,
         target: &StopTarget,
         cause: Cause,
-        outcome: StopOutcome,
+        outcome: NothingToStop,
     ) -> SessionStop {
         let mut request = self.request(target, cause);
         // The session itself exists: its last turn has ended.

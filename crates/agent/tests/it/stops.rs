@@ -8,7 +8,7 @@ use allstop_agent::{
     Settings,
 };
 use allstop_core::message::check_history;
-use allstop_core::receipt::{ConversationEffect, StopOutcome};
+use allstop_core::receipt::{ConversationEffect, NothingToStop};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Effect, Extent, Message, StopReason};
 use allstop_model::{Pause, Reply};
@@ -426,7 +426,7 @@ async fn stop_after_any_end_reports_that_the_turn_had_ended() {
         let late = run.stop(user()).receipt().await;
         assert_eq!(
             late.outcome(),
-            Some(StopOutcome::AlreadyEnded),
+            Some(NothingToStop::AlreadyEnded),
             "{reason:?}"
         );
     }
@@ -444,7 +444,7 @@ async fn late_stop_changes_nothing_and_refuses_the_next_turn() {
     let (turn, history) = ended(run.wait().await.unwrap());
     assert_eq!(turn.stop_reason, StopReason::Completed);
     let late = run.stop(user()).receipt().await;
-    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(late.outcome(), Some(NothingToStop::AlreadyEnded));
 
     let _wide = scope.stop(StopRequest::new(Extent::Session, user()));
     let (turn, history) = crate::run(agent(&model).build(), &scope, history, "next").await;

@@ -4,7 +4,7 @@
 
 mod row;
 
-use allstop_core::receipt::{ConversationEffect, ItemState, ReceiptItem, StopOutcome, Why};
+use allstop_core::receipt::{ConversationEffect, ItemState, NothingToStop, ReceiptItem, Why};
 use allstop_core::{CauseKind, Receipt};
 
 use self::row::{Columns, Row};
@@ -46,8 +46,8 @@ fn headline(receipt: &Receipt, style: Style) -> Styled {
         (None, false) => "Stopped",
     };
     let what = match receipt.outcome() {
-        Some(StopOutcome::AlreadyEnded) => format!("{target} had already ended"),
-        Some(StopOutcome::NotFound) => format!("there is no {target}"),
+        Some(NothingToStop::AlreadyEnded) => format!("{target} had already ended"),
+        Some(NothingToStop::NotFound) => format!("there is no {target}"),
         None => target.to_string(),
     };
     let by = request.cause.by.as_ref();

@@ -52,7 +52,7 @@ pub enum ConversationEffect {
 /// Outcome of a stop that found nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum StopOutcome {
+pub enum NothingToStop {
     /// The target had already ended.
     AlreadyEnded,
     /// There is no such target.
@@ -84,7 +84,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     preview: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    outcome: Option<StopOutcome>,
+    outcome: Option<NothingToStop>,
     quiet: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
@@ -139,19 +139,19 @@ impl Receipt {
     }
 
     /// Creates the receipt of a stop that found nothing to do. It is quiet, and `cancel_observed` is false.
-    pub fn of_nothing(request: StopInfo, outcome: StopOutcome) -> Self {
+    pub fn of_nothing(request: StopInfo, outcome: NothingToStop) -> Self {
         Self::of_nothing_stopped(request, outcome, Arc::default())
     }
 
     /// Creates the receipt of a stop that came too late, with the work of its extent that still runs: the receipt is
     /// quiet only if there is none.
     pub fn of_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
-        Self::of_nothing_stopped(request, StopOutcome::AlreadyEnded, still_running.into())
+        Self::of_nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }
 
     fn of_nothing_stopped(
         request: StopInfo,
-        outcome: StopOutcome,
+        outcome: NothingToStop,
         items: Arc<[ReceiptItem]>,
     ) -> Self {
         let findings = StopFindings {
@@ -229,7 +229,7 @@ impl Receipt {
     }
 
     /// The outcome, if the stop found nothing to do.
-    pub fn outcome(&self) -> Option<StopOutcome> {
+    pub fn outcome(&self) -> Option<NothingToStop> {
         self.outcome
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConversationEffect, Receipt, ReceiptItem, StopFindings, StopInfo, StopOutcome};
+use super::{ConversationEffect, NothingToStop, Receipt, ReceiptItem, StopFindings, StopInfo};
 use crate::usage::Usage;
 
 impl Receipt {
@@ -20,13 +20,13 @@ impl Receipt {
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
         let ended = || {
             let mut outcomes = parts.iter().map(|part| part.outcome);
-            outcomes.any(|outcome| outcome == Some(StopOutcome::AlreadyEnded))
+            outcomes.any(|outcome| outcome == Some(NothingToStop::AlreadyEnded))
         };
         if carried_out().next().is_none() {
             let outcome = if ended() {
-                StopOutcome::AlreadyEnded
+                NothingToStop::AlreadyEnded
             } else {
-                StopOutcome::NotFound
+                NothingToStop::NotFound
             };
             return Self::of_nothing_stopped(request, outcome, items);
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{
-    ConversationEffect, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, StopOutcome, Why,
+    ConversationEffect, ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, StopInfo,
+    Why,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp, Usage};
 
@@ -144,11 +145,11 @@ fn unknown_effect_of_one_part_makes_the_whole_unknown() {
 fn part_that_had_ended_still_lists_running_work() {
     let left = item(ItemKind::Thread, "thread_1", running(Why::BlockingThread));
     let ended = Arc::new(Receipt::of_ended(request(0), vec![left.clone()]));
-    assert_eq!(ended.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(ended.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(!ended.quiet() && !ended.cancel_observed());
 
     let alone = Receipt::of_parts(request(0), &[Arc::clone(&ended)]);
-    assert_eq!(alone.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(alone.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(alone.items(), std::slice::from_ref(&left));
     assert!(!alone.quiet());
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{How, ItemKind, ItemState, StopOutcome};
+use allstop_core::receipt::{How, ItemKind, ItemState, NothingToStop};
 use allstop_core::{Cause, CauseKind};
 use allstop_scope::{Deadline, NotStarted, Placement, Scope, ScopeOptions, WorkSpec};
 use tokio::time::Instant;
@@ -66,7 +66,7 @@ async fn a_unit_in_another_is_called_by_the_path_of_both_and_found_by_it() {
     assert_eq!(ids(receipt.items()), ["call_1", "call_10"]);
     let again = turn.find_unit("call_1/call_1").expect("it is there");
     let receipt = again.stop(by_user()).await;
-    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn scopes_nest_deeper_than_a_stack_is() {
     let receipt = root.stop(by_user()).await;
     assert!(receipt.quiet() && receipt.items().len() == 1);
     let second = root.stop(by_user()).await;
-    assert_eq!(second.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(second.outcome(), Some(NothingToStop::AlreadyEnded));
     drop(root);
     // The last handle of all of them.
     drop(deepest);

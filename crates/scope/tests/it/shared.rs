@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::decision::Decision;
-use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, StopOutcome};
+use allstop_core::receipt::{How, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Placement, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 
@@ -88,14 +88,14 @@ async fn what_has_ended_is_over_and_what_is_beside_it_goes_on() {
     let (first, second) = (shared(&run, "turn/1"), shared(&run, "turn/2"));
     first.close();
     let late = first.stop(by_user()).await;
-    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(late.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(first.register(future("late")).is_err());
     assert!(first.child("late", ScopeOptions::default()).is_err());
     assert!(second.register(future("in time")).is_ok());
     second.close();
     run.close();
     let late = run.stop(by_user()).await;
-    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(late.outcome(), Some(NothingToStop::AlreadyEnded));
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn a_stop_from_above_and_the_commit_of_a_shared_turn_decide_once() {
         if commit_first {
             assert!(decision.commit().is_ok());
             let late = turn.stop(by_user()).await;
-            assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+            assert_eq!(late.outcome(), Some(NothingToStop::AlreadyEnded));
             assert!(!turn.is_stopped());
         } else {
             drop(run.stop(by_user()));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::decision::Decision;
-use allstop_core::receipt::{ConversationEffect, How, ItemKind, ItemState, StopOutcome, Why};
+use allstop_core::receipt::{ConversationEffect, How, ItemKind, ItemState, NothingToStop, Why};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopRequest, WorkSpec, instant_after};
 use tokio::time::Instant;
@@ -125,7 +125,7 @@ async fn a_stop_of_what_has_ended_says_so_with_the_first_ones_id() {
     begun().await;
     let first = scope.stop(by_user()).await;
     let second = scope.stop(by_user()).await;
-    assert_eq!(second.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(second.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(second.stop_id(), first.stop_id());
     assert!(second.items().is_empty());
 
@@ -133,7 +133,7 @@ async fn a_stop_of_what_has_ended_says_so_with_the_first_ones_id() {
     closed.close();
     assert_eq!(
         closed.stop(by_user()).await.outcome(),
-        Some(StopOutcome::AlreadyEnded)
+        Some(NothingToStop::AlreadyEnded)
     );
 }
 
@@ -148,7 +148,7 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
     let turn = scope.child("turn", options).unwrap();
     let permit = decision.commit().unwrap();
     let receipt = turn.stop(by_user()).await;
-    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(receipt.quiet() && receipt.items().is_empty());
     drop(permit);
 
@@ -183,7 +183,7 @@ async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
         drop(engine);
     };
     let (receipt, ()) = tokio::join!(stop.receipt(), writing);
-    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(receipt.quiet() && receipt.items().is_empty());
     assert_eq!(asked.elapsed(), Duration::from_millis(300));
 }
@@ -213,7 +213,7 @@ async fn a_stop_after_the_commit_names_what_still_runs() {
             turn.close();
         }
         let receipt = turn.stop(by_user().grace(Duration::ZERO)).await;
-        assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+        assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
         assert!(!receipt.quiet() && !receipt.cancel_observed());
         let items = receipt.items().iter();
         let whys: Vec<_> = items.map(|item| (item.kind, &item.state)).collect();
@@ -417,7 +417,7 @@ async fn what_has_ended_names_its_own_stop_and_not_a_later_wider_one() {
     let first = turn.stop(by_user()).await;
     let wider = scope.stop(by_user()).await;
     let again = turn.stop(by_user()).await;
-    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(again.stop_id(), first.stop_id());
     assert_ne!(again.stop_id(), wider.stop_id());
 }

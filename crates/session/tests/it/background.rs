@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::TurnError;
-use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, StopOutcome};
+use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, NothingToStop};
 use allstop_core::record::{Attachment, SessionRecord, TurnOrigin};
 use allstop_core::{Extent, StopReason};
 use allstop_model::{Pause, Reply, ScriptedModel};
@@ -262,7 +262,7 @@ async fn each_stop_extent_covers_exactly_its_work() {
     assert!(receipt.quiet() && receipt.outcome().is_none());
     assert_eq!(running(), ["bg_2"]);
     let again = fixture.session.stop(&one, user()).receipt().await;
-    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
 
     let receipt = fixture
         .session

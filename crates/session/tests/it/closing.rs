@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use allstop_agent::{Agent, TurnError};
 use allstop_core::StopReason;
-use allstop_core::receipt::StopOutcome;
+use allstop_core::receipt::NothingToStop;
 use allstop_model::{Pause, Reply};
 use allstop_session::{
     AgentRequest, AgentSource, FollowUp, MessageRefused, NewMessage, OpenError, SendError,
@@ -43,7 +43,7 @@ async fn session_stop_ends_running_and_waiting_messages() {
     assert_eq!(fixture.state().await.turns().len(), 2);
 
     let again = fixture.session.close().await;
-    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     let resumed = fixture
         .sessions
         .resume("s1".into())
@@ -80,25 +80,25 @@ async fn stops_of_unknown_and_ended_targets_are_answered() {
         assert!(receipt.items().is_empty() && receipt.quiet());
         receipt.outcome().expect("nothing was stopped")
     };
-    assert_eq!(stop(StopTarget::Turn).await, StopOutcome::NotFound);
+    assert_eq!(stop(StopTarget::Turn).await, NothingToStop::NotFound);
     assert_eq!(
         stop(StopTarget::TurnAndBackground).await,
-        StopOutcome::NotFound
+        NothingToStop::NotFound
     );
     assert_eq!(
         stop(StopTarget::Call("call_1".into())).await,
-        StopOutcome::NotFound
+        NothingToStop::NotFound
     );
     assert_eq!(
         stop(StopTarget::Background("bg_1".into())).await,
-        StopOutcome::NotFound
+        NothingToStop::NotFound
     );
     let sent = fixture.session.send("go").unwrap();
     sent.outcome().await;
-    assert_eq!(stop(StopTarget::Turn).await, StopOutcome::AlreadyEnded);
+    assert_eq!(stop(StopTarget::Turn).await, NothingToStop::AlreadyEnded);
     assert_eq!(
         stop(StopTarget::Message(sent.id)).await,
-        StopOutcome::AlreadyEnded
+        NothingToStop::AlreadyEnded
     );
     // A late stop of a turn does not affect later turns.
     assert!(

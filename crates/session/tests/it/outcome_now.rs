@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_agent::{Hook, HookCx, HookEvent, HookVerdict, TurnErrorKind};
-use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, StopOutcome};
+use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, NothingToStop};
 use allstop_core::{CauseKind, StopReason, TurnNumber, Usage};
 use allstop_log::MemoryLog;
 use allstop_model::{ModelError, ModelErrorKind, Pause, Reply};
@@ -50,7 +50,7 @@ async fn hanging_commit_is_a_store_failure_and_not_a_stop() {
     let now = fixture.session.outcome_now(&sent, Some(&stopping));
     assert!(Arc::ptr_eq(&now, &outcome), "the outcome, once it is set");
     let receipt = stopping.receipt().await;
-    assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(fixture.said().await, ["user: go", "model: done"]);
     fixture.close().await;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
-use allstop_core::receipt::{ItemKind, ItemState, StopOutcome, Why};
+use allstop_core::receipt::{ItemKind, ItemState, NothingToStop, Why};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, StopReason};
 use allstop_model::{Pause, Reply, ScriptedModel};
@@ -36,7 +36,7 @@ async fn stop_of_background_work_only_is_a_real_stop() {
     let mut events = disk.session.subscribe(None);
 
     let nothing = disk.session.stop(&StopTarget::Turn, user()).receipt().await;
-    assert_eq!(nothing.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(nothing.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(nothing.items().is_empty());
     assert!(is_alive(server), "a stop of the turn does not cover it");
 
@@ -61,7 +61,7 @@ async fn stop_of_background_work_only_is_a_real_stop() {
     let again = disk.session.stop(&StopTarget::TurnAndBackground, user());
     assert_eq!(
         again.receipt().await.outcome(),
-        Some(StopOutcome::AlreadyEnded)
+        Some(NothingToStop::AlreadyEnded)
     );
     disk.close().await;
 }
@@ -243,14 +243,14 @@ async fn one_call_is_cancelled_and_its_siblings_continue() {
     assert!(began.elapsed() < AT_ONCE);
     assert!(receipt.quiet() && receipt.cancel_observed() && receipt.outcome().is_none());
     let again = disk.session.cancel_call(&call, user()).receipt().await;
-    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(again.stop_id(), receipt.stop_id());
     let never = disk
         .session
         .cancel_call(&"call_x".into(), user())
         .receipt()
         .await;
-    assert_eq!(never.outcome(), Some(StopOutcome::NotFound));
+    assert_eq!(never.outcome(), Some(NothingToStop::NotFound));
     assert_eq!(&*sent.outcome().await.output, "done", "the turn goes on");
     let asked = model.requests();
     let told: Vec<String> = asked[1]

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{AgentEvent, Settings, TurnOutcome};
-use allstop_core::receipt::StopOutcome;
+use allstop_core::receipt::NothingToStop;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{SessionState, StopPolicy};
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason, Usage};
@@ -199,7 +199,7 @@ impl RunObservation {
         // Only of the first: a second one finds nothing because the first one did its work.
         let first = self.stops.iter().find(|stop| stop.extent != Extent::Call);
         let answer = first.and_then(|stop| stop.answer.as_ref());
-        answer.is_some_and(|answer| answer.receipt.outcome() == Some(StopOutcome::AlreadyEnded))
+        answer.is_some_and(|answer| answer.receipt.outcome() == Some(NothingToStop::AlreadyEnded))
     }
 
     /// The first stop from outside that ends the run. A session goes on after a stop: there is none.

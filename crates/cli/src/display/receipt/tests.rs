@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    Containment, ConversationEffect, Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings,
-    StopInfo, StopOutcome, Verified, Why,
+    Containment, ConversationEffect, Evidence, How, ItemKind, ItemState, NothingToStop,
+    ReceiptItem, StopFindings, StopInfo, Verified, Why,
 };
 use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt, StopId, Timestamp, Usage};
 
@@ -191,8 +191,8 @@ fn in_colour() {
 
 #[test]
 fn nothing_to_stop() {
-    let ended = Receipt::of_nothing(request(), StopOutcome::AlreadyEnded);
-    let unknown = Receipt::of_nothing(request(), StopOutcome::NotFound);
+    let ended = Receipt::of_nothing(request(), NothingToStop::AlreadyEnded);
+    let unknown = Receipt::of_nothing(request(), NothingToStop::NotFound);
     let empty = receipt(Vec::new());
     let all = [ended, unknown, empty];
     let all = all.map(|receipt| drawn(&receipt, UNICODE, 100));

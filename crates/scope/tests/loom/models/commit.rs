@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::StopOutcome;
+use allstop_core::receipt::NothingToStop;
 use allstop_core::{Cause, CauseKind};
 
 use super::{
@@ -64,7 +64,7 @@ fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
             spawn(move || decision.commit().map(drop))
         };
         let receipt = receipt_of(turn.stop(by_user()));
-        let ended = receipt.outcome() == Some(StopOutcome::AlreadyEnded);
+        let ended = receipt.outcome() == Some(NothingToStop::AlreadyEnded);
         match joined(committer) {
             Ok(()) => assert!(ended && turn.cause().is_none()),
             Err(verdict) => {
@@ -86,7 +86,7 @@ fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
         assert!(committed.is_ok());
         let writer = spawn(move || drop(engine));
         let receipt = receipt_of(turn.stop(by_user()));
-        assert_eq!(receipt.outcome(), Some(StopOutcome::AlreadyEnded));
+        assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
         assert!(receipt.quiet() && receipt.items().is_empty());
         assert!(turn.cause().is_none(), "it covers nothing");
         joined(writer);

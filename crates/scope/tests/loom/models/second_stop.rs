@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::Receipt;
-use allstop_core::receipt::StopOutcome;
+use allstop_core::receipt::NothingToStop;
 
 use super::{
     by_user, child, every_interleaving, interruptions, joined, receipt_of, register, root, spawn,
@@ -14,7 +14,7 @@ use crate::work::Ending;
 
 fn is_same_or_already_ended(first: &Arc<Receipt>, second: &Arc<Receipt>) -> bool {
     Arc::ptr_eq(first, second)
-        || second.outcome() == Some(StopOutcome::AlreadyEnded)
+        || second.outcome() == Some(NothingToStop::AlreadyEnded)
             && second.stop_id() == first.stop_id()
             && second.items().is_empty()
 }
@@ -67,7 +67,7 @@ fn who_has_the_receipt_and_stops_again_gets_already_ended() {
         };
         work.finish(Ending::Returned);
         let again = joined(again);
-        assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+        assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
         assert_eq!(again.stop_id(), receipt_of(stop).stop_id());
     });
 }

@@ -1,6 +1,6 @@
 //! Calls of sub-agents: each has a unique name in receipts, and can be stopped alone by that name.
 
-use allstop_core::receipt::StopOutcome;
+use allstop_core::receipt::NothingToStop;
 use allstop_core::{CallId, Message};
 use allstop_session::{SessionOptions, StopTarget};
 
@@ -27,7 +27,7 @@ async fn sub_agent_call_stops_alone_by_its_path() {
 
     let never = CallId::from("call_1_1/call_9_9");
     let never = fixture.session.cancel_call(&never, user()).receipt().await;
-    assert_eq!(never.outcome(), Some(StopOutcome::NotFound));
+    assert_eq!(never.outcome(), Some(NothingToStop::NotFound));
     let receipt = fixture.session.cancel_call(&call, user()).receipt().await;
     assert!(receipt.quiet(), "{receipt:?}");
     let items: Vec<_> = receipt.items().iter().map(|item| &*item.id).collect();
@@ -37,7 +37,7 @@ async fn sub_agent_call_stops_alone_by_its_path() {
     assert!(outcome.is_completed(), "{outcome:?}");
     assert_eq!(&*outcome.output, "it goes on");
     let again = fixture.session.cancel_call(&call, user()).receipt().await;
-    assert_eq!(again.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(again.items().is_empty());
 
     // The model sees only its own ids.

@@ -1,6 +1,6 @@
 //! A running sub-agent that moves to the background: the turn and the sub-agent continue independently.
 
-use allstop_core::receipt::{ItemState, StopOutcome, Why};
+use allstop_core::receipt::{ItemState, NothingToStop, Why};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{CallId, StopReason};
 use allstop_session::{
@@ -75,7 +75,7 @@ async fn promoted_agent_answers_later_and_is_metered_once() {
     assert_eq!(work.metered().total_tokens(), 0, "that was the call's");
     assert!(session.running_calls().is_empty());
     let late = session.cancel_call(&agent_call(), user()).receipt().await;
-    assert_eq!(late.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(late.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(work.is_running());
 
     running.go_on.add_permits(1);
@@ -313,7 +313,7 @@ async fn second_full_stop_joins_the_first() {
     assert_eq!(first.items(), second.items());
     let third = session.stop(&StopTarget::TurnAndBackground, user());
     let third = third.receipt().await;
-    assert_eq!(third.outcome(), Some(StopOutcome::AlreadyEnded));
+    assert_eq!(third.outcome(), Some(NothingToStop::AlreadyEnded));
     let target = &*third.request().target;
     assert!(target.ends_with("/turn/1"), "the session has not: {target}");
     fixture.close().await;
