@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{How, ItemState};
+use allstop_core::receipt::{EndMethod, ItemState};
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
 use allstop_core::{
@@ -268,7 +268,7 @@ fn background(what: Background, id: u8, turn: TurnNumber) -> SessionRecord {
         Background::Ended => SessionRecord::BackgroundEnded {
             id,
             state: ItemState::Unknown {
-                how: How::Dropped,
+                how: EndMethod::Dropped,
                 after_ms: None,
             },
             exit_code: None,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, How, Verified};
+use allstop_core::receipt::{Containment, EndMethod, Verified};
 use tokio::time::Instant;
 
 use crate::containment::{DetachTreeError, TreeContainment};
@@ -100,11 +100,11 @@ impl ProcessHandle {
     }
 
     /// The strongest signal that was asked for while the tree was not yet known to be empty.
-    pub fn strongest_signal(&self) -> Option<How> {
+    pub fn strongest_signal(&self) -> Option<EndMethod> {
         match self.inner.strongest.load(Ordering::Acquire) {
             0 => None,
-            1 => Some(How::Sigterm),
-            _ => Some(How::Sigkill),
+            1 => Some(EndMethod::Sigterm),
+            _ => Some(EndMethod::Sigkill),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{How, Verified};
+use allstop_core::receipt::{EndMethod, Verified};
 use tokio::time::Instant;
 
 use crate::launch_error::LaunchError;
@@ -56,9 +56,9 @@ pub struct ProcessStatus {
 impl ProcessStatus {
     /// Strongest signal that a stop has ended it with, if `strongest` was asked for: a tree that has lost its keeper is
     /// swept away with SIGKILL.
-    pub fn ended_by(&self, strongest: Option<How>) -> Option<How> {
+    pub fn ended_by(&self, strongest: Option<EndMethod>) -> Option<EndMethod> {
         match strongest {
-            Some(_) if self.keeper_lost => Some(How::Sigkill),
+            Some(_) if self.keeper_lost => Some(EndMethod::Sigkill),
             strongest => strongest,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use allstop_bench::{BenchSuite, Figure};
-use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 use tokio::runtime::{Builder, Runtime};
@@ -106,7 +106,7 @@ fn has_heard(item: &ReceiptItem) -> bool {
     matches!(
         item.state,
         ItemState::Stopped {
-            how: How::Acknowledged,
+            how: EndMethod::Acknowledged,
             ..
         }
     )

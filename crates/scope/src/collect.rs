@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::Effect;
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, ReceiptItem, Why};
 use tokio::time::Instant;
 
 use crate::cell::{Listed, Node, Unit};
@@ -264,7 +264,7 @@ impl Part {
 fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
     let repeatable = item.effect.is_none_or(Effect::may_repeat);
     if let ItemState::Stopped {
-        how: how @ (How::Dropped | How::Failed),
+        how: how @ (EndMethod::Dropped | EndMethod::Failed),
         after_ms,
         ..
     } = item.state

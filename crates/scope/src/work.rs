@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{Containment, Evidence, How, ItemKind, ItemState, Verified, Why};
+use allstop_core::receipt::{Containment, EndMethod, Evidence, ItemKind, ItemState, Verified, Why};
 use tokio::time::Instant;
 
 use crate::cell::{Node, Seat, WorkKey};
@@ -87,7 +87,7 @@ pub enum Ending {
     /// It was ended from outside, as said.
     Stopped {
         /// By what.
-        how: How,
+        how: EndMethod,
         /// How that is known.
         evidence: Evidence,
     },
@@ -193,19 +193,22 @@ impl EndedWork {
                 after_ms: Some(after_ms),
             },
             Ending::Acknowledged(checkpoint) => stopped(
-                How::Acknowledged,
+                EndMethod::Acknowledged,
                 Evidence::verified(returned).and_observed_at(checkpoint.clone()),
             ),
-            Ending::Dropped => stopped(How::Dropped, Evidence::verified(Verified::FutureDropped)),
+            Ending::Dropped => stopped(
+                EndMethod::Dropped,
+                Evidence::verified(Verified::FutureDropped),
+            ),
             Ending::NotBegun => {
                 let verified = if self.was_thread {
                     Verified::ThreadEnded
                 } else {
                     Verified::FutureDropped
                 };
-                stopped(How::NotBegun, Evidence::verified(verified))
+                stopped(EndMethod::NotBegun, Evidence::verified(verified))
             }
-            Ending::Panicked => stopped(How::Failed, Evidence::verified(returned)),
+            Ending::Panicked => stopped(EndMethod::Failed, Evidence::verified(returned)),
             Ending::Stopped { how, evidence } => stopped(*how, evidence.clone()),
             Ending::NotConfirmed => ItemState::Unreachable {
                 why: Why::NotConfirmed,

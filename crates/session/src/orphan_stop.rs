@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{
-    How, ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, Why,
+    EndMethod, ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, Why,
 };
 use allstop_core::{Cause, Extent, Receipt};
 use allstop_process::{ReattachError, reattach};
@@ -161,7 +161,7 @@ fn attach(
                 after_ms: after.into(),
             },
             _ => ItemState::Unknown {
-                how: How::Dropped,
+                how: EndMethod::Dropped,
                 after_ms: None,
             },
         }

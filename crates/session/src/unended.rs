@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{How, ItemKind, ItemState};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{RecordedWork, SessionState};
 use allstop_log::{SessionError, SessionStream};
@@ -171,7 +171,7 @@ pub(crate) async fn record_lost_work(
         .map(|work| SessionRecord::BackgroundEnded {
             id: work.id.clone(),
             state: ItemState::Unknown {
-                how: How::Dropped,
+                how: EndMethod::Dropped,
                 after_ms: None,
             },
             exit_code: None,

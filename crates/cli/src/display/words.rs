@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allstop_core::Timestamp;
 use allstop_core::message::Arguments;
-use allstop_core::receipt::{How, ItemKind, Verified, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, Verified, Why};
 use allstop_runtime::UnendedWork;
 
 /// A word of the vocabulary without its underscores.
@@ -23,16 +23,16 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
 }
 
 /// By what something was ended.
-pub(super) fn how(how: How) -> &'static str {
+pub(super) fn how(how: EndMethod) -> &'static str {
     match how {
-        How::Acknowledged => "ended itself when asked",
-        How::ConnectionClosed => "connection closed",
-        How::Dropped => "dropped",
-        How::NotBegun => "not begun",
-        How::Sigterm => "SIGTERM",
-        How::Sigkill => "SIGKILL",
-        How::RemoteConfirmed => "ended by the remote",
-        How::Failed => "failed when asked",
+        EndMethod::Acknowledged => "ended itself when asked",
+        EndMethod::ConnectionClosed => "connection closed",
+        EndMethod::Dropped => "dropped",
+        EndMethod::NotBegun => "not begun",
+        EndMethod::Sigterm => "SIGTERM",
+        EndMethod::Sigkill => "SIGKILL",
+        EndMethod::RemoteConfirmed => "ended by the remote",
+        EndMethod::Failed => "failed when asked",
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item_enums::{Containment, How, ItemKind, Verified, Why};
+use super::item_enums::{Containment, EndMethod, ItemKind, Verified, Why};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 
@@ -86,7 +86,7 @@ pub enum ItemState {
     /// The stop ended it, with evidence.
     Stopped {
         /// Method that ended it.
-        how: How,
+        how: EndMethod,
         /// The evidence.
         #[serde(flatten)]
         evidence: Evidence,
@@ -96,7 +96,7 @@ pub enum ItemState {
     /// The local side has verifiably ended; the outcome of its effect is unknown.
     Unknown {
         /// Method that ended the local side.
-        how: How,
+        how: EndMethod,
         /// Milliseconds from the request to the end of the local side.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<Millis>,

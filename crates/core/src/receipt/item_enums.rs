@@ -56,7 +56,7 @@ impl ItemKind {
 /// Method that ended an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum EndMethod {
     /// It saw the cancellation and ended itself.
     Acknowledged,
     /// Its stream was dropped, which closed the connection.
@@ -75,7 +75,7 @@ pub enum How {
     Failed,
 }
 
-impl How {
+impl EndMethod {
     /// The word used in JSON and in text.
     pub fn as_str(self) -> &'static str {
         match self {

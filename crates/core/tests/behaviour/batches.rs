@@ -2,7 +2,7 @@
 
 use allstop_core::message::check_history;
 use allstop_core::receipt::{
-    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified, Why,
+    EndMethod, Evidence, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified, Why,
 };
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
@@ -61,7 +61,7 @@ fn receipt_of(items: &[(&str, ItemState)]) -> Receipt {
 
 fn ended() -> ItemState {
     ItemState::Stopped {
-        how: How::Sigterm,
+        how: EndMethod::Sigterm,
         evidence: Evidence::verified(Verified::ProcessTreeEmpty),
         after_ms: Duration::from_millis(3).into(),
     }
@@ -131,7 +131,7 @@ fn an_open_call_ends_as_its_receipt_says() {
         ),
         (
             ItemState::Unknown {
-                how: How::Dropped,
+                how: EndMethod::Dropped,
                 after_ms: None,
             },
             CallOutcome::Unknown,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allstop_core::receipt::{Containment, How};
+use allstop_core::receipt::{Containment, EndMethod};
 use allstop_process::{ExitInfo, ProcessWaitError, identity_of, is_alive};
 use libtest_mimic::Trial;
 
@@ -108,7 +108,7 @@ async fn asked_is_enough(level: Containment) {
         call.handle.wait_exited().await.expect("watched"),
         ExitInfo::Signal(15)
     );
-    assert_eq!(call.handle.strongest_signal(), Some(How::Sigterm));
+    assert_eq!(call.handle.strongest_signal(), Some(EndMethod::Sigterm));
     assert_nothing_runs(&token);
 }
 
@@ -130,7 +130,7 @@ async fn deaf_tree_is_forced(level: Containment) {
     let (verified, took) = call.force_and_wait().await;
     assert_eq!(verified, proof(level));
     assert!(took < FORCE_MAX / 2, "{took:?}");
-    assert_eq!(call.handle.strongest_signal(), Some(How::Sigkill));
+    assert_eq!(call.handle.strongest_signal(), Some(EndMethod::Sigkill));
     assert_nothing_runs(&token);
 }
 
@@ -276,6 +276,6 @@ async fn stopped_processes_hear_it(level: Containment) {
         call.handle.wait_empty().await.expect("watched"),
         proof(level)
     );
-    assert_eq!(call.handle.strongest_signal(), Some(How::Sigterm));
+    assert_eq!(call.handle.strongest_signal(), Some(EndMethod::Sigterm));
     assert_nothing_runs(&token);
 }

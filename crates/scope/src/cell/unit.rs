@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Evidence, How, ItemKind};
+use allstop_core::receipt::{EndMethod, Evidence, ItemKind};
 use tokio::time::Instant;
 
 use super::{Node, Seat};
@@ -48,7 +48,7 @@ impl Unit {
             seq: self.seq,
             spec: self.spec.clone(),
             ending: Ending::Stopped {
-                how: How::NotBegun,
+                how: EndMethod::NotBegun,
                 evidence: Evidence::observed_at(BEFORE_ITS_START),
             },
             at: Instant::now(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{How, ItemKind, ItemState, Verified, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Verified, Why};
 use allstop_scope::{FORCE_MAX, ScopeOptions, WorkLost, WorkSpec};
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
     };
     assert_eq!(
         (*how, evidence.checkpoint()),
-        (How::Acknowledged, Some("idle"))
+        (EndMethod::Acknowledged, Some("idle"))
     );
     assert_eq!(evidence.proof(), Some(Verified::TaskEnded));
 }
@@ -48,7 +48,7 @@ async fn work_that_does_not_hear_it_is_dropped_after_the_grace() {
     };
     assert_eq!(
         (*how, evidence.proof()),
-        (How::Dropped, Some(Verified::FutureDropped))
+        (EndMethod::Dropped, Some(Verified::FutureDropped))
     );
 }
 
@@ -190,7 +190,7 @@ async fn panics_after_the_stop_are_named_and_quiet() {
     let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
         panic!()
     };
-    assert_eq!(*how, How::Failed);
+    assert_eq!(*how, EndMethod::Failed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +250,7 @@ async fn what_a_stop_overtakes_before_its_first_poll_never_begins() {
     let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
         panic!("{receipt:?}")
     };
-    assert_eq!(*how, How::NotBegun);
+    assert_eq!(*how, EndMethod::NotBegun);
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn a_thread_is_called_not_begun_only_if_it_never_began() {
             matches!(
                 item.state,
                 ItemState::Stopped {
-                    how: How::NotBegun,
+                    how: EndMethod::NotBegun,
                     ..
                 }
             )

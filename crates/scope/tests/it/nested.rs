@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{How, ItemKind, ItemState, NothingToStop};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NothingToStop};
 use allstop_core::{Cause, CauseKind};
 use allstop_scope::{Deadline, NotStarted, Placement, Scope, ScopeOptions, WorkSpec};
 use tokio::time::Instant;
@@ -187,7 +187,7 @@ async fn a_call_that_has_not_begun_is_in_the_preview_and_in_the_receipt_of_the_s
     let ItemState::Stopped { how, .. } = &receipt.items()[1].state else {
         panic!("{receipt:?}")
     };
-    assert_eq!(*how, How::NotBegun);
+    assert_eq!(*how, EndMethod::NotBegun);
     let refused = waiting.child("below", ScopeOptions::default());
     assert!(matches!(refused, Err(NotStarted::Stopped(_))));
     drop(not_made);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::decision::Decision;
-use allstop_core::receipt::{How, ItemKind, ItemState, NothingToStop, ReceiptItem};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Placement, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 
@@ -113,7 +113,7 @@ async fn a_call_that_never_began_is_named_by_the_stop_of_all() {
     let ItemState::Stopped { how, .. } = receipt.items()[0].state else {
         panic!("{receipt:?}");
     };
-    assert_eq!(how, How::NotBegun);
+    assert_eq!(how, EndMethod::NotBegun);
     assert!(waiting.is_stopped());
 }
 

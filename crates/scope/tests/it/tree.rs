@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use allstop_core::decision::Decision;
-use allstop_core::receipt::{ConversationEffect, How, ItemKind, ItemState, NothingToStop, Why};
+use allstop_core::receipt::{
+    ConversationEffect, EndMethod, ItemKind, ItemState, NothingToStop, Why,
+};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopRequest, WorkSpec, instant_after};
 use tokio::time::Instant;
@@ -50,7 +52,7 @@ async fn a_wide_stop_is_seen_at_once_and_wakes_all_who_wait() {
         let ItemState::Stopped { how, .. } = item.state else {
             return false;
         };
-        how == How::Acknowledged
+        how == EndMethod::Acknowledged
     });
     assert_eq!(heard.count(), PARTS);
 }
@@ -440,7 +442,7 @@ async fn a_hurried_stop_of_a_part_leaves_the_rest_its_grace() {
     let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
         panic!("{receipt:?}")
     };
-    assert_eq!(*how, How::Acknowledged);
+    assert_eq!(*how, EndMethod::Acknowledged);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Receipts are true: what they call ended has ended, and what ran is in them (invariant 3).
 
 use allstop_agent::AGENT_TOOL;
-use allstop_core::receipt::{How, ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, ReceiptItem, Why};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 
@@ -164,7 +164,8 @@ fn says_how(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
         }
         // What became of a process is known; what a dropped future had asked of the world is not.
         ItemState::Stopped {
-            how: How::Dropped, ..
+            how: EndMethod::Dropped,
+            ..
         } if item.containment.is_none() && effect.is_some_and(|effect| !effect.may_repeat()) => {
             Err(format!(
                 "{} was dropped and is irreversible: nobody knows whether it has happened",

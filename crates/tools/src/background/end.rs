@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Evidence, How, ItemState, Why};
+use allstop_core::receipt::{EndMethod, Evidence, ItemState, Why};
 use allstop_process::ExitInfo;
 use allstop_scope::Process;
 
@@ -36,7 +36,7 @@ impl BackgroundEnd {
             },
             // The processes were killed with their keeper, and their progress is unknown.
             _ if status.keeper_lost => ItemState::Unknown {
-                how: How::Sigkill,
+                how: EndMethod::Sigkill,
                 after_ms: None,
             },
             _ => ItemState::Finished { after_ms: None },

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use allstop_core::receipt::{Evidence, How, ItemKind, ItemState, Verified};
+use allstop_core::receipt::{EndMethod, Evidence, ItemKind, ItemState, Verified};
 use allstop_core::record::Attachment;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
 use allstop_scope::{NotStarted, Scope, StopRequest, WorkCx, WorkHandle, WorkSpec};
@@ -205,7 +205,7 @@ impl TaskState {
         self.end.get().cloned()
     }
 
-    fn stopped(&self, how: How, evidence: Evidence) -> ItemState {
+    fn stopped(&self, how: EndMethod, evidence: Evidence) -> ItemState {
         let after = self.stopped_at.get().map(Instant::elapsed);
         ItemState::Stopped {
             how,
@@ -227,7 +227,7 @@ impl EndGuard {
         let state = match acknowledged {
             Some(checkpoint) => {
                 let evidence = Evidence::verified(Verified::TaskEnded).and_observed_at(checkpoint);
-                self.state.stopped(How::Acknowledged, evidence)
+                self.state.stopped(EndMethod::Acknowledged, evidence)
             }
             None => ItemState::Finished { after_ms: None },
         };
@@ -255,15 +255,15 @@ impl Drop for EndGuard {
         if std::thread::panicking() {
             let evidence = Evidence::verified(Verified::TaskEnded);
             let state = match self.state.stopped_at.get() {
-                Some(_) => self.state.stopped(How::Failed, evidence),
+                Some(_) => self.state.stopped(EndMethod::Failed, evidence),
                 None => ItemState::Finished { after_ms: None },
             };
             return self.record_end(state, Some("the task panicked".into()), true);
         }
         let how = if self.begun {
-            How::Dropped
+            EndMethod::Dropped
         } else {
-            How::NotBegun
+            EndMethod::NotBegun
         };
         let evidence = Evidence::verified(Verified::FutureDropped);
         self.record_end(self.state.stopped(how, evidence), None, false);

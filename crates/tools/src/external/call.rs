@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
+use allstop_core::receipt::{EndMethod, Evidence, ItemKind, Verified};
 use allstop_core::{Cause, CauseKind, Effect};
 use allstop_scope::{Ending, Scope, WorkSpec};
 use futures::future::BoxFuture;
@@ -105,7 +105,7 @@ impl ExternalTool {
             RequestEnd::Answered(answer) => (Ending::Returned, answer),
             RequestEnd::ConfirmedCancelled => (
                 Ending::Stopped {
-                    how: How::RemoteConfirmed,
+                    how: EndMethod::RemoteConfirmed,
                     evidence: Evidence::verified(Verified::RemoteConfirmed),
                 },
                 Err(ToolError::new(

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use allstop_core::receipt::{Evidence, How, Verified};
+use allstop_core::receipt::{EndMethod, Evidence, Verified};
 use allstop_scope::{Ending, Registration};
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -74,7 +74,7 @@ impl AnsweredCall {
 /// Reports a call as stopped: the server has confirmed its end with an error.
 pub(super) fn confirmed(registration: Registration) {
     registration.finish(Ending::Stopped {
-        how: How::RemoteConfirmed,
+        how: EndMethod::RemoteConfirmed,
         evidence: Evidence::verified(Verified::RemoteConfirmed),
     });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Containment, Evidence, How, Verified};
+use allstop_core::receipt::{Containment, EndMethod, Evidence, Verified};
 use allstop_scope::{Ending, Registration};
 
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub(super) struct ConnectionEnd {
 /// The verified end of a server's processes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessEnd {
-    pub(super) how: How,
+    pub(super) how: EndMethod,
     pub(super) verified: Verified,
     pub(super) containment: Containment,
 }
@@ -41,9 +41,9 @@ impl ConnectionEnd {
 impl ProcessEnd {
     pub(super) fn text(self) -> &'static str {
         match self.how {
-            How::Sigterm => "it needed SIGTERM",
-            How::Sigkill => "it needed SIGKILL",
-            How::ConnectionClosed => "it exited when its input was closed",
+            EndMethod::Sigterm => "it needed SIGTERM",
+            EndMethod::Sigkill => "it needed SIGKILL",
+            EndMethod::ConnectionClosed => "it exited when its input was closed",
             _ => "it exited by itself",
         }
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{How, ItemKind};
+use allstop_core::receipt::{EndMethod, ItemKind};
 use allstop_core::{Cause, CauseKind, Extent, error_chain};
 use allstop_process::{OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, StopRequest, WorkSpec};
@@ -95,9 +95,9 @@ impl ServerProcess {
             let _receipt = self.scope.stop(order).receipt().await;
         }
         let unsignalled = if by_server {
-            How::Failed
+            EndMethod::Failed
         } else {
-            How::ConnectionClosed
+            EndMethod::ConnectionClosed
         };
         Some(ProcessEnd {
             how: handle.strongest_signal().unwrap_or(unsignalled),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    Evidence, How, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
+    EndMethod, Evidence, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
 };
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::{
@@ -145,7 +145,7 @@ fn cancelled(turn: u32) -> SessionRecord {
         requested_at: at(0),
     };
     let state = ItemState::Stopped {
-        how: How::Sigterm,
+        how: EndMethod::Sigterm,
         evidence: Evidence::verified(Verified::ProcessTreeEmpty),
         after_ms: std::time::Duration::from_millis(11).into(),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::UnfinishedCall;
-use allstop_core::receipt::{Evidence, How, ItemState, Verified, Why};
+use allstop_core::receipt::{EndMethod, Evidence, ItemState, Verified, Why};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, TurnNumber, Usage};
 
@@ -232,7 +232,7 @@ fn every_ending_of_a_call_has_a_line() {
         let cause = Cause::new(CauseKind::User).detail("ctrl-c");
         live.event(&AgentEvent::StopHeard { cause });
         let stopped = ItemState::Stopped {
-            how: How::Sigterm,
+            how: EndMethod::Sigterm,
             after_ms: Duration::from_millis(5).into(),
             evidence: Evidence::verified(Verified::ProcessGroupEmpty),
         };

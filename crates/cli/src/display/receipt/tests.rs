@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    Containment, ConversationEffect, Evidence, How, ItemKind, ItemState, NothingToStop,
+    Containment, ConversationEffect, EndMethod, Evidence, ItemKind, ItemState, NothingToStop,
     ReceiptItem, StopFindings, StopInfo, Verified, Why,
 };
 use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt, StopId, Timestamp, Usage};
@@ -39,7 +39,7 @@ fn process(pid: u32) -> ProcessIdentity {
     }
 }
 
-fn stopped(how: How, evidence: Evidence, ms: f64) -> ItemState {
+fn stopped(how: EndMethod, evidence: Evidence, ms: f64) -> ItemState {
     let after_ms = after(ms);
     ItemState::Stopped {
         how,
@@ -53,14 +53,18 @@ fn well_stopped() -> Vec<ReceiptItem> {
     let closed = Evidence::verified(Verified::SocketClosed).and_observed_at("stream_chunk");
     let tree = Evidence::verified(Verified::ProcessTreeEmpty);
     let lost = ItemState::Unknown {
-        how: How::Dropped,
+        how: EndMethod::Dropped,
         after_ms: Some(after(0.2)),
     };
     let ended = ItemState::Finished {
         after_ms: Some(after(0.1)),
     };
-    let model = stopped(How::ConnectionClosed, closed, 0.4);
-    let hook = stopped(How::Acknowledged, Evidence::observed_at("hook_end"), 1.0);
+    let model = stopped(EndMethod::ConnectionClosed, closed, 0.4);
+    let hook = stopped(
+        EndMethod::Acknowledged,
+        Evidence::observed_at("hook_end"),
+        1.0,
+    );
     vec![
         ReceiptItem {
             tokens_received_after_stop: Some(0),
@@ -73,7 +77,7 @@ fn well_stopped() -> Vec<ReceiptItem> {
                 ItemKind::ToolCall,
                 "call_3",
                 "shell",
-                stopped(How::Sigterm, tree, 11.0),
+                stopped(EndMethod::Sigterm, tree, 11.0),
             )
         },
         ReceiptItem {
@@ -141,7 +145,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
             "f",
             "你好",
             stopped(
-                How::Dropped,
+                EndMethod::Dropped,
                 Evidence::verified(Verified::FutureDropped),
                 2_000.0,
             ),

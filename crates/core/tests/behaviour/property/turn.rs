@@ -6,7 +6,8 @@ use std::time::Duration;
 use allstop_core::decision::Decision;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{
-    Evidence, How, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopInfo, Verified,
+    EndMethod, Evidence, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopInfo,
+    Verified,
 };
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::turn::{Draft, SessionState, StopPolicy, TurnStop};
@@ -193,7 +194,7 @@ fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
         requested_at: at(),
     };
     let stopped = ItemState::Stopped {
-        how: How::Sigterm,
+        how: EndMethod::Sigterm,
         evidence: Evidence::verified(Verified::ProcessTreeEmpty),
         after_ms: Duration::from_millis(3).into(),
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, How, ItemKind, ItemState, Verified};
+use allstop_core::receipt::{Containment, EndMethod, ItemKind, ItemState, Verified};
 use allstop_process::{
     ContainedTree, ContainmentChoice, ExitInfo, LaunchError, OutputReader, ProcessSignal,
     ProcessSpec, ProcessWaitError, StatusSender, TreeLauncher, TreeMember, launch,
@@ -134,7 +134,7 @@ fn one_that_hears_the_ask_is_stopped_as_a_group_is() {
         let ItemState::Stopped { how, evidence, .. } = &item.state else {
             panic!("{item:?}")
         };
-        assert_eq!(*how, How::Sigterm);
+        assert_eq!(*how, EndMethod::Sigterm);
         assert_eq!(evidence.proof(), Some(Verified::ProcessGroupEmpty));
         assert_eq!(item.containment, Some(Containment::GroupAndMarker));
         assert_eq!(*tree.signals.lock(), [ProcessSignal::Term]);
@@ -153,7 +153,7 @@ fn one_that_does_not_is_forced_after_the_grace() {
         let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
             panic!()
         };
-        assert_eq!(*how, How::Sigkill);
+        assert_eq!(*how, EndMethod::Sigkill);
         assert_eq!(
             *tree.signals.lock(),
             [ProcessSignal::Term, ProcessSignal::Kill]

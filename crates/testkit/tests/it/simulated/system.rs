@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{How, ItemKind, ItemState, Verified};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Verified};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_process::{ExitInfo, OutputReader, ProcessSpec, launch};
 use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopRequest, WorkSpec};
@@ -43,7 +43,7 @@ pub(super) fn stop(scope: &Scope) -> Stop {
 }
 
 /// Word for the way in which the only item was stopped, and the milliseconds it took.
-fn stopped(receipt: &Receipt) -> (How, f64) {
+fn stopped(receipt: &Receipt) -> (EndMethod, f64) {
     assert!(receipt.quiet(), "{receipt:?}");
     let [item] = receipt.items() else {
         panic!("{receipt:?}")
@@ -107,7 +107,7 @@ fn an_ask_ends_it_in_its_own_time() {
         assert_eq!(system.running()[0].living[0].command_line, "sh -c serve");
         assert_eq!(process.members().await, system.running()[0].living);
         let receipt = stop(&scope).await;
-        assert_eq!(stopped(&receipt), (How::Sigterm, 300.0));
+        assert_eq!(stopped(&receipt), (EndMethod::Sigterm, 300.0));
         assert_eq!(all(&mut output).await, "up\nstill here\n");
         assert_eq!(process.exited().await.unwrap(), ExitInfo::Signal(15));
         assert!(system.running().is_empty());
@@ -128,7 +128,7 @@ fn force_ends_what_ignores_the_ask() {
         let (_process, mut output) = spawn(&scope, &system, "deaf");
         let before = Instant::now();
         let receipt = stop(&scope).await;
-        assert_eq!(stopped(&receipt), (How::Sigkill, 2020.0));
+        assert_eq!(stopped(&receipt), (EndMethod::Sigkill, 2020.0));
         assert_eq!(before.elapsed(), GRACE_DEFAULT + ms(20));
         assert_eq!(all(&mut output).await, "");
         let timeline = "       0 ms  tree 1 `deaf`: started as 1001\n\
@@ -189,7 +189,7 @@ fn a_descendant_outlives_main_and_is_in_the_stop() {
         assert_eq!(left.command_line, "sleep");
         tokio::time::sleep(ms(100)).await;
         let receipt = stop(&scope).await;
-        assert_eq!(stopped(&receipt).0, How::Sigkill);
+        assert_eq!(stopped(&receipt).0, EndMethod::Sigkill);
         assert_eq!(&buffer[..3], b"abc");
         assert_eq!(all(&mut output).await, "d");
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::receipt::{Evidence, How, ItemKind, Verified};
+use allstop_core::receipt::{EndMethod, Evidence, ItemKind, Verified};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::{CallId, Cause, CauseKind, FinishReason, Message, ToolCall, Usage};
 use allstop_model::{ModelError, ModelEvent, ModelRequest};
@@ -142,7 +142,7 @@ impl Turn<'_> {
             Received::Stopped => {
                 registration.acknowledge("model_chunk");
                 Ending::Stopped {
-                    how: How::Dropped,
+                    how: EndMethod::Dropped,
                     evidence: Evidence::verified(Verified::FutureDropped),
                 }
             }

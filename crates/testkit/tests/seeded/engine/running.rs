@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use allstop_agent::RunOutcome;
 use allstop_core::receipt::{
-    Evidence, How, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
+    EndMethod, Evidence, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_scope::{Scope, StopRequest, WorkHandle, WorkLost};
@@ -118,7 +118,7 @@ impl Drop for Started {
 
 fn called_stopped(mut item: ReceiptItem) -> ReceiptItem {
     item.state = ItemState::Stopped {
-        how: How::Dropped,
+        how: EndMethod::Dropped,
         evidence: Evidence::verified(Verified::FutureDropped),
         after_ms: std::time::Duration::ZERO.into(),
     };
