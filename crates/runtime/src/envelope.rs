@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
-use allstop_core::receipt::{ItemState, StopInfo, Why};
+use allstop_core::receipt::{ItemState, NotStoppedReason, StopInfo};
 use allstop_core::{FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
 use allstop_session::MessageOutcome;
 use allstop_session::unended::UnendedWork;
@@ -182,7 +182,7 @@ fn has_leftovers(receipt: &Receipt) -> bool {
     receipt.items().iter().any(|item| {
         matches!(
             item.state,
-            ItemState::StillRunning { why } if why != Why::OutsideExtent
+            ItemState::StillRunning { why } if why != NotStoppedReason::OutsideExtent
         ) || matches!(item.state, ItemState::Unreachable { .. })
     })
 }

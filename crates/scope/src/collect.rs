@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::Effect;
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use tokio::time::Instant;
 
 use crate::cell::{Listed, Node, Unit};
@@ -120,11 +120,11 @@ impl Part {
     fn waiting() -> Self {
         Self {
             note: Some("it has not begun".into()),
-            ..Self::still_running(Why::BlocksItsThread)
+            ..Self::still_running(NotStoppedReason::BlocksItsThread)
         }
     }
 
-    fn still_running(why: Why) -> Self {
+    fn still_running(why: NotStoppedReason) -> Self {
         Self {
             state: ItemState::StillRunning { why },
             is_process: false,
@@ -168,7 +168,12 @@ impl Collector {
     /// An engine that has not acknowledged the stop.
     fn add_engine(&mut self, unit: Option<&Arc<Unit>>, scope: &Arc<str>, seq: u64) {
         let spec = WorkSpec::new(ItemKind::Engine, Arc::clone(scope));
-        self.add(unit, seq, &spec, Part::still_running(Why::NotAcknowledged));
+        self.add(
+            unit,
+            seq,
+            &spec,
+            Part::still_running(NotStoppedReason::NotAcknowledged),
+        );
     }
 
     fn add(&mut self, unit: Option<&Arc<Unit>>, seq: u64, spec: &WorkSpec, part: Part) {
@@ -250,7 +255,7 @@ impl Part {
         if matches!(
             self.state,
             ItemState::StillRunning {
-                why: Why::BlockingThread
+                why: NotStoppedReason::BlockingThread
             }
         ) && item.note.is_none()
         {

@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{Containment, EndMethod, Evidence, ItemKind, ItemState, Verified, Why};
+use allstop_core::receipt::{
+    Containment, EndMethod, Evidence, ItemKind, ItemState, NotStoppedReason, Verified,
+};
 use tokio::time::Instant;
 
 use crate::cell::{Node, Seat, WorkKey};
@@ -137,16 +139,16 @@ impl WorkEntry {
     pub(crate) fn running_state(&self) -> ItemState {
         match &self.force {
             Force::Abort(_) | Force::AbortSoon | Force::Inline => ItemState::StillRunning {
-                why: Why::BlocksItsThread,
+                why: NotStoppedReason::BlocksItsThread,
             },
             Force::Process(_) => ItemState::StillRunning {
-                why: Why::ProcessesLeft,
+                why: NotStoppedReason::ProcessesLeft,
             },
             Force::Thread => ItemState::StillRunning {
-                why: Why::BlockingThread,
+                why: NotStoppedReason::BlockingThread,
             },
             Force::Remote(_) => ItemState::Unreachable {
-                why: Why::NotConfirmed,
+                why: NotStoppedReason::NotConfirmed,
             },
         }
     }
@@ -211,10 +213,10 @@ impl EndedWork {
             Ending::Panicked => stopped(EndMethod::Failed, Evidence::verified(returned)),
             Ending::Stopped { how, evidence } => stopped(*how, evidence.clone()),
             Ending::NotConfirmed => ItemState::Unreachable {
-                why: Why::NotConfirmed,
+                why: NotStoppedReason::NotConfirmed,
             },
             Ending::WatcherGone => ItemState::StillRunning {
-                why: Why::WatcherGone,
+                why: NotStoppedReason::WatcherGone,
             },
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::{
-    EndMethod, ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, Why,
+    EndMethod, ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem, StopFindings,
 };
 use allstop_core::{Cause, Extent, Receipt};
 use allstop_process::{ReattachError, reattach};
@@ -42,7 +42,10 @@ impl SessionInner {
         };
         let works = self.orphaned_work().into_iter();
         let mut running = works.filter(|work| work.id == *id && work.alive);
-        Some(running_item(&running.next()?, Why::ProcessesLeft))
+        Some(running_item(
+            &running.next()?,
+            NotStoppedReason::ProcessesLeft,
+        ))
     }
 
     /// Stops the work below `parent`. `None` if there is no work with this id.
@@ -108,7 +111,7 @@ impl SessionInner {
     /// Answer for work that runs but cannot be verified.
     fn cannot_stop(&self, work: &UnendedWork, cause: &Cause, why: &str) -> SessionStop {
         let request = self.request(&StopTarget::Background(work.id.clone()), cause.clone());
-        let mut item = running_item(work, Why::WatcherGone);
+        let mut item = running_item(work, NotStoppedReason::WatcherGone);
         let pid = work.stop_pid();
         let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
         item.note = Some(format!("{why}{end}").into());
@@ -120,7 +123,7 @@ impl SessionInner {
     }
 }
 
-fn running_item(work: &UnendedWork, why: Why) -> ReceiptItem {
+fn running_item(work: &UnendedWork, why: NotStoppedReason) -> ReceiptItem {
     let state = ItemState::StillRunning { why };
     ReceiptItem::new(
         ItemKind::Background,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
-use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::CallOutcome;
 use allstop_core::terminal_text::is_unsafe;
 use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, Timestamp};
@@ -193,7 +193,7 @@ fn events_of_a_run_are_harmless() {
 
 #[test]
 fn a_receipt_is_harmless() {
-    let why = Why::NotConfirmed;
+    let why = NotStoppedReason::NotConfirmed;
     let item = ReceiptItem {
         note: Some(HOSTILE.into()),
         ..ReceiptItem::new(

@@ -4,7 +4,9 @@
 
 mod row;
 
-use allstop_core::receipt::{ConversationEffect, ItemState, NothingToStop, ReceiptItem, Why};
+use allstop_core::receipt::{
+    ConversationEffect, ItemState, NotStoppedReason, NothingToStop, ReceiptItem,
+};
 use allstop_core::{CauseKind, Receipt};
 
 use self::row::{Columns, Row};
@@ -104,7 +106,7 @@ fn is_outside(item: &ReceiptItem) -> bool {
     matches!(
         item.state,
         ItemState::StillRunning {
-            why: Why::OutsideExtent
+            why: NotStoppedReason::OutsideExtent
         }
     )
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allstop_core::Timestamp;
 use allstop_core::message::Arguments;
-use allstop_core::receipt::{EndMethod, ItemKind, Verified, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, NotStoppedReason, Verified};
 use allstop_runtime::UnendedWork;
 
 /// A word of the vocabulary without its underscores.
@@ -50,15 +50,15 @@ pub(super) fn verified(verified: Verified) -> &'static str {
 }
 
 /// Reason that work still runs.
-pub(super) fn why(why: Why) -> &'static str {
+pub(super) fn why(why: NotStoppedReason) -> &'static str {
     match why {
-        Why::OutsideExtent => "outside the extent of this stop",
-        Why::BlockingThread => "a blocking thread",
-        Why::BlocksItsThread => "blocks its thread, so it cannot be dropped",
-        Why::ProcessesLeft => "processes are left",
-        Why::NotConfirmed => "asked, and not confirmed",
-        Why::WatcherGone => "nobody watches it any more",
-        Why::NotAcknowledged => "it has not acknowledged the stop",
+        NotStoppedReason::OutsideExtent => "outside the extent of this stop",
+        NotStoppedReason::BlockingThread => "a blocking thread",
+        NotStoppedReason::BlocksItsThread => "blocks its thread, so it cannot be dropped",
+        NotStoppedReason::ProcessesLeft => "processes are left",
+        NotStoppedReason::NotConfirmed => "asked, and not confirmed",
+        NotStoppedReason::WatcherGone => "nobody watches it any more",
+        NotStoppedReason::NotAcknowledged => "it has not acknowledged the stop",
     }
 }
 

@@ -108,14 +108,14 @@ fn in_words(items: &[ReceiptItem]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::receipt::{Containment, ItemKind, ItemState, Why};
+    use allstop_core::receipt::{Containment, ItemKind, ItemState, NotStoppedReason};
 
     use super::*;
 
     #[test]
     fn only_what_has_processes_is_named() {
         let state = || ItemState::StillRunning {
-            why: Why::NotConfirmed,
+            why: NotStoppedReason::NotConfirmed,
         };
         let model = ReceiptItem::new(ItemKind::ModelCall, "step_1", "gpt-x", state());
         let mut shell = ReceiptItem::new(ItemKind::ToolCall, "call_1", "shell", state());

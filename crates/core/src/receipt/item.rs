@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item_enums::{Containment, EndMethod, ItemKind, Verified, Why};
+use super::item_enums::{Containment, EndMethod, ItemKind, NotStoppedReason, Verified};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 
@@ -104,17 +104,17 @@ pub enum ItemState {
     /// It still runs.
     StillRunning {
         /// Reason why it was not, or could not be, ended.
-        why: Why,
+        why: NotStoppedReason,
     },
     /// A remote system was asked to stop and may still work.
     Unreachable {
         /// The missing confirmation.
-        why: Why,
+        why: NotStoppedReason,
     },
     /// Its owner refused.
     Refused {
         /// The owner's reason.
-        why: Why,
+        why: NotStoppedReason,
     },
 }
 
@@ -156,7 +156,7 @@ impl ItemState {
         matches!(
             self,
             Self::StillRunning {
-                why: Why::OutsideExtent
+                why: NotStoppedReason::OutsideExtent
             }
         )
     }

@@ -129,7 +129,7 @@ impl Verified {
 /// Reason why an item still runs, or could not be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum NotStoppedReason {
     /// The stop did not cover it.
     OutsideExtent,
     /// A thread that never checks its scope cannot be forced to end.
@@ -146,7 +146,7 @@ pub enum Why {
     NotAcknowledged,
 }
 
-impl Why {
+impl NotStoppedReason {
     /// The word used in JSON and in text.
     pub fn as_str(self) -> &'static str {
         match self {

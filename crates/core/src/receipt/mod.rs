@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};
-pub use item_enums::{Containment, EndMethod, ItemKind, Verified, Why};
+pub use item_enums::{Containment, EndMethod, ItemKind, NotStoppedReason, Verified};
 
 /// Version of the receipt's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -202,7 +202,7 @@ impl Receipt {
             .into_iter()
             .map(|mut item| {
                 item.state = ItemState::StillRunning {
-                    why: Why::OutsideExtent,
+                    why: NotStoppedReason::OutsideExtent,
                 };
                 item
             })

@@ -2,7 +2,8 @@
 
 use allstop_core::message::check_history;
 use allstop_core::receipt::{
-    EndMethod, Evidence, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified, Why,
+    EndMethod, Evidence, ItemKind, ItemState, NotStoppedReason, ReceiptItem, StopFindings,
+    StopInfo, Verified,
 };
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
@@ -139,7 +140,7 @@ fn an_open_call_ends_as_its_receipt_says() {
         ),
         (
             ItemState::StillRunning {
-                why: Why::BlockingThread,
+                why: NotStoppedReason::BlockingThread,
             },
             CallOutcome::Unknown,
             "The turn was stopped (user (ctrl-c)), but this call could not be and may still run.",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{
-    ConversationEffect, ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, StopInfo,
-    Why,
+    ConversationEffect, ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem,
+    StopFindings, StopInfo,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt, Timestamp, Usage};
 
@@ -33,7 +33,7 @@ fn item(kind: ItemKind, id: &str, state: ItemState) -> ReceiptItem {
     ReceiptItem::new(kind, id, "sleep 600", state)
 }
 
-fn running(why: Why) -> ItemState {
+fn running(why: NotStoppedReason) -> ItemState {
     ItemState::StillRunning { why }
 }
 
@@ -43,7 +43,11 @@ fn background(state: ItemState) -> ReceiptItem {
 
 #[test]
 fn an_engine_that_has_not_acknowledged_breaks_quiet() {
-    let engine = item(ItemKind::Engine, "engine_1", running(Why::NotAcknowledged));
+    let engine = item(
+        ItemKind::Engine,
+        "engine_1",
+        running(NotStoppedReason::NotAcknowledged),
+    );
     let deaf = receipt(0, &[engine]);
     assert!(!deaf.quiet() && !deaf.cancel_observed());
     assert_eq!(deaf.conversation(), ConversationEffect::Unknown);
@@ -57,7 +61,10 @@ fn work_outside_one_part_is_reported_by_a_later_part() {
     let call = item(ItemKind::ToolCall, "call_1", FINISHED);
     let turn = receipt(
         1_000,
-        &[call.clone(), background(running(Why::OutsideExtent))],
+        &[
+            call.clone(),
+            background(running(NotStoppedReason::OutsideExtent)),
+        ],
     );
     let ended = background(FINISHED);
     let later = receipt(1_100, std::slice::from_ref(&ended));
@@ -80,11 +87,11 @@ fn work_outside_one_part_is_reported_by_a_later_part() {
 fn item_of_several_parts_is_listed_once_as_in_the_last() {
     let engine = |why| item(ItemKind::Engine, "engine_4", running(why));
     let parts = [
-        receipt(0, &[engine(Why::NotAcknowledged)]),
-        receipt(0, &[engine(Why::BlocksItsThread)]),
+        receipt(0, &[engine(NotStoppedReason::NotAcknowledged)]),
+        receipt(0, &[engine(NotStoppedReason::BlocksItsThread)]),
     ];
     let both = Receipt::of_parts(request(0), &parts);
-    assert_eq!(both.items(), [engine(Why::BlocksItsThread)]);
+    assert_eq!(both.items(), [engine(NotStoppedReason::BlocksItsThread)]);
 }
 
 #[test]
@@ -101,7 +108,7 @@ fn times_of_a_later_part_count_from_the_first_request() {
 
 #[test]
 fn item_outside_all_parts_is_listed_once() {
-    let outside = background(running(Why::OutsideExtent));
+    let outside = background(running(NotStoppedReason::OutsideExtent));
     let parts = [
         receipt(0, std::slice::from_ref(&outside)),
         receipt(0, std::slice::from_ref(&outside)),
@@ -143,7 +150,11 @@ fn unknown_effect_of_one_part_makes_the_whole_unknown() {
 
 #[test]
 fn part_that_had_ended_still_lists_running_work() {
-    let left = item(ItemKind::Thread, "thread_1", running(Why::BlockingThread));
+    let left = item(
+        ItemKind::Thread,
+        "thread_1",
+        running(NotStoppedReason::BlockingThread),
+    );
     let ended = Arc::new(Receipt::of_ended(request(0), vec![left.clone()]));
     assert_eq!(ended.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(!ended.quiet() && !ended.cancel_observed());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::receipt::{
-    ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopInfo, Why,
+    ItemKind, ItemState, NotStoppedReason, Receipt, ReceiptItem, StopFindings, StopInfo,
 };
 use allstop_core::{Cause, CauseKind, Extent, StopReason, Timestamp};
 use allstop_model::{Pause, Reply};
@@ -155,9 +155,9 @@ async fn stopped_run() {
     }
     "#);
 
-    let left = Arc::new(receipt(Why::BlockingThread));
+    let left = Arc::new(receipt(NotStoppedReason::BlockingThread));
     assert!(!envelope.clone().with_receipt(left).cancel_observed);
-    let outside = Arc::new(receipt(Why::OutsideExtent));
+    let outside = Arc::new(receipt(NotStoppedReason::OutsideExtent));
     assert!(envelope.with_receipt(outside).cancel_observed);
 }
 
@@ -201,12 +201,12 @@ fn run_that_did_not_start() {
 #[test]
 fn wider_receipt_does_not_set_cancel_observed() {
     let envelope = Envelope::of_no_run(None, StopReason::Completed, None);
-    let envelope = envelope.with_receipt(Arc::new(receipt(Why::OutsideExtent)));
+    let envelope = envelope.with_receipt(Arc::new(receipt(NotStoppedReason::OutsideExtent)));
     assert!(!envelope.cancel_observed);
     assert_valid("envelope", &envelope);
 }
 
-fn receipt(why: Why) -> Receipt {
+fn receipt(why: NotStoppedReason) -> Receipt {
     let request = StopInfo {
         stop_id: "stop".into(),
         target: "process".into(),

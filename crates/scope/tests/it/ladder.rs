@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Verified, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, Verified};
 use allstop_scope::{FORCE_MAX, ScopeOptions, WorkLost, WorkSpec};
 use tokio::time::Instant;
 
@@ -103,7 +103,7 @@ async fn a_thread_that_never_looks_is_named_and_delays_nothing() {
     assert_eq!(
         receipt.items()[0].state,
         ItemState::StillRunning {
-            why: Why::BlockingThread
+            why: NotStoppedReason::BlockingThread
         }
     );
     drop(release);
@@ -125,7 +125,7 @@ async fn a_future_that_blocks_its_thread_is_named() {
     assert_eq!(
         receipt.items()[0].state,
         ItemState::StillRunning {
-            why: Why::BlocksItsThread
+            why: NotStoppedReason::BlocksItsThread
         }
     );
     drop(release);

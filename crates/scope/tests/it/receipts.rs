@@ -1,6 +1,6 @@
 //! What receipts say of units, effects, bystanders and previews.
 
-use allstop_core::receipt::{ItemKind, ItemState, Why};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason};
 use allstop_core::{Cause, CauseKind, Effect, Extent};
 use allstop_scope::{ScopeOptions, StopRequest, WorkSpec};
 
@@ -35,7 +35,7 @@ async fn a_unit_is_one_item_in_the_worst_state_of_its_parts() {
     assert_eq!(
         item.state,
         ItemState::Unreachable {
-            why: Why::NotConfirmed
+            why: NotStoppedReason::NotConfirmed
         }
     );
 }
@@ -79,7 +79,7 @@ async fn bystanders_are_named_and_do_not_break_quiet() {
     assert_eq!(
         item.state,
         ItemState::StillRunning {
-            why: Why::OutsideExtent
+            why: NotStoppedReason::OutsideExtent
         }
     );
     assert_eq!(&*item.id, "bg_1");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allstop_core::decision::Decision;
 use allstop_core::receipt::{
-    ConversationEffect, EndMethod, ItemKind, ItemState, NothingToStop, Why,
+    ConversationEffect, EndMethod, ItemKind, ItemState, NotStoppedReason, NothingToStop,
 };
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Deadline, NotStarted, ScopeOptions, StopRequest, WorkSpec, instant_after};
@@ -220,8 +220,14 @@ async fn a_stop_after_the_commit_names_what_still_runs() {
         let items = receipt.items().iter();
         let whys: Vec<_> = items.map(|item| (item.kind, &item.state)).collect();
         let running = |why| ItemState::StillRunning { why };
-        let call = (ItemKind::ToolCall, &running(Why::BlockingThread));
-        let writes = (ItemKind::Engine, &running(Why::NotAcknowledged));
+        let call = (
+            ItemKind::ToolCall,
+            &running(NotStoppedReason::BlockingThread),
+        );
+        let writes = (
+            ItemKind::Engine,
+            &running(NotStoppedReason::NotAcknowledged),
+        );
         if engine.is_some() {
             assert_eq!(whys, [writes, call]);
         } else {
@@ -287,7 +293,7 @@ async fn an_engine_that_has_not_acknowledged_is_an_item() {
             panic!("{receipt:?}");
         };
         assert_eq!((item.kind, &*item.name), (ItemKind::Engine, "turn/7"));
-        let why = Why::NotAcknowledged;
+        let why = NotStoppedReason::NotAcknowledged;
         assert_eq!(item.state, ItemState::StillRunning { why });
     }
     drop(engine);
@@ -324,7 +330,7 @@ async fn the_engine_of_a_sub_agent_is_a_part_of_its_call() {
         panic!("{receipt:?}");
     };
     assert_eq!((item.kind, &*item.id), (ItemKind::ToolCall, "call_1"));
-    let why = Why::NotAcknowledged;
+    let why = NotStoppedReason::NotAcknowledged;
     assert_eq!(item.state, ItemState::StillRunning { why });
     assert!(!receipt.quiet());
     drop(engine);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
-use allstop_core::receipt::{ItemKind, ItemState, NothingToStop, Why};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, StopReason};
 use allstop_model::{Pause, Reply, ScriptedModel};
@@ -96,7 +96,7 @@ async fn turn_stop_leaves_unrelated_background_work_alone() {
             matches!(
                 item.state,
                 ItemState::StillRunning {
-                    why: Why::OutsideExtent
+                    why: NotStoppedReason::OutsideExtent
                 }
             )
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::Receipt;
-use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_scope::FORCE_MAX;
 
 use super::{CheckerRule, FailureClass, Invariant};
@@ -48,7 +48,7 @@ fn engine_has_acknowledged(observation: &RunObservation) -> Result<(), String> {
         item.kind == ItemKind::Engine
             || item.state
                 == ItemState::StillRunning {
-                    why: Why::NotAcknowledged,
+                    why: NotStoppedReason::NotAcknowledged,
                 }
     };
     for (receipt, _) in receipts(observation) {
@@ -63,7 +63,7 @@ fn engine_has_acknowledged(observation: &RunObservation) -> Result<(), String> {
 fn nobody_gives_up_early(observation: &RunObservation) -> Result<(), String> {
     let runs = |item: &&ReceiptItem| {
         matches!(&item.state, ItemState::StillRunning { why }
-            if !matches!(why, Why::OutsideExtent | Why::WatcherGone))
+            if !matches!(why, NotStoppedReason::OutsideExtent | NotStoppedReason::WatcherGone))
     };
     for (receipt, took) in receipts(observation) {
         if took < FORCE_MAX

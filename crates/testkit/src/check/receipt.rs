@@ -1,7 +1,7 @@
 //! Receipts are true: what they call ended has ended, and what ran is in them (invariant 3).
 
 use allstop_agent::AGENT_TOOL;
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState, ReceiptItem, Why};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 
@@ -73,7 +73,7 @@ pub(super) fn says_running(item: &ReceiptItem) -> bool {
 /// The items of what the stop covers.
 pub(super) fn in_extent(receipt: &Receipt) -> impl Iterator<Item = &ReceiptItem> {
     let outside = ItemState::StillRunning {
-        why: Why::OutsideExtent,
+        why: NotStoppedReason::OutsideExtent,
     };
     let items = receipt.items().iter();
     items.filter(move |item| item.state != outside)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{EndMethod, Evidence, ItemState, Why};
+use allstop_core::receipt::{EndMethod, Evidence, ItemState, NotStoppedReason};
 use allstop_process::ExitInfo;
 use allstop_scope::Process;
 
@@ -58,7 +58,7 @@ impl BackgroundEnd {
     pub(super) fn unwatched() -> Self {
         Self {
             state: ItemState::StillRunning {
-                why: Why::WatcherGone,
+                why: NotStoppedReason::WatcherGone,
             },
             exit_code: None,
             answer: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::UnfinishedCall;
-use allstop_core::receipt::{EndMethod, Evidence, ItemState, Verified, Why};
+use allstop_core::receipt::{EndMethod, Evidence, ItemState, NotStoppedReason, Verified};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, TurnNumber, Usage};
 
@@ -97,7 +97,7 @@ fn exited(id: &str, code: i32, content: &str) -> AgentEvent {
 
 fn still_running() -> ItemState {
     ItemState::StillRunning {
-        why: Why::OutsideExtent,
+        why: NotStoppedReason::OutsideExtent,
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    Containment, ConversationEffect, EndMethod, Evidence, ItemKind, ItemState, NothingToStop,
-    ReceiptItem, StopFindings, StopInfo, Verified, Why,
+    Containment, ConversationEffect, EndMethod, Evidence, ItemKind, ItemState, NotStoppedReason,
+    NothingToStop, ReceiptItem, StopFindings, StopInfo, Verified,
 };
 use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt, StopId, Timestamp, Usage};
 
@@ -92,7 +92,7 @@ fn well_stopped() -> Vec<ReceiptItem> {
             "bg_1",
             "npm run dev",
             ItemState::StillRunning {
-                why: Why::OutsideExtent,
+                why: NotStoppedReason::OutsideExtent,
             },
         ),
     ]
@@ -109,7 +109,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
                 "call_1",
                 "shell",
                 ItemState::StillRunning {
-                    why: Why::ProcessesLeft,
+                    why: NotStoppedReason::ProcessesLeft,
                 },
             )
         },
@@ -120,7 +120,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
                 "thread_2",
                 "index the whole repository, thoroughly and twice",
                 ItemState::StillRunning {
-                    why: Why::BlockingThread,
+                    why: NotStoppedReason::BlockingThread,
                 },
             )
         },
@@ -129,7 +129,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
             "task_9",
             "worker at\n\u{1b}[2Jelsewhere",
             ItemState::Unreachable {
-                why: Why::NotConfirmed,
+                why: NotStoppedReason::NotConfirmed,
             },
         ),
         item(
@@ -137,7 +137,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
             "task_10",
             "billing",
             ItemState::Refused {
-                why: Why::NotConfirmed,
+                why: NotStoppedReason::NotConfirmed,
             },
         ),
         item(
@@ -213,14 +213,14 @@ fn a_preview_says_what_runs() {
                 ItemKind::ToolCall,
                 "call_1",
                 "shell",
-                running(Why::ProcessesLeft),
+                running(NotStoppedReason::ProcessesLeft),
             )
         },
         ReceiptItem::new(
             ItemKind::ModelCall,
             "step_1",
             "m",
-            running(Why::NotConfirmed),
+            running(NotStoppedReason::NotConfirmed),
         ),
     ];
     let preview = Receipt::of_preview(request(), items);

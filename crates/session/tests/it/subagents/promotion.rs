@@ -1,6 +1,6 @@
 //! A running sub-agent that moves to the background: the turn and the sub-agent continue independently.
 
-use allstop_core::receipt::{ItemState, NothingToStop, Why};
+use allstop_core::receipt::{ItemState, NotStoppedReason, NothingToStop};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{CallId, StopReason};
 use allstop_session::{
@@ -136,7 +136,7 @@ async fn turn_stop_spares_a_promoted_agent_and_full_stop_ends_it() {
         .filter(|item| item.id.starts_with("bg_1"))
     {
         let outside = ItemState::StillRunning {
-            why: Why::OutsideExtent,
+            why: NotStoppedReason::OutsideExtent,
         };
         assert_eq!(item.state, outside);
     }
