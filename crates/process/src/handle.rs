@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, EndMethod, Verified};
+use allstop_core::receipt::{Containment, EndMethod, EndProof};
 use tokio::time::Instant;
 
 use crate::containment::{DetachTreeError, TreeContainment};
@@ -117,7 +117,7 @@ impl ProcessHandle {
     }
 
     /// Proof that no process of the tree is left, if there is one by now.
-    pub fn emptiness(&self) -> Option<Verified> {
+    pub fn emptiness(&self) -> Option<EndProof> {
         self.status.borrow().empty
     }
 
@@ -171,7 +171,7 @@ impl ProcessHandle {
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
-    pub async fn wait_empty(&self) -> Result<Verified, ProcessWaitError> {
+    pub async fn wait_empty(&self) -> Result<EndProof, ProcessWaitError> {
         self.wait_for(|status| status.empty).await
     }
 

@@ -36,13 +36,13 @@
 //!
 //! **Keeper** (Linux). A small helper process, the keeper, starts the command. It is a *child subreaper*: a descendant
 //! whose parent ends becomes a child of the keeper, in whatever group, session or environment it is. So the keeper knows
-//! all of them, and when the kernel says that it has no child left, the tree is empty: `Verified::ProcessTreeEmpty` is
+//! all of them, and when the kernel says that it has no child left, the tree is empty: `EndProof::ProcessTreeEmpty` is
 //! that proof. The keeper holds a socket to its owner; when that closes, also because the owner was killed with SIGKILL,
 //! it kills the tree at once and ends. The program that embeds this crate offers the keeper: [`keeper_main`].
 //!
 //! **Group and marker** (Linux). For use inside another program: no helper process, and no attribute of that program is
 //! changed. The command gets a process group and a marker in its environment; sweeps of `/proc` find its members.
-//! `Verified::ProcessGroupEmpty` says that the sweeps found none; a process that left group, session, environment and
+//! `EndProof::ProcessGroupEmpty` says that the sweeps found none; a process that left group, session, environment and
 //! parent behind is not found. If its owner is killed with SIGKILL, the tree runs on.
 //!
 //! **Group** (elsewhere). The process group alone.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{EndMethod, Verified};
+use allstop_core::receipt::{EndMethod, EndProof};
 use tokio::time::Instant;
 
 use crate::launch_error::LaunchError;
@@ -42,7 +42,7 @@ pub struct ProcessStatus {
     /// End of the main process.
     pub exited: Option<ExitInfo>,
     /// Proof that no process of the tree is left.
-    pub empty: Option<Verified>,
+    pub empty: Option<EndProof>,
     /// Time of that proof.
     pub empty_at: Option<Instant>,
     /// Reason why it never started.
@@ -66,7 +66,7 @@ impl ProcessStatus {
     /// Note on a tree whose keeper was killed, for receipts, models and people.
     pub fn keeper_lost_note(&self) -> Option<&'static str> {
         self.keeper_lost.then_some(match self.empty {
-            Some(Verified::ProcessTreeEmpty) => {
+            Some(EndProof::ProcessTreeEmpty) => {
                 "its keeper was killed: all that it had started fell to allstop, and was killed"
             }
             _ => {
@@ -75,7 +75,7 @@ impl ProcessStatus {
         })
     }
 
-    pub(crate) fn set_empty(&mut self, verified: Verified) {
+    pub(crate) fn set_empty(&mut self, verified: EndProof) {
         self.empty = Some(verified);
         self.empty_at = Some(Instant::now());
     }

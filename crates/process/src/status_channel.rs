@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::Verified;
+use allstop_core::receipt::EndProof;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
@@ -46,7 +46,7 @@ impl StatusSender {
     }
 
     /// Publishes that no process of the tree is left, with the proof that was found.
-    pub fn emptied(&self, verified: Verified) {
+    pub fn emptied(&self, verified: EndProof) {
         self.publish(|now| now.set_empty(verified));
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Containment, Evidence, Verified};
+use allstop_core::receipt::{Containment, EndProof, Evidence};
 use allstop_process::{
     DetachTreeError, ExitInfo, LaunchError, OutputReader, ProcessDriver, ProcessHandle,
     ProcessSpec, ProcessWaitError, TreeMember, launch,
@@ -111,7 +111,7 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     let how = status.ended_by(handle.strongest_signal());
     if status.keeper_lost {
         details.note = status.keeper_lost_note().map(Into::into);
-        if status.empty == Some(Verified::ProcessGroupEmpty) {
+        if status.empty == Some(EndProof::ProcessGroupEmpty) {
             // The stronger level is no longer what the claim rests on.
             details.containment = Some(Containment::GroupAndMarker);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_core::Effect;
 use allstop_core::receipt::{
-    Containment, EndMethod, Evidence, ItemKind, ItemState, NotStoppedReason, Verified,
+    Containment, EndMethod, EndProof, Evidence, ItemKind, ItemState, NotStoppedReason,
 };
 use tokio::time::Instant;
 
@@ -186,9 +186,9 @@ impl EndedWork {
             after_ms,
         };
         let returned = if self.was_thread {
-            Verified::ThreadEnded
+            EndProof::ThreadEnded
         } else {
-            Verified::TaskEnded
+            EndProof::TaskEnded
         };
         match &self.ending {
             Ending::Returned => ItemState::Finished {
@@ -200,13 +200,13 @@ impl EndedWork {
             ),
             Ending::Dropped => stopped(
                 EndMethod::Dropped,
-                Evidence::verified(Verified::FutureDropped),
+                Evidence::verified(EndProof::FutureDropped),
             ),
             Ending::NotBegun => {
                 let verified = if self.was_thread {
-                    Verified::ThreadEnded
+                    EndProof::ThreadEnded
                 } else {
-                    Verified::FutureDropped
+                    EndProof::FutureDropped
                 };
                 stopped(EndMethod::NotBegun, Evidence::verified(verified))
             }

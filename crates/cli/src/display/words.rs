@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allstop_core::Timestamp;
 use allstop_core::message::Arguments;
-use allstop_core::receipt::{EndMethod, ItemKind, NotStoppedReason, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
 use allstop_runtime::UnendedWork;
 
 /// A word of the vocabulary without its underscores.
@@ -37,15 +37,15 @@ pub(super) fn how(how: EndMethod) -> &'static str {
 }
 
 /// Words for a verification.
-pub(super) fn verified(verified: Verified) -> &'static str {
+pub(super) fn verified(verified: EndProof) -> &'static str {
     match verified {
-        Verified::FutureDropped => "future dropped",
-        Verified::TaskEnded => "task ended",
-        Verified::ThreadEnded => "thread ended",
-        Verified::SocketClosed => "socket closed",
-        Verified::ProcessGroupEmpty => "process group empty",
-        Verified::ProcessTreeEmpty => "process tree empty",
-        Verified::RemoteConfirmed => "the remote confirmed it",
+        EndProof::FutureDropped => "future dropped",
+        EndProof::TaskEnded => "task ended",
+        EndProof::ThreadEnded => "thread ended",
+        EndProof::SocketClosed => "socket closed",
+        EndProof::ProcessGroupEmpty => "process group empty",
+        EndProof::ProcessTreeEmpty => "process tree empty",
+        EndProof::RemoteConfirmed => "the remote confirmed it",
     }
 }
 

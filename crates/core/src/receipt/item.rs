@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item_enums::{Containment, EndMethod, ItemKind, NotStoppedReason, Verified};
+use super::item_enums::{Containment, EndMethod, EndProof, ItemKind, NotStoppedReason};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 
@@ -33,14 +33,14 @@ impl From<Duration> for Millis {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    verified: Option<Verified>,
+    verified: Option<EndProof>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     observed_at: Option<Cow<'static, str>>,
 }
 
 impl Evidence {
     /// Evidence from outside the work.
-    pub fn verified(way: Verified) -> Self {
+    pub fn verified(way: EndProof) -> Self {
         Self {
             verified: Some(way),
             observed_at: None,
@@ -63,7 +63,7 @@ impl Evidence {
     }
 
     /// The verification from outside, if there is one.
-    pub fn proof(&self) -> Option<Verified> {
+    pub fn proof(&self) -> Option<EndProof> {
         self.verified
     }
 

@@ -94,7 +94,7 @@ impl EndMethod {
 /// Evidence of an ending from outside the work itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verified {
+pub enum EndProof {
     /// The future's destructor has run.
     FutureDropped,
     /// The task has returned.
@@ -111,7 +111,7 @@ pub enum Verified {
     RemoteConfirmed,
 }
 
-impl Verified {
+impl EndProof {
     /// The word used in JSON and in text.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};
-pub use item_enums::{Containment, EndMethod, ItemKind, NotStoppedReason, Verified};
+pub use item_enums::{Containment, EndMethod, EndProof, ItemKind, NotStoppedReason};
 
 /// Version of the receipt's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,8 +2,8 @@
 
 use allstop_core::message::check_history;
 use allstop_core::receipt::{
-    EndMethod, Evidence, ItemKind, ItemState, NotStoppedReason, ReceiptItem, StopFindings,
-    StopInfo, Verified,
+    EndMethod, EndProof, Evidence, ItemKind, ItemState, NotStoppedReason, ReceiptItem,
+    StopFindings, StopInfo,
 };
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
@@ -63,7 +63,7 @@ fn receipt_of(items: &[(&str, ItemState)]) -> Receipt {
 fn ended() -> ItemState {
     ItemState::Stopped {
         how: EndMethod::Sigterm,
-        evidence: Evidence::verified(Verified::ProcessTreeEmpty),
+        evidence: Evidence::verified(EndProof::ProcessTreeEmpty),
         after_ms: Duration::from_millis(3).into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{EndMethod, Evidence, ItemState, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemState};
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::turn::{IllegalEvent, IllegalRecord, SessionState, TurnLimits};
 use allstop_core::{Message, SessionId, TurnNumber, Usage};
@@ -100,7 +100,7 @@ fn background(id: &str) -> SessionRecord {
 fn background_ended(id: &str) -> SessionRecord {
     let state = ItemState::Stopped {
         how: EndMethod::Sigterm,
-        evidence: Evidence::verified(Verified::ProcessTreeEmpty),
+        evidence: Evidence::verified(EndProof::ProcessTreeEmpty),
         after_ms: std::time::Duration::ZERO.into(),
     };
     SessionRecord::BackgroundEnded {

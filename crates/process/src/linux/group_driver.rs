@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::Verified;
+use allstop_core::receipt::EndProof;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
@@ -96,7 +96,7 @@ impl GroupDriver {
             self.handle(event);
         }
         self.containment.known.set(Vec::new());
-        self.status.emptied(Verified::ProcessGroupEmpty);
+        self.status.emptied(EndProof::ProcessGroupEmpty);
     }
 
     fn handle(&mut self, event: GroupEvent) {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::Verified;
+use allstop_core::receipt::EndProof;
 use rustix::net::{Shutdown, shutdown};
 use tokio::sync::{mpsc, oneshot};
 
@@ -80,7 +80,7 @@ impl KeeperClient {
                 NextStep::Watch => {}
                 NextStep::Empty => {
                     // First, so that no handle sends anything to a keeper that serves another call.
-                    self.publish_empty(Verified::ProcessTreeEmpty);
+                    self.publish_empty(EndProof::ProcessTreeEmpty);
                     self.give_back();
                     return;
                 }
@@ -162,7 +162,7 @@ impl KeeperClient {
         }
     }
 
-    pub(super) fn publish_empty(&mut self, verified: Verified) {
+    pub(super) fn publish_empty(&mut self, verified: EndProof) {
         let failed = self.failed.take().map(Arc::new);
         self.known.set(Vec::new());
         self.status.publish(|now| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::Verified;
+use allstop_core::receipt::EndProof;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -65,7 +65,7 @@ impl KeeperClient {
                 sleep(LOOK_REPEAT).await;
             }
         }
-        self.publish_empty(Verified::ProcessTreeEmpty);
+        self.publish_empty(EndProof::ProcessTreeEmpty);
     }
 
     async fn sweep_away(&mut self, main: ProcessIdentity, keeper: u32) {
@@ -90,6 +90,6 @@ impl KeeperClient {
             }
             sleep(LOOK_REPEAT).await;
         }
-        self.publish_empty(Verified::ProcessGroupEmpty);
+        self.publish_empty(EndProof::ProcessGroupEmpty);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, Verified};
+use allstop_core::receipt::{Containment, EndProof};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use rustix::process::Signal;
@@ -181,7 +181,7 @@ async fn watch(tree: Arc<ReattachedTree>, status: StatusSender) {
         if let Some((is_kept, found)) = looked.await {
             tree.known.set_stats(&found.members);
             if !is_kept && emptiness.is_proved_by(&found) {
-                status.emptied(Verified::ProcessGroupEmpty);
+                status.emptied(EndProof::ProcessGroupEmpty);
                 return;
             }
         }

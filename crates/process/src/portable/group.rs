@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, Verified};
+use allstop_core::receipt::{Containment, EndProof};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use rustix::process::{Signal, kill_process_group, test_kill_process_group};
@@ -131,5 +131,5 @@ async fn drive(mut child: Child, mut guard: KillOnDrop, status: StatusSender) {
         }
     }
     guard.0 = None;
-    status.emptied(Verified::ProcessGroupEmpty);
+    status.emptied(EndProof::ProcessGroupEmpty);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, Verified};
+use allstop_core::receipt::{Containment, EndProof};
 use allstop_process::{ContainmentChoice, ExitInfo, Keepers, ProcessSpec, is_alive};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
@@ -97,7 +97,7 @@ async fn one_serves_call_after_call() {
         let keeper = keeper_of(&call);
         assert_eq!(*first.get_or_insert_with(|| keeper.clone()), keeper);
         let verified = call.handle.wait_empty().await.expect("watched");
-        assert_eq!(verified, Verified::ProcessTreeEmpty);
+        assert_eq!(verified, EndProof::ProcessTreeEmpty);
         over(call).await;
     }
     // A force is no reason to part with it.
@@ -242,7 +242,7 @@ async fn orphans_are_adopted_and_ended() {
     let mut call = run(with(&keepers, ESCAPES, &token));
     call.read_until("away").await;
     let verified = call.handle.wait_empty().await.expect("watched");
-    assert_eq!(verified, Verified::ProcessTreeEmpty);
+    assert_eq!(verified, EndProof::ProcessTreeEmpty);
     let status = call.handle.status().borrow().clone();
     // None, where it was killed before it had said that the command runs.
     assert_eq!(
@@ -259,7 +259,7 @@ async fn orphans_of_two_calls() {
     let calls = [0, 1].map(|_| run(with(&keepers, ESCAPES, &token)));
     for call in &calls {
         let verified = call.handle.wait_empty().await.expect("watched");
-        assert_eq!(verified, Verified::ProcessTreeEmpty);
+        assert_eq!(verified, EndProof::ProcessTreeEmpty);
     }
     // A tree whose keeper lives is not touched.
     let left = crate::support::running(&token);

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use allstop_core::receipt::{Containment, Verified};
+use allstop_core::receipt::{Containment, EndProof};
 use allstop_process::{ExitInfo, is_alive};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
@@ -120,7 +120,7 @@ async fn killed_keeper() {
     // Nobody forces anything: without its keeper nothing of it stays.
     assert_eq!(
         call.handle.wait_empty().await.expect("watched"),
-        Verified::ProcessGroupEmpty
+        EndProof::ProcessGroupEmpty
     );
     assert_eq!(
         call.handle.wait_exited().await.expect("watched"),
@@ -136,7 +136,7 @@ async fn keeper_killed_by_its_own_command() {
     let call = run(shell(script, &token, Containment::Keeper));
     assert_eq!(
         call.handle.wait_empty().await.expect("watched"),
-        Verified::ProcessGroupEmpty
+        EndProof::ProcessGroupEmpty
     );
     assert_nothing_runs(&token);
 }

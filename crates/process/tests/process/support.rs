@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use allstop_core::receipt::{Containment, Verified};
+use allstop_core::receipt::{Containment, EndProof};
 use allstop_process::{
     ContainmentChoice, KeeperProgram, Keepers, OutputReader, ProcessHandle, ProcessSpec, launch,
 };
@@ -50,11 +50,11 @@ pub(crate) fn choice(level: Containment) -> ContainmentChoice {
     }
 }
 
-pub(crate) fn proof(level: Containment) -> Verified {
+pub(crate) fn proof(level: Containment) -> EndProof {
     if level == Containment::Keeper {
-        Verified::ProcessTreeEmpty
+        EndProof::ProcessTreeEmpty
     } else {
-        Verified::ProcessGroupEmpty
+        EndProof::ProcessGroupEmpty
     }
 }
 
@@ -121,7 +121,7 @@ impl Running {
         }
     }
 
-    pub(crate) async fn force_and_wait(&mut self) -> (Verified, Duration) {
+    pub(crate) async fn force_and_wait(&mut self) -> (EndProof, Duration) {
         let start = Instant::now();
         self.handle.force();
         let verified = self.handle.wait_empty().await.expect("it is watched");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, ItemKind, ItemState, NotStoppedReason};
 use allstop_scope::{FORCE_MAX, ScopeOptions, WorkLost, WorkSpec};
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ async fn work_that_hears_the_token_acknowledges_at_its_checkpoint() {
         (*how, evidence.checkpoint()),
         (EndMethod::Acknowledged, Some("idle"))
     );
-    assert_eq!(evidence.proof(), Some(Verified::TaskEnded));
+    assert_eq!(evidence.proof(), Some(EndProof::TaskEnded));
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn work_that_does_not_hear_it_is_dropped_after_the_grace() {
     };
     assert_eq!(
         (*how, evidence.proof()),
-        (EndMethod::Dropped, Some(Verified::FutureDropped))
+        (EndMethod::Dropped, Some(EndProof::FutureDropped))
     );
 }
 
@@ -149,7 +149,7 @@ async fn a_thread_that_looks_acknowledges() {
     let ItemState::Stopped { evidence, .. } = &receipt.items()[0].state else {
         panic!()
     };
-    assert_eq!(evidence.proof(), Some(Verified::ThreadEnded));
+    assert_eq!(evidence.proof(), Some(EndProof::ThreadEnded));
     assert_eq!(evidence.checkpoint(), Some("between files"));
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, Verified};
+use allstop_core::receipt::{Containment, EndProof};
 use allstop_process::{
     ContainedTree, DetachTreeError, ExitInfo, OutputSource, ProcessDriver, ProcessSignal,
     StatusSender, TreeContainment, TreeMember,
@@ -81,7 +81,7 @@ pub fn contain(tree: &Arc<dyn SimulatedTree>, status: StatusSender) -> Contained
     let driver = ProcessDriver::new(async move {
         tokio::select! {
             biased;
-            () = &mut life => status.emptied(Verified::ProcessGroupEmpty),
+            () = &mut life => status.emptied(EndProof::ProcessGroupEmpty),
             Some(reply) = detach_rx.recv() => {
                 tree.detach();
                 status.detached();

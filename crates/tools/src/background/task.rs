@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use allstop_core::receipt::{EndMethod, Evidence, ItemKind, ItemState, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemKind, ItemState};
 use allstop_core::record::Attachment;
 use allstop_core::{CallId, Cause, CauseKind, Extent};
 use allstop_scope::{NotStarted, Scope, StopRequest, WorkCx, WorkHandle, WorkSpec};
@@ -226,7 +226,7 @@ impl EndGuard {
     fn returned(&self, answer: Result<String, String>, acknowledged: Option<Cow<'static, str>>) {
         let state = match acknowledged {
             Some(checkpoint) => {
-                let evidence = Evidence::verified(Verified::TaskEnded).and_observed_at(checkpoint);
+                let evidence = Evidence::verified(EndProof::TaskEnded).and_observed_at(checkpoint);
                 self.state.stopped(EndMethod::Acknowledged, evidence)
             }
             None => ItemState::Finished { after_ms: None },
@@ -253,7 +253,7 @@ impl Drop for EndGuard {
             return;
         }
         if std::thread::panicking() {
-            let evidence = Evidence::verified(Verified::TaskEnded);
+            let evidence = Evidence::verified(EndProof::TaskEnded);
             let state = match self.state.stopped_at.get() {
                 Some(_) => self.state.stopped(EndMethod::Failed, evidence),
                 None => ItemState::Finished { after_ms: None },
@@ -265,7 +265,7 @@ impl Drop for EndGuard {
         } else {
             EndMethod::NotBegun
         };
-        let evidence = Evidence::verified(Verified::FutureDropped);
+        let evidence = Evidence::verified(EndProof::FutureDropped);
         self.record_end(self.state.stopped(how, evidence), None, false);
     }
 }

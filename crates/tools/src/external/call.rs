@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allstop_core::receipt::{EndMethod, Evidence, ItemKind, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemKind};
 use allstop_core::{Cause, CauseKind, Effect};
 use allstop_scope::{Ending, Scope, WorkSpec};
 use futures::future::BoxFuture;
@@ -106,7 +106,7 @@ impl ExternalTool {
             RequestEnd::ConfirmedCancelled => (
                 Ending::Stopped {
                     how: EndMethod::RemoteConfirmed,
-                    evidence: Evidence::verified(Verified::RemoteConfirmed),
+                    evidence: Evidence::verified(EndProof::RemoteConfirmed),
                 },
                 Err(ToolError::new(
                     "the handler ended the call without an answer",

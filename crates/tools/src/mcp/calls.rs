@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use allstop_core::receipt::{EndMethod, Evidence, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence};
 use allstop_scope::{Ending, Registration};
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -75,7 +75,7 @@ impl AnsweredCall {
 pub(super) fn confirmed(registration: Registration) {
     registration.finish(Ending::Stopped {
         how: EndMethod::RemoteConfirmed,
-        evidence: Evidence::verified(Verified::RemoteConfirmed),
+        evidence: Evidence::verified(EndProof::RemoteConfirmed),
     });
 }
 

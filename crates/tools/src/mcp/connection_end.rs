@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{Containment, EndMethod, Evidence, Verified};
+use allstop_core::receipt::{Containment, EndMethod, EndProof, Evidence};
 use allstop_scope::{Ending, Registration};
 
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(super) struct ConnectionEnd {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessEnd {
     pub(super) how: EndMethod,
-    pub(super) verified: Verified,
+    pub(super) verified: EndProof,
     pub(super) containment: Containment,
 }
 

@@ -6,7 +6,7 @@ mod receive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{EndMethod, Evidence, ItemKind, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemKind};
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{Budget, BudgetExceeded, Reservation, StepStart};
 use allstop_core::{FinishReason, ToolCall, Usage};
@@ -253,19 +253,19 @@ async fn verify_closed(
     let (how, evidence) = match probe.closed().await {
         ConnectionState::Closed => (
             EndMethod::ConnectionClosed,
-            Evidence::verified(Verified::SocketClosed),
+            Evidence::verified(EndProof::SocketClosed),
         ),
         // The provider's part was complete or never began; our future was dropped.
         ConnectionState::NeverOpened | ConnectionState::ReturnedToPool => (
             EndMethod::Dropped,
-            Evidence::verified(Verified::FutureDropped),
+            Evidence::verified(EndProof::FutureDropped),
         ),
         ConnectionState::NotVerifiable => {
             registration.details_mut().note =
                 Some("its connection cannot be verified; our side of it was dropped".into());
             (
                 EndMethod::Dropped,
-                Evidence::verified(Verified::FutureDropped),
+                Evidence::verified(EndProof::FutureDropped),
             )
         }
         ConnectionState::StillOpen => return registration.finish(Ending::NotConfirmed),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    EndMethod, Evidence, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
+    EndMethod, EndProof, Evidence, ItemKind, ItemState, ReceiptItem, StopFindings, StopInfo,
 };
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::{
@@ -146,7 +146,7 @@ fn cancelled(turn: u32) -> SessionRecord {
     };
     let state = ItemState::Stopped {
         how: EndMethod::Sigterm,
-        evidence: Evidence::verified(Verified::ProcessTreeEmpty),
+        evidence: Evidence::verified(EndProof::ProcessTreeEmpty),
         after_ms: std::time::Duration::from_millis(11).into(),
     };
     let findings = StopFindings {

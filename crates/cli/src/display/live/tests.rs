@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::UnfinishedCall;
-use allstop_core::receipt::{EndMethod, Evidence, ItemState, NotStoppedReason, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemState, NotStoppedReason};
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, TurnNumber, Usage};
 
@@ -234,7 +234,7 @@ fn every_ending_of_a_call_has_a_line() {
         let stopped = ItemState::Stopped {
             how: EndMethod::Sigterm,
             after_ms: Duration::from_millis(5).into(),
-            evidence: Evidence::verified(Verified::ProcessGroupEmpty),
+            evidence: Evidence::verified(EndProof::ProcessGroupEmpty),
         };
         let left = [("g", stopped), ("j", still_running())];
         let left = left.map(|(id, state)| UnfinishedCall {

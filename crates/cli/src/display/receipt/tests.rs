@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{
-    Containment, ConversationEffect, EndMethod, Evidence, ItemKind, ItemState, NotStoppedReason,
-    NothingToStop, ReceiptItem, StopFindings, StopInfo, Verified,
+    Containment, ConversationEffect, EndMethod, EndProof, Evidence, ItemKind, ItemState,
+    NotStoppedReason, NothingToStop, ReceiptItem, StopFindings, StopInfo,
 };
 use allstop_core::{Cause, CauseKind, Effect, Extent, Receipt, StopId, Timestamp, Usage};
 
@@ -50,8 +50,8 @@ fn stopped(how: EndMethod, evidence: Evidence, ms: f64) -> ItemState {
 
 fn well_stopped() -> Vec<ReceiptItem> {
     let item = ReceiptItem::new;
-    let closed = Evidence::verified(Verified::SocketClosed).and_observed_at("stream_chunk");
-    let tree = Evidence::verified(Verified::ProcessTreeEmpty);
+    let closed = Evidence::verified(EndProof::SocketClosed).and_observed_at("stream_chunk");
+    let tree = Evidence::verified(EndProof::ProcessTreeEmpty);
     let lost = ItemState::Unknown {
         how: EndMethod::Dropped,
         after_ms: Some(after(0.2)),
@@ -146,7 +146,7 @@ fn badly_stopped() -> Vec<ReceiptItem> {
             "你好",
             stopped(
                 EndMethod::Dropped,
-                Evidence::verified(Verified::FutureDropped),
+                Evidence::verified(EndProof::FutureDropped),
                 2_000.0,
             ),
         ),

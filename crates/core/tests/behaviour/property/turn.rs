@@ -6,8 +6,8 @@ use std::time::Duration;
 use allstop_core::decision::Decision;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{
-    EndMethod, Evidence, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings, StopInfo,
-    Verified,
+    EndMethod, EndProof, Evidence, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings,
+    StopInfo,
 };
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::turn::{Draft, SessionState, StopPolicy, TurnStop};
@@ -195,7 +195,7 @@ fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
     };
     let stopped = ItemState::Stopped {
         how: EndMethod::Sigterm,
-        evidence: Evidence::verified(Verified::ProcessTreeEmpty),
+        evidence: Evidence::verified(EndProof::ProcessTreeEmpty),
         after_ms: Duration::from_millis(3).into(),
     };
     let items =

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_core::receipt::{ItemState, Verified};
+use allstop_core::receipt::{EndProof, ItemState};
 use allstop_core::{Extent, Receipt};
 
 use super::after::SLACK;
@@ -26,7 +26,7 @@ pub(super) async fn look(
     let items = receipt.iter().flat_map(|receipt| receipt.items());
     let closed_a_connection = items.into_iter().any(|item| match &item.state {
         // Of a call that was not sent yet the connection may be there, unused since the last one.
-        ItemState::Stopped { evidence, .. } => evidence.proof() == Some(Verified::SocketClosed),
+        ItemState::Stopped { evidence, .. } => evidence.proof() == Some(EndProof::SocketClosed),
         _ => false,
     });
     let connections = if closed_a_connection {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, EndMethod, ItemKind, ItemState, Verified};
+use allstop_core::receipt::{Containment, EndMethod, EndProof, ItemKind, ItemState};
 use allstop_process::{
     ContainedTree, ContainmentChoice, ExitInfo, LaunchError, OutputReader, ProcessSignal,
     ProcessSpec, ProcessWaitError, StatusSender, TreeLauncher, TreeMember, launch,
@@ -135,7 +135,7 @@ fn one_that_hears_the_ask_is_stopped_as_a_group_is() {
             panic!("{item:?}")
         };
         assert_eq!(*how, EndMethod::Sigterm);
-        assert_eq!(evidence.proof(), Some(Verified::ProcessGroupEmpty));
+        assert_eq!(evidence.proof(), Some(EndProof::ProcessGroupEmpty));
         assert_eq!(item.containment, Some(Containment::GroupAndMarker));
         assert_eq!(*tree.signals.lock(), [ProcessSignal::Term]);
         assert!(process.members().await.is_empty());

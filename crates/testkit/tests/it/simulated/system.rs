@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, ItemKind, ItemState};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_process::{ExitInfo, OutputReader, ProcessSpec, launch};
 use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopRequest, WorkSpec};
@@ -56,7 +56,7 @@ fn stopped(receipt: &Receipt) -> (EndMethod, f64) {
     else {
         panic!("{item:?}")
     };
-    assert_eq!(evidence.proof(), Some(Verified::ProcessGroupEmpty));
+    assert_eq!(evidence.proof(), Some(EndProof::ProcessGroupEmpty));
     (*how, after_ms.as_f64())
 }
 
@@ -237,7 +237,7 @@ fn explore_events(stop_at: Option<usize>) -> Vec<SystemEventKind> {
         let (process, mut output) = spawn(&scope, &system, "run");
         all(&mut output).await;
         let empty = process.handle().wait_empty().await;
-        assert_eq!(empty.ok(), Some(Verified::ProcessGroupEmpty));
+        assert_eq!(empty.ok(), Some(EndProof::ProcessGroupEmpty));
         if stop_at.is_none() {
             assert!(stop(&scope).await.items().is_empty());
         } else {

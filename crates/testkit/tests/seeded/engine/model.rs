@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
-use allstop_core::receipt::{EndMethod, Evidence, ItemKind, Verified};
+use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemKind};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::{CallId, Cause, CauseKind, FinishReason, Message, ToolCall, Usage};
 use allstop_model::{ModelError, ModelEvent, ModelRequest};
@@ -143,7 +143,7 @@ impl Turn<'_> {
                 registration.acknowledge("model_chunk");
                 Ending::Stopped {
                     how: EndMethod::Dropped,
-                    evidence: Evidence::verified(Verified::FutureDropped),
+                    evidence: Evidence::verified(EndProof::FutureDropped),
                 }
             }
             _ => Ending::Returned,

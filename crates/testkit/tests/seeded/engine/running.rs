@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use allstop_agent::RunOutcome;
 use allstop_core::receipt::{
-    EndMethod, Evidence, ItemState, ReceiptItem, StopFindings, StopInfo, Verified,
+    EndMethod, EndProof, Evidence, ItemState, ReceiptItem, StopFindings, StopInfo,
 };
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_scope::{Scope, StopRequest, WorkHandle, WorkLost};
@@ -119,7 +119,7 @@ impl Drop for Started {
 fn called_stopped(mut item: ReceiptItem) -> ReceiptItem {
     item.state = ItemState::Stopped {
         how: EndMethod::Dropped,
-        evidence: Evidence::verified(Verified::FutureDropped),
+        evidence: Evidence::verified(EndProof::FutureDropped),
         after_ms: std::time::Duration::ZERO.into(),
     };
     item
