@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use allstop_core::decision::{Decision, DecisionState};
+use allstop_core::decision::{CommitDecision, DecisionState};
 use allstop_core::turn::{CallSideData, StopPolicy};
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Usage};
 use allstop_scope::{Scope, Stop, StopRequest};
@@ -30,7 +30,7 @@ pub struct RunControls {
     /// Stop policy of the agent, set when the first turn begins.
     stop_policy: OnceLock<StopPolicy>,
     /// Decision of the running turn, or else of the last turn.
-    decision: Mutex<Option<Arc<Decision>>>,
+    decision: Mutex<Option<Arc<CommitDecision>>>,
     ending_turn: EndingTurn,
     meter: ModelMeter,
     totals: Mutex<RunTotals>,
@@ -225,7 +225,7 @@ impl RunControls {
     }
 
     /// Begins a turn: clears the calls of the last turn, keeping their usage, and opens the queue for messages.
-    pub(crate) fn begin_turn(&self, decision: &Arc<Decision>, policy: StopPolicy) {
+    pub(crate) fn begin_turn(&self, decision: &Arc<CommitDecision>, policy: StopPolicy) {
         // All turns of a run have the same policy.
         let _ = self.stop_policy.set(policy);
         *self.decision.lock() = Some(Arc::clone(decision));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::turn::{BackgroundNote, LoopDetector};
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_scope::{
@@ -37,7 +37,7 @@ pub struct RunRequest {
     pub controls: Arc<RunControls>,
     /// Decision of the first turn, if the caller has created it already: a stop of the caller's scope that holds it
     /// knows whether the commit was first.
-    pub decision: Option<Arc<Decision>>,
+    pub decision: Option<Arc<CommitDecision>>,
 }
 
 impl RunRequest {

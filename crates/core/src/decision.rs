@@ -6,18 +6,18 @@
 use crate::cause::Cause;
 use crate::sync::OnceLock;
 
-/// The decision of a turn between commit and stop. Any thread may decide, with [`Decision::commit`] or
-/// [`Decision::stop`]; the first call counts.
+/// The decision of a turn between commit and stop. Any thread may decide, with [`CommitDecision::commit`] or
+/// [`CommitDecision::stop`]; the first call counts.
 #[derive(Debug, Default)]
-pub struct Decision {
-    verdict: OnceLock<Verdict>,
+pub struct CommitDecision {
+    verdict: OnceLock<CommitVerdict>,
     /// True if the commit is durable, false if the store refused it; empty until the store has answered.
     written: OnceLock<bool>,
 }
 
 /// The verdict of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CommitVerdict {
     /// The turn may commit, and can no longer be stopped.
     Commit,
     /// The turn is stopped, and can no longer commit.
@@ -44,7 +44,7 @@ pub enum DecisionState {
 #[must_use = "a permit that is dropped leaves a turn that can neither commit nor be stopped"]
 pub struct CommitPermit(());
 
-impl Decision {
+impl CommitDecision {
     /// A decision without a verdict.
     pub fn new() -> Self {
         Self::default()
@@ -54,20 +54,20 @@ impl Decision {
     ///
     /// # Errors
     /// Returns the earlier verdict: a stop with its cause, or a commit, which already has its permit.
-    pub fn commit(&self) -> Result<CommitPermit, Verdict> {
-        match self.verdict.set(Verdict::Commit) {
+    pub fn commit(&self) -> Result<CommitPermit, CommitVerdict> {
+        match self.verdict.set(CommitVerdict::Commit) {
             Ok(()) => Ok(CommitPermit(())),
-            Err(_) => Err(self.verdict.get().cloned().unwrap_or(Verdict::Commit)),
+            Err(_) => Err(self.verdict.get().cloned().unwrap_or(CommitVerdict::Commit)),
         }
     }
 
     /// Decides for the stop. Returns true if this call was the first to decide; a later cause changes nothing.
     pub fn stop(&self, cause: Cause) -> bool {
-        self.verdict.set(Verdict::Stop(cause)).is_ok()
+        self.verdict.set(CommitVerdict::Stop(cause)).is_ok()
     }
 
     /// The verdict, if there is one.
-    pub fn verdict(&self) -> Option<&Verdict> {
+    pub fn verdict(&self) -> Option<&CommitVerdict> {
         self.verdict.get()
     }
 
@@ -75,10 +75,10 @@ impl Decision {
     pub fn state(&self) -> DecisionState {
         match (self.verdict(), self.written.get()) {
             (None, _) => DecisionState::Undecided,
-            (Some(Verdict::Stop(cause)), _) => DecisionState::Stopped(cause.clone()),
-            (Some(Verdict::Commit), None) => DecisionState::Committing,
-            (Some(Verdict::Commit), Some(true)) => DecisionState::Committed,
-            (Some(Verdict::Commit), Some(false)) => DecisionState::NotCommitted,
+            (Some(CommitVerdict::Stop(cause)), _) => DecisionState::Stopped(cause.clone()),
+            (Some(CommitVerdict::Commit), None) => DecisionState::Committing,
+            (Some(CommitVerdict::Commit), Some(true)) => DecisionState::Committed,
+            (Some(CommitVerdict::Commit), Some(false)) => DecisionState::NotCommitted,
         }
     }
 
@@ -91,7 +91,7 @@ impl Decision {
     /// The cause, if the verdict is a stop.
     pub fn stopped_by(&self) -> Option<&Cause> {
         match self.verdict() {
-            Some(Verdict::Stop(cause)) => Some(cause),
+            Some(CommitVerdict::Stop(cause)) => Some(cause),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
 use crate::stop::{self, Account, Stop, StopRequest};
-use crate::sync::{self, CancellationToken, Decision};
+use crate::sync::{self, CancellationToken, CommitDecision};
 use crate::work::{Force, Registration, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
@@ -34,7 +34,7 @@ pub struct ScopeOptions {
     /// Set where the scope and all in it are one item of a receipt: a tool call with what it started.
     pub unit: Option<WorkSpec>,
     /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
-    pub decision: Option<Arc<Decision>>,
+    pub decision: Option<Arc<CommitDecision>>,
     /// Its place below the scope that it is made in.
     pub placement: Placement,
 }

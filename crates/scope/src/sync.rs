@@ -5,7 +5,7 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-pub(crate) use allstop_core::decision::Decision;
+pub(crate) use allstop_core::decision::CommitDecision;
 pub(crate) use allstop_process::{ContainmentChoice, ProcessHandle};
 pub(crate) use parking_lot::Mutex;
 pub(crate) use tokio::runtime::Handle;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use allstop_agent::{Denial, RunControls, TurnError, TurnOutcome};
-use allstop_core::decision::{Decision, Verdict};
+use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumber, Usage};
@@ -184,8 +184,8 @@ impl MessageOutcome {
             };
         }
         let cause = match sent.state.decision.verdict() {
-            Some(Verdict::Commit) => None,
-            Some(Verdict::Stop(cause)) => Some(cause.clone()),
+            Some(CommitVerdict::Commit) => None,
+            Some(CommitVerdict::Stop(cause)) => Some(cause.clone()),
             None => stopping.map(|stopping| stopping.request().cause.clone()),
         };
         let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
@@ -247,12 +247,12 @@ pub(crate) struct MessageState {
     outcome: SetOnce<Arc<MessageOutcome>>,
     /// Number of the turn, once it has begun.
     turn: OnceLock<TurnNumber>,
-    decision: Arc<Decision>,
+    decision: Arc<CommitDecision>,
     controls: Arc<RunControls>,
 }
 
 impl MessageState {
-    pub(crate) fn new(decision: Arc<Decision>, controls: Arc<RunControls>) -> Self {
+    pub(crate) fn new(decision: Arc<CommitDecision>, controls: Arc<RunControls>) -> Self {
         Self {
             decision,
             controls,
@@ -299,8 +299,8 @@ impl MessageState {
     /// if its ending is not written.
     fn conversation_now(&self) -> ConversationEffect {
         let policy = match self.decision.verdict() {
-            Some(Verdict::Stop(cause)) => self.controls.stop_policy(cause),
-            Some(Verdict::Commit) | None => None,
+            Some(CommitVerdict::Stop(cause)) => self.controls.stop_policy(cause),
+            Some(CommitVerdict::Commit) | None => None,
         };
         match policy {
             Some(StopPolicy::Rollback) => ConversationEffect::Unchanged,

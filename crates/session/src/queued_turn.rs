@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_agent::{Prompt, RunControls};
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::record::TurnOrigin;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, MessageId};
@@ -17,7 +17,7 @@ use crate::message::MessageState;
 pub(crate) struct QueuedTurn {
     pub(crate) prompt: Prompt,
     pub(crate) scope: Scope,
-    pub(crate) decision: Arc<Decision>,
+    pub(crate) decision: Arc<CommitDecision>,
     pub(crate) controls: Arc<RunControls>,
     pub(crate) state: Arc<MessageState>,
 }
@@ -29,7 +29,7 @@ impl QueuedTurn {
         prompt: Prompt,
         deadline: Option<Deadline>,
     ) -> Result<Arc<Self>, NotStarted> {
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let options = ScopeOptions {
             decision: Some(Arc::clone(&decision)),
             deadline,

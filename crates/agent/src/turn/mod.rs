@@ -7,7 +7,7 @@ mod steps;
 
 use std::sync::Arc;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{
@@ -53,7 +53,7 @@ pub(crate) struct TurnCx<'a> {
 pub(crate) struct TurnInput {
     pub(crate) prompt: Prompt,
     pub(crate) notes: Vec<BackgroundNote>,
-    pub(crate) decision: Arc<Decision>,
+    pub(crate) decision: Arc<CommitDecision>,
 }
 
 /// Reason for which a turn ends without a final answer.
@@ -168,7 +168,7 @@ async fn run_in_span(
     loops: &mut LoopDetector,
     start: &TurnStart,
     trace: Option<Arc<str>>,
-    decision: Arc<Decision>,
+    decision: Arc<CommitDecision>,
 ) -> TurnOutcome {
     let opened = open_scope(cx, history, start, &decision);
     if let Err(Some(cause)) = &opened {
@@ -221,7 +221,7 @@ fn open_scope(
     cx: TurnCx<'_>,
     history: &RunHistory,
     start: &TurnStart,
-    decision: &Arc<Decision>,
+    decision: &Arc<CommitDecision>,
 ) -> Result<Scope, Option<Cause>> {
     use allstop_tools::BackgroundHost as _;
     let run = cx.run.map_err(|refused| refused.cause().cloned())?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cause::{Cause, CauseKind};
-use crate::decision::{CommitPermit, Decision, Verdict};
+use crate::decision::{CommitDecision, CommitPermit, CommitVerdict};
 use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
@@ -23,7 +23,7 @@ use crate::usage::Usage;
 #[must_use = "a commit that is neither published nor failed leaves a turn without an ending"]
 pub struct PendingCommit {
     base: Arc<Conversation>,
-    decision: Arc<Decision>,
+    decision: Arc<CommitDecision>,
     state: TurnState,
     record: SessionRecord,
     _permit: CommitPermit,
@@ -71,8 +71,8 @@ impl Draft {
             Ok(permit) => permit,
             Err(verdict) => {
                 let why = match verdict {
-                    Verdict::Stop(cause) => NotCommittedReason::Stopped(cause),
-                    Verdict::Commit => NotCommittedReason::DecisionUsed,
+                    CommitVerdict::Stop(cause) => NotCommittedReason::Stopped(cause),
+                    CommitVerdict::Commit => NotCommittedReason::DecisionUsed,
                 };
                 return Err(Box::new(NotCommitted { draft: self, why }));
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cause::Cause;
-use crate::decision::{Decision, Verdict};
+use crate::decision::{CommitDecision, CommitVerdict};
 use crate::ids::{CallId, MessageId};
 use crate::message::Message;
 use crate::record::{CallOutcome, SessionRecord, StartedCall};
@@ -26,7 +26,7 @@ use crate::usage::Usage;
 #[must_use = "a draft that is dropped is a turn that never was"]
 pub struct Draft {
     pub(super) base: Arc<Conversation>,
-    pub(super) decision: Arc<Decision>,
+    pub(super) decision: Arc<CommitDecision>,
     pub(super) state: TurnState,
     /// The user's message and the completed steps: a valid history at all times.
     pub(super) messages: Vec<Arc<Message>>,
@@ -71,7 +71,7 @@ impl Draft {
         base: Arc<Conversation>,
         start: &TurnStart,
         limits: &TurnLimits,
-        decision: Arc<Decision>,
+        decision: Arc<CommitDecision>,
     ) -> Result<Self, StartRefusal> {
         if let Err(refusal) = check_entry(&base, limits, &decision) {
             let ours = decision.stop(refusal.cause());
@@ -208,9 +208,9 @@ impl Draft {
 fn check_entry(
     base: &Conversation,
     limits: &TurnLimits,
-    decision: &Decision,
+    decision: &CommitDecision,
 ) -> Result<(), StartRefusal> {
-    if let Some(Verdict::Stop(cause)) = decision.verdict() {
+    if let Some(CommitVerdict::Stop(cause)) = decision.verdict() {
         return Err(StartRefusal::Stopped(cause.clone()));
     }
     if let Some(limit) = limits.turns_max

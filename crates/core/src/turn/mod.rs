@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. Only [`PendingCommit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a
 //!    conversation.
-//! 2. Commit versus stop is one atomic decision ([`Decision`](crate::decision::Decision)); the loser learns
+//! 2. Commit versus stop is one atomic decision ([`CommitDecision`](crate::decision::CommitDecision)); the loser learns
 //!    it.
 //! 3. A turn that started has exactly one ending, and accepts no event after it.
 //! 4. In [`Draft::request_messages`], each tool call always has exactly one result, and every name is valid.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::turn::{Draft, DraftError, StartRefusal, StopPolicy, TurnLimits, TurnStop};
 use allstop_core::{Cause, CauseKind, FinishReason, StopReason};
 
 use crate::driver::*;
 
-fn fallen(cause: Cause) -> Arc<Decision> {
-    let decision = Arc::new(Decision::new());
+fn fallen(cause: Cause) -> Arc<CommitDecision> {
+    let decision = Arc::new(CommitDecision::new());
     assert!(decision.stop(cause));
     decision
 }
@@ -35,7 +35,7 @@ fn turn_cancelled_before_its_start_changes_nothing() {
 #[test]
 fn cancel_after_the_budget_check_is_seen_before_the_commit() {
     let mut session = Session::new(TurnLimits::default());
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not cancelled yet");
@@ -64,7 +64,7 @@ fn cancel_after_the_budget_check_is_seen_before_the_commit() {
 #[test]
 fn cancel_after_the_commit_stops_only_the_next_turn() {
     let mut session = Session::new(TurnLimits::default());
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not cancelled");
@@ -126,7 +126,7 @@ fn limit_before_the_start_wins_over_a_later_cancel() {
         turns_max: Some(0),
         ..TurnLimits::default()
     };
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let refusal = Session::new(limits)
         .try_begin("go", Arc::clone(&decision))
         .expect_err("refused");
@@ -140,7 +140,7 @@ fn cancel_in_the_last_permitted_step_is_not_max_steps() {
         steps_max: Some(1),
         ..TurnLimits::default()
     });
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not cancelled");
@@ -159,7 +159,7 @@ fn cancel_in_the_last_permitted_step_is_not_max_steps() {
 #[test]
 fn cancel_during_the_last_model_call_is_not_lost() {
     let mut session = Session::new(TurnLimits::default());
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not cancelled");
@@ -179,7 +179,7 @@ fn cancel_during_the_last_model_call_is_not_lost() {
 #[test]
 fn nothing_starts_after_a_stop() {
     let mut session = Session::new(TurnLimits::default());
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not cancelled");
@@ -222,7 +222,7 @@ fn deadline_and_user_cancel_have_different_reasons() {
 #[test]
 fn the_first_cause_wins_and_is_never_overwritten() {
     let mut session = Session::new(TurnLimits::default());
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not stopped");
@@ -241,7 +241,7 @@ fn limit_that_ends_a_turn_wins_over_a_later_cancel() {
         steps_max: Some(0),
         ..TurnLimits::default()
     });
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let draft = session
         .try_begin("go", Arc::clone(&decision))
         .expect("not stopped");

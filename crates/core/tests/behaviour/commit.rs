@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use allstop_core::decision::{Decision, Verdict};
+use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
     Draft, IllegalEvent, NotCommittedReason, SessionState, TurnEvent, TurnLimits, TurnState,
@@ -21,7 +21,7 @@ fn a_ghost_turn_is_impossible() {
     let mut committed = 0;
     let mut session = Session::new(TurnLimits::default());
     let barrier = Barrier::new(2);
-    let slot: std::sync::Mutex<Option<Arc<Decision>>> = std::sync::Mutex::default();
+    let slot: std::sync::Mutex<Option<Arc<CommitDecision>>> = std::sync::Mutex::default();
     let stops_won = AtomicU32::new(0);
     let base = Arc::clone(&session.conversation);
     thread::scope(|scope| {
@@ -36,7 +36,7 @@ fn a_ghost_turn_is_impossible() {
             }
         });
         for _ in 0..RACES {
-            let decision = Arc::new(Decision::new());
+            let decision = Arc::new(CommitDecision::new());
             *slot.lock().unwrap() = Some(Arc::clone(&decision));
             let start = session.start("go");
             let mut draft =
@@ -78,7 +78,7 @@ fn a_ghost_turn_is_impossible() {
 #[test]
 fn one_of_many_deciders_wins_and_the_others_learn_it() {
     for _ in 0..1_000 {
-        let decision = Decision::new();
+        let decision = CommitDecision::new();
         let gate = Barrier::new(8);
         let wins = AtomicU32::new(0);
         thread::scope(|scope| {
@@ -101,9 +101,9 @@ fn one_of_many_deciders_wins_and_the_others_learn_it() {
 
 #[test]
 fn second_commit_of_a_decision_is_refused() {
-    let decision = Decision::new();
+    let decision = CommitDecision::new();
     decision.commit().map(drop).expect("the first");
-    assert_eq!(decision.commit().map(drop), Err(Verdict::Commit));
+    assert_eq!(decision.commit().map(drop), Err(CommitVerdict::Commit));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn failed_append_ends_the_turn_and_keeps_the_conversation() {
     let mut session = Session::new(TurnLimits::default());
     session.turn("one", usage(1, 1));
     let before = Arc::clone(&session.conversation);
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("two", Arc::clone(&decision))
         .expect("not stopped");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::message::{Arguments, check_history};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{
@@ -132,14 +132,14 @@ impl Session {
     }
 
     pub(crate) fn begin(&mut self, input: &str) -> Draft {
-        self.try_begin(input, Arc::new(Decision::new()))
+        self.try_begin(input, Arc::new(CommitDecision::new()))
             .expect("nothing refuses the turn")
     }
 
     pub(crate) fn try_begin(
         &mut self,
         input: &str,
-        decision: Arc<Decision>,
+        decision: Arc<CommitDecision>,
     ) -> Result<Draft, StartRefusal> {
         let start = self.start(input);
         let draft = Draft::begin(
@@ -240,7 +240,7 @@ impl Session {
 
     /// Runs a whole turn of one step.
     pub(crate) fn turn(&mut self, input: &str, cost: Usage) -> Outcome {
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let mut draft = match self.try_begin(input, decision) {
             Ok(draft) => draft,
             Err(refusal) => return Outcome::Stopped(refusal.reason(), refusal.cause()),

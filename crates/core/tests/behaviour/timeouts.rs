@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::StopReason;
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::TurnLimits;
 
@@ -22,7 +22,7 @@ fn zero_and_negative_deadlines_stop_the_first_turn() {
         },
     ] {
         let mut session = Session::new(limits);
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         decision.stop(deadline());
         let refusal = session
             .try_begin("go", decision)
@@ -38,7 +38,7 @@ fn the_deadline_is_cumulative_over_turns() {
     // One run with two turns: the first commits, the deadline passes, and the second is refused at its start.
     let mut session = Session::new(TurnLimits::default());
     assert_eq!(session.turn("first", usage(3, 4)), Outcome::Committed);
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     decision.stop(deadline());
     let refusal = session
         .try_begin("second", decision)

@@ -17,7 +17,7 @@ use crate::gate::{Gate, NotStarted};
 use crate::scope::Placement;
 
 use crate::stop::StopInProgress;
-use crate::sync::{AbortHandle, CancellationToken, Decision};
+use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
 
 /// The place of one scope among the entries of its cell.
@@ -33,7 +33,7 @@ impl Seat {
 #[derive(Default)]
 pub(crate) struct NodeSpec {
     pub(crate) unit: Option<WorkSpec>,
-    pub(crate) decision: Option<Arc<Decision>>,
+    pub(crate) decision: Option<Arc<CommitDecision>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) placement: Placement,
 }
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     /// Set where the whole scope is one item of a receipt: a tool call with all that it started.
     pub(super) unit: Option<Arc<Unit>>,
     /// Commit versus stop, for the scope of a turn.
-    pub(super) decision: Option<Arc<Decision>>,
+    pub(super) decision: Option<Arc<CommitDecision>>,
     /// Of this scope; those above have their own.
     pub(super) deadline: Option<Instant>,
     pub(super) deadline_timer: Option<AbortHandle>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Placement, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
@@ -121,7 +121,7 @@ async fn a_call_that_never_began_is_named_by_the_stop_of_all() {
 async fn a_stop_from_above_and_the_commit_of_a_shared_turn_decide_once() {
     for commit_first in [true, false] {
         let run = root();
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let options = ScopeOptions {
             placement: Placement::Shared,
             decision: Some(Arc::clone(&decision)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::receipt::{
     ConversationEffect, EndMethod, ItemKind, ItemState, NotStoppedReason, NothingToStop,
 };
@@ -142,7 +142,7 @@ async fn a_stop_of_what_has_ended_says_so_with_the_first_ones_id() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_after_the_commit_finds_nothing_to_do() {
     let scope = root();
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let options = ScopeOptions {
         decision: Some(Arc::clone(&decision)),
         ..Default::default()
@@ -154,7 +154,7 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
     assert!(receipt.quiet() && receipt.items().is_empty());
     drop(permit);
 
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let options = ScopeOptions {
         decision: Some(Arc::clone(&decision)),
         ..Default::default()
@@ -168,7 +168,7 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
     let scope = root();
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let options = ScopeOptions {
         decision: Some(Arc::clone(&decision)),
         ..Default::default()
@@ -193,7 +193,7 @@ async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
 #[tokio::test]
 async fn a_stop_after_the_commit_names_what_still_runs() {
     let scope = root();
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let options = ScopeOptions {
         decision: Some(Arc::clone(&decision)),
         ..Default::default()

@@ -1,6 +1,6 @@
 //! Random attempts of a driver. An illegal attempt is refused and must change nothing.
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{Draft, DraftError, IllegalEvent, NextAction};
 use allstop_core::{CallId, Cause, CauseKind, Effect, FinishReason, ToolCall, Usage};
@@ -82,7 +82,7 @@ impl Books {
 /// Makes the attempt and returns its records.
 pub(super) fn attempt(
     draft: &mut Draft,
-    decision: &Decision,
+    decision: &CommitDecision,
     books: &mut Books,
     what: &Try,
 ) -> Vec<SessionRecord> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::{
     EndMethod, EndProof, Evidence, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings,
@@ -66,7 +66,7 @@ const fn stop(policy: StopPolicy, cause: CauseKind) -> End {
 pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
     let before = session.state();
     let first = session.log.len();
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let Ok(mut draft) = session.try_begin("go", Arc::clone(&decision)) else {
         assert_eq!(endings(&session.log[first..]), 1);
         assert_eq!(session.state().conversation(), before.conversation());
@@ -109,7 +109,7 @@ pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
 }
 
 /// Ends the turn. Returns true if the turn adds messages to the conversation.
-fn finish(session: &mut Session, draft: Draft, decision: &Decision, end: End) -> bool {
+fn finish(session: &mut Session, draft: Draft, decision: &CommitDecision, end: End) -> bool {
     match end {
         End::Commit | End::CommitFails => match draft.commit(at()) {
             Ok(commit) => {

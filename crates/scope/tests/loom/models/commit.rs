@@ -9,9 +9,9 @@ use super::{
     by, by_user, every_interleaving, interruptions, joined, options, receipt_of, root, spawn,
 };
 use crate::scope::{Scope, ScopeOptions};
-use crate::sync::{Decision, Verdict};
+use crate::sync::{CommitDecision, CommitVerdict};
 
-fn turn(parent: &Scope, decision: &Arc<Decision>) -> Scope {
+fn turn(parent: &Scope, decision: &Arc<CommitDecision>) -> Scope {
     let options = ScopeOptions {
         decision: Some(Arc::clone(decision)),
         ..options()
@@ -24,7 +24,7 @@ fn turn(parent: &Scope, decision: &Arc<Decision>) -> Scope {
 #[test]
 fn one_of_a_commit_and_two_stops_wins_and_the_others_learn_which() {
     every_interleaving(|| {
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let kinds = [CauseKind::User, CauseKind::Deadline];
         let stops = kinds.map(|kind| {
             let decision = Arc::clone(&decision);
@@ -39,11 +39,11 @@ fn one_of_a_commit_and_two_stops_wins_and_the_others_learn_which() {
         assert_eq!(winners.iter().filter(|won| **won).count(), 1);
         let verdict = decision.verdict().cloned().expect("it is decided");
         let winner = if user.0 {
-            Verdict::Stop(Cause::new(CauseKind::User))
+            CommitVerdict::Stop(Cause::new(CauseKind::User))
         } else if deadline.0 {
-            Verdict::Stop(Cause::new(CauseKind::Deadline))
+            CommitVerdict::Stop(Cause::new(CauseKind::Deadline))
         } else {
-            Verdict::Commit
+            CommitVerdict::Commit
         };
         assert_eq!(verdict, winner);
         assert_eq!([&user.1, &deadline.1], [&verdict; 2]);
@@ -57,7 +57,7 @@ fn one_of_a_commit_and_two_stops_wins_and_the_others_learn_which() {
 fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
     every_interleaving(|| {
         let root = root();
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let turn = turn(&root, &decision);
         let committer = {
             let decision = Arc::clone(&decision);
@@ -69,7 +69,7 @@ fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
             Ok(()) => assert!(ended && turn.cause().is_none()),
             Err(verdict) => {
                 let cause = turn.cause().expect("the stop covers it");
-                assert!(!ended && verdict == Verdict::Stop(cause));
+                assert!(!ended && verdict == CommitVerdict::Stop(cause));
             }
         }
     });
@@ -79,7 +79,7 @@ fn a_stop_of_a_turn_answers_already_ended_exactly_if_the_commit_won() {
 fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
     interruptions(2, || {
         let root = root();
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let turn = turn(&root, &decision);
         let engine = turn.attach_engine();
         let committed = decision.commit().map(drop);
@@ -97,7 +97,7 @@ fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
 fn of_two_stops_the_first_cause_is_the_gates_and_the_decisions() {
     every_interleaving(|| {
         let root = root();
-        let decision = Arc::new(Decision::new());
+        let decision = Arc::new(CommitDecision::new());
         let turn = turn(&root, &decision);
         let wide = {
             let root = root.clone();

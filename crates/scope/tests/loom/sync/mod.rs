@@ -9,7 +9,7 @@ mod stop_signal;
 #[path = "../../../../core/src/decision.rs"]
 mod decision;
 
-pub(crate) use decision::{Decision, Verdict};
+pub(crate) use decision::{CommitDecision, CommitVerdict};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) use once::{OnceLock, SetOnce};
 pub(crate) use process::{ContainmentChoice, ProcessHandle};

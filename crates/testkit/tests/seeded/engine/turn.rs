@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{AgentEvent, TurnOutcome};
-use allstop_core::decision::Decision;
+use allstop_core::decision::CommitDecision;
 use allstop_core::record::{SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::turn::{BudgetExceeded, Reservation};
 use allstop_core::{
@@ -63,7 +63,7 @@ pub(super) struct Turn<'a> {
     pub(super) number: TurnNumber,
     pub(super) scope: Scope,
     pub(super) engine: EngineGuard,
-    decision: Arc<Decision>,
+    decision: Arc<CommitDecision>,
     /// Records that go with the next append.
     pub(super) pending: Vec<SessionRecord>,
     /// The user's message and the completed steps.
@@ -86,7 +86,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
         session_id: journal.session().id().clone(),
         turn: number,
     });
-    let decision = Arc::new(Decision::new());
+    let decision = Arc::new(CommitDecision::new());
     let started = SessionRecord::TurnStarted {
         turn: number,
         at: now(),
@@ -130,7 +130,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
 }
 
 /// The scope of the turn, below the run's. The cause, if a stop was first.
-fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<Decision>) -> Result<Scope, Cause> {
+fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<CommitDecision>) -> Result<Scope, Cause> {
     let label = format!("session/explored/turn/{number}");
     let options = || ScopeOptions {
         decision: Some(Arc::clone(decision)),
