@@ -8,7 +8,7 @@ use std::time::Duration;
 use allstop_agent::{Agent, EventSink, RunHistory, RunRequest, Settings};
 use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{SessionId, StopReason, Timestamp};
-use allstop_log::{AppendIds, Log, SessionStream, SqliteLog, StreamName, Version};
+use allstop_log::{AppendIds, Log, SessionWriter, SqliteLog, StreamName, Version};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         sessions += 1;
         let id = SessionId::from(format!("s{sessions}"));
         let (log, at) = (Arc::clone(&log), Timestamp::from_unix_ms(0));
-        let stream = runtime.block_on(SessionStream::create(log, id, at, "/"));
+        let stream = runtime.block_on(SessionWriter::create(log, id, at, "/"));
         let history = RunHistory::Logged(Box::new(stream.expect("a session")));
         let request = RunRequest::new(history, "go");
         let (took, outcome) = timed(|| {

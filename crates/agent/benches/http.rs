@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use allstop_agent::{Agent, EventSink, RunHistory, RunRequest};
 use allstop_core::{SessionId, StopReason, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{ProviderModel, ProviderOptions};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
@@ -146,7 +146,7 @@ async fn genai_turn(client: Client, target: ServiceTarget) {
 
 async fn allstop_turn(agent: Agent, scope: Scope, n: usize) {
     let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
-    let session = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let session = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/").await;
     let history = RunHistory::Logged(Box::new(session.expect("a session in memory")));
     let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
     let outcome = run.finish().await.expect("a finished run");

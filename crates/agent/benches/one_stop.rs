@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use allstop_agent::{Agent, EventSink, RunHistory, RunRequest};
 use allstop_bench::{BenchSuite, Figure};
 use allstop_core::{Cause, CauseKind, Extent, SessionId, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest};
 use allstop_testkit::ToolFn;
@@ -73,7 +73,7 @@ fn stop(runtime: &Runtime, hearing: Hearing) -> impl FnMut() -> Duration {
 
 async fn stop_turn(agent: &Agent, root: &Scope, running: &mut UnboundedReceiver<()>) -> Duration {
     let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
-    let stream = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let stream = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/").await;
     let history = RunHistory::Logged(Box::new(stream.expect("a session in memory")));
     let scope = root.child("session", ScopeOptions::default());
     let scope = scope.expect("nothing is stopped");

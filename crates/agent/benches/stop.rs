@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use allstop_agent::{Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest};
 use allstop_bench::{BenchSuite, Figure};
 use allstop_core::{Cause, CauseKind, Effect, Extent, SessionId, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest};
 use allstop_testkit::ToolFn;
@@ -141,7 +141,7 @@ fn agent(begun: UnboundedSender<()>) -> Agent {
 
 async fn history(log: &Arc<MemoryLog>, n: usize) -> RunHistory {
     let (id, at) = (SessionId::from(n.to_string()), Timestamp::from_unix_ms(0));
-    let session = SessionStream::create(Arc::clone(log) as _, id, at, "/").await;
+    let session = SessionWriter::create(Arc::clone(log) as _, id, at, "/").await;
     RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use allstop_agent::{Agent, EventSink, RunHistory, RunRequest};
 use allstop_bench::{BenchSuite, Figure, timed};
 use allstop_core::{SessionId, StopReason, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
@@ -93,7 +93,7 @@ fn agent() -> Agent {
 
 async fn logged() -> RunHistory {
     let (id, at) = (SessionId::from("s"), Timestamp::from_unix_ms(0));
-    let stream = SessionStream::create(Arc::new(MemoryLog::new()), id, at, "/").await;
+    let stream = SessionWriter::create(Arc::new(MemoryLog::new()), id, at, "/").await;
     RunHistory::Logged(Box::new(stream.expect("a session in memory")))
 }
 

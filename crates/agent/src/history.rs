@@ -5,13 +5,13 @@ use std::sync::Arc;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::Conversation;
 use allstop_core::{SessionId, TurnNumber};
-use allstop_log::{SessionError, SessionStream};
+use allstop_log::{SessionError, SessionWriter};
 
 /// Destination of a run's turns.
 #[derive(Debug)]
 pub enum RunHistory {
     /// A session in a log. The conversation is the fold of its records.
-    Logged(Box<SessionStream>),
+    Logged(Box<SessionWriter>),
     /// A conversation that the caller provides and takes back. Nothing is written.
     Bare {
         /// Id for receipts.
@@ -66,7 +66,7 @@ impl RunHistory {
     /// Settles an append that the store has not confirmed: a turn builds on the records before it.
     ///
     /// # Cancel safety
-    /// Same as [`SessionStream::settle`].
+    /// Same as [`SessionWriter::settle`].
     pub(crate) async fn settle(&mut self) {
         if let Self::Logged(session) = self
             && let Err(error) = session.settle().await
@@ -79,7 +79,7 @@ impl RunHistory {
     /// Appends records atomically.
     ///
     /// # Cancel safety
-    /// Same as [`SessionStream::append`]: a dropped append may have happened, and the next append settles it first.
+    /// Same as [`SessionWriter::append`]: a dropped append may have happened, and the next append settles it first.
     pub(crate) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         match self {
             Self::Logged(session) => session.append(records).await,

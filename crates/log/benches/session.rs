@@ -8,7 +8,7 @@ use std::time::Duration;
 use allstop_bench::{BenchSuite, Figure, cpu_timed, timed};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::{CallId, Effect, Message, Timestamp, TurnNumber, Usage};
-use allstop_log::{Log, MemoryLog, SessionStream, SqliteLog, list_sessions};
+use allstop_log::{Log, MemoryLog, SessionWriter, SqliteLog, list_sessions};
 use futures::FutureExt;
 use serde_json::json;
 use tempfile::TempDir;
@@ -101,8 +101,8 @@ fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
     ]
 }
 
-fn create(log: Arc<dyn Log>) -> SessionStream {
-    let session = SessionStream::create(log, "s".into(), at(), "/work");
+fn create(log: Arc<dyn Log>) -> SessionWriter {
+    let session = SessionWriter::create(log, "s".into(), at(), "/work");
     let opened = futures::executor::block_on(session);
     opened.expect("the log is empty")
 }
@@ -157,7 +157,7 @@ fn resume(suite: &mut BenchSuite, name: &str, turns: &[Vec<SessionRecord>], goal
     let runtime = Runtime::new().expect("the system gives threads");
     let (_folder, log, _) = stored_session(&runtime, turns);
     let resume = || {
-        let session = SessionStream::resume(Arc::clone(&log), "s".into(), at());
+        let session = SessionWriter::resume(Arc::clone(&log), "s".into(), at());
         let (took, session) = cpu_timed(|| runtime.block_on(session));
         let session = session.expect("a session");
         assert_eq!(session.state().turns().len(), turns.len());
@@ -215,7 +215,7 @@ fn grows_linearly(suite: &mut BenchSuite, what: &str, turns: Turns, listed: bool
                 assert_eq!(listed.expect("a list").len(), 1);
                 return took;
             }
-            let session = SessionStream::resume(Arc::clone(&log), "s".into(), at());
+            let session = SessionWriter::resume(Arc::clone(&log), "s".into(), at());
             let (took, session) = timed(|| runtime.block_on(session));
             drop(session.expect("a session"));
             took

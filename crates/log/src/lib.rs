@@ -3,7 +3,7 @@
 //! State is a fold over the records of the log, and nothing else is stored. A [`Log`] holds streams of records and
 //! does not interpret them. The records of a stream are numbered without gaps (1, 2, 3 …), and each append names the
 //! version that it expects: if two writers race, one gets a conflict. [`MemoryLog`] lives as long as the process,
-//! [`SqliteLog`] survives `kill -9` and power loss. [`SessionStream`] is the layer for the records of one
+//! [`SqliteLog`] survives `kill -9` and power loss. [`SessionWriter`] is the layer for the records of one
 //! conversation: it holds the session's lock, folds its records, ends the turn that a crash left open, and appends.
 //!
 //! ```
@@ -38,7 +38,7 @@ pub use log::{Log, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
-    RecordObserver, SessionError, SessionStream, SessionSummary, list_sessions, read_session,
+    RecordObserver, SessionError, SessionSummary, SessionWriter, list_sessions, read_session,
     read_session_end, remove_session,
 };
 pub use sqlite::SqliteLog;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_agent::{Prompt, SteeredMessage};
 use allstop_core::Extent;
 use allstop_core::record::TurnOrigin;
-use allstop_log::SessionStream;
+use allstop_log::SessionWriter;
 use allstop_scope::{Deadline, NotStarted, ScopeOptions};
 
 use crate::command::OwnerCommand;
@@ -17,7 +17,7 @@ use crate::queued_turn::QueuedTurn;
 
 impl SessionInner {
     /// Starts the owner of a session whose log is open.
-    pub(crate) fn start_with(self: &Arc<Self>, stream: SessionStream) -> Result<(), NotStarted> {
+    pub(crate) fn start_with(self: &Arc<Self>, stream: SessionWriter) -> Result<(), NotStarted> {
         let mut state = self.state.lock();
         state.opened = Some(Box::new(stream));
         self.wake(&mut state).map(drop)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use allstop_agent::SessionBackground;
 use allstop_core::turn::Conversation;
 use allstop_core::{SessionId, TurnNumber};
-use allstop_log::{SessionStream, Version};
+use allstop_log::{SessionWriter, Version};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, SetOnce};
@@ -55,7 +55,7 @@ pub(crate) struct LockedState {
     pub(crate) commands: VecDeque<OwnerCommand>,
     pub(crate) orphans: OrphanList,
     /// An open log that the owner has not taken yet.
-    pub(crate) opened: Option<Box<SessionStream>>,
+    pub(crate) opened: Option<Box<SessionWriter>>,
 }
 
 /// Scopes and work of a session that is awake.

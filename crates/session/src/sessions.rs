@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::{SessionId, TurnNumber};
-use allstop_log::{Log, SessionError, SessionStream};
+use allstop_log::{Log, SessionError, SessionWriter};
 use allstop_scope::{NotStarted, Scope};
 
 use crate::inner::{LogPosition, SessionInner};
@@ -60,7 +60,7 @@ impl Sessions {
         self.host.scope.check()?;
         let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
         let log = Arc::clone(&self.host.log);
-        let stream = SessionStream::create(log, id, (self.host.options.now)(), folder).await?;
+        let stream = SessionWriter::create(log, id, (self.host.options.now)(), folder).await?;
         self.opened(stream)
     }
 
@@ -74,11 +74,11 @@ impl Sessions {
     pub async fn resume(&self, id: SessionId) -> Result<Session, OpenError> {
         self.host.scope.check()?;
         let log = Arc::clone(&self.host.log);
-        let stream = SessionStream::resume(log, id, (self.host.options.now)()).await?;
+        let stream = SessionWriter::resume(log, id, (self.host.options.now)()).await?;
         self.opened(stream)
     }
 
-    fn opened(&self, stream: SessionStream) -> Result<Session, OpenError> {
+    fn opened(&self, stream: SessionWriter) -> Result<Session, OpenError> {
         let position = LogPosition {
             last_turn: TurnNumber(stream.state().next_turn().0 - 1),
             version: stream.version(),

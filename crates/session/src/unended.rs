@@ -8,7 +8,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{RecordedWork, SessionState};
-use allstop_log::{SessionError, SessionStream};
+use allstop_log::{SessionError, SessionWriter};
 use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, survivor};
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
@@ -161,7 +161,7 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWor
 ///
 /// The outcome of such work is `unknown`, since its end was not observed.
 pub(crate) async fn record_lost_work(
-    stream: &mut SessionStream,
+    stream: &mut SessionWriter,
     scope: &Scope,
 ) -> Result<Vec<UnendedWork>, SessionError> {
     let found = settled_work(stream.state(), scope).await;

@@ -22,7 +22,7 @@ use allstop_core::message::check_history;
 use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, MemoryLog, SessionStream, Version};
+use allstop_log::{Log, MemoryLog, SessionWriter, Version};
 use allstop_model::{Model, Reply, ScriptedModel};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
@@ -41,7 +41,7 @@ async fn history() -> RunHistory {
 
 async fn history_on(log: Arc<dyn Log>) -> RunHistory {
     let id = SessionId::from("s1");
-    let session = SessionStream::create(log, id, Timestamp::from_unix_ms(0), "/tmp").await;
+    let session = SessionWriter::create(log, id, Timestamp::from_unix_ms(0), "/tmp").await;
     RunHistory::Logged(Box::new(session.expect("a session in memory")))
 }
 

@@ -7,7 +7,7 @@ use allstop_core::decision::DecisionState;
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{Pause, Reply, ScriptedModel};
 use allstop_scope::{Scope, ScopeOptions, StopRequest};
 use allstop_testkit::{FaultyLog, LogFault, ToolFn};
@@ -25,7 +25,7 @@ fn user() -> Cause {
 async fn faulty() -> (Arc<FaultyLog>, RunHistory) {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let at = Timestamp::from_unix_ms(0);
-    let session = SessionStream::create(Arc::clone(&log) as _, SessionId::from("s1"), at, "/tmp");
+    let session = SessionWriter::create(Arc::clone(&log) as _, SessionId::from("s1"), at, "/tmp");
     let session = session.await.expect("a session in memory");
     (log, RunHistory::Logged(Box::new(session)))
 }

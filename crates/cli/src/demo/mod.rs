@@ -16,7 +16,7 @@ use allstop_agent::{
 };
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopReason, Timestamp};
-use allstop_log::{MemoryLog, SessionStream};
+use allstop_log::{MemoryLog, SessionWriter};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope, ScopeOptions, Stop, StopRequest, WorkSpec};
 use allstop_tools::{
@@ -176,7 +176,7 @@ impl DemoStage {
         let id = SessionId::from("demo");
         let now = Timestamp::from(std::time::SystemTime::now());
         let log = Arc::new(MemoryLog::new());
-        let stream = SessionStream::create(log, id, now, folder.to_string_lossy())
+        let stream = SessionWriter::create(log, id, now, folder.to_string_lossy())
             .await
             .context("a session in memory")?;
         let session = root

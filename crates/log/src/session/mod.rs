@@ -7,12 +7,12 @@ mod error;
 mod fold;
 mod list;
 mod running_owner;
-mod stream;
+mod writer;
 
 pub use codec::{RecordDecodeError, decode, encode};
 pub use error::SessionError;
 pub use list::{SessionSummary, list_sessions, read_session, read_session_end, remove_session};
-pub use stream::{RecordObserver, SessionStream};
+pub use writer::{RecordObserver, SessionWriter};
 
 use allstop_core::SessionId;
 

@@ -16,7 +16,7 @@ use allstop_core::record::{SessionRecord, TurnOrigin};
 use allstop_core::{Timestamp, TurnNumber};
 use allstop_log::session::stream_of;
 use allstop_log::{
-    AppendError, AppendIds, LockAttempt, Log, SessionStream, SqliteLog, StreamName, Version,
+    AppendError, AppendIds, LockAttempt, Log, SessionWriter, SqliteLog, StreamName, Version,
 };
 use futures::future::try_join_all;
 
@@ -85,9 +85,9 @@ async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Res
     Ok(())
 }
 
-async fn own(log: Arc<dyn Log>, id: &str, is_open: bool) -> Result<SessionStream, Failure> {
+async fn own(log: Arc<dyn Log>, id: &str, is_open: bool) -> Result<SessionWriter, Failure> {
     let (at, turn) = (Timestamp::from_unix_ms(0), TurnNumber(1));
-    let mut session = SessionStream::create(Arc::clone(&log), id.into(), at, "/work").await?;
+    let mut session = SessionWriter::create(Arc::clone(&log), id.into(), at, "/work").await?;
     let owner = log.lock_owner(&stream_of(&id.into())).await?;
     let started = SessionRecord::TurnStarted {
         turn,

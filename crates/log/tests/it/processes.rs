@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::{
-    AppendId, LockAttempt, Log, SessionError, SessionStream, SqliteLog, StreamName, Version,
+    AppendId, LockAttempt, Log, SessionError, SessionWriter, SqliteLog, StreamName, Version,
     list_sessions, read_session, remove_session,
 };
 
@@ -193,7 +193,7 @@ async fn living_owner_without_its_lock_file_keeps_the_session() {
         let log: Arc<dyn Log> = Arc::new(SqliteLog::open(&store).await.unwrap());
         let id = SessionId::from("s");
         let resume =
-            || SessionStream::resume(Arc::clone(&log), id.clone(), Timestamp::from_unix_ms(0));
+            || SessionWriter::resume(Arc::clone(&log), id.clone(), Timestamp::from_unix_ms(0));
         let version = log.list("session/s").await.unwrap()[0].1;
 
         std::fs::remove_dir_all(&locks).unwrap();

@@ -7,7 +7,7 @@ use allstop_core::turn::SessionState;
 use allstop_core::{CauseKind, Message, StopReason, Timestamp, TurnNumber, Usage};
 use allstop_log::session::{decode, stream_of};
 use allstop_log::{
-    AppendId, Log, MemoryLog, SessionError, SessionStream, SqliteLog, Version, list_sessions,
+    AppendId, Log, MemoryLog, SessionError, SessionWriter, SqliteLog, Version, list_sessions,
     read_session, remove_session,
 };
 
@@ -75,7 +75,7 @@ fn memory() -> Arc<dyn Log> {
     Arc::new(MemoryLog::new())
 }
 
-pub(crate) async fn run_turn(session: &mut SessionStream, turn: u32) {
+pub(crate) async fn run_turn(session: &mut SessionWriter, turn: u32) {
     session.append(vec![turn_started(turn)]).await.unwrap();
     session
         .append(vec![model_call_started(turn)])
@@ -98,7 +98,7 @@ pub(crate) async fn stored(log: &dyn Log, id: &str) -> Vec<SessionRecord> {
 #[tokio::test]
 async fn state_is_the_fold_of_the_stored_records() {
     let log = memory();
-    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
     run_turn(&mut session, 1).await;
@@ -111,7 +111,7 @@ async fn state_is_the_fold_of_the_stored_records() {
     );
 
     drop(session);
-    let again = SessionStream::resume(log.clone(), "s".into(), at())
+    let again = SessionWriter::resume(log.clone(), "s".into(), at())
         .await
         .unwrap();
     assert_eq!(again.recovered(), []);
@@ -124,7 +124,7 @@ async fn state_is_the_fold_of_the_stored_records() {
 #[tokio::test]
 async fn resume_ends_the_turn_that_a_crash_left_open() {
     let log = memory();
-    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
     run_turn(&mut session, 1).await;
@@ -135,7 +135,7 @@ async fn resume_ends_the_turn_that_a_crash_left_open() {
         .unwrap();
     drop(session);
 
-    let mut session = SessionStream::resume(log.clone(), "s".into(), at())
+    let mut session = SessionWriter::resume(log.clone(), "s".into(), at())
         .await
         .unwrap();
     assert_eq!(session.recovered().len(), 2);
@@ -149,7 +149,7 @@ async fn resume_ends_the_turn_that_a_crash_left_open() {
     run_turn(&mut session, 3).await;
     drop(session);
 
-    let session = SessionStream::resume(log, "s".into(), at()).await.unwrap();
+    let session = SessionWriter::resume(log, "s".into(), at()).await.unwrap();
     assert_eq!(session.recovered(), [], "recovery is written once");
 }
 
@@ -158,7 +158,7 @@ async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
     let folder = tempfile::tempdir().unwrap();
     let open = || SqliteLog::open(folder.path().join("store.db"));
     let log = Arc::new(open().await.unwrap());
-    let mut session = SessionStream::create(log, "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log, "s".into(), at(), "/work")
         .await
         .unwrap();
     run_turn(&mut session, 1).await;
@@ -178,9 +178,9 @@ async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
 }
 
 /// Resumes once the dropped store's thread has released the lock.
-async fn resume_when_free(log: Arc<dyn Log>) -> SessionStream {
+async fn resume_when_free(log: Arc<dyn Log>) -> SessionWriter {
     loop {
-        match SessionStream::resume(log.clone(), "s".into(), at()).await {
+        match SessionWriter::resume(log.clone(), "s".into(), at()).await {
             Err(SessionError::InUse { .. }) => tokio::task::yield_now().await,
             other => return other.unwrap(),
         }
@@ -190,10 +190,10 @@ async fn resume_when_free(log: Arc<dyn Log>) -> SessionStream {
 #[tokio::test]
 async fn session_has_one_owner_at_a_time() {
     let log = memory();
-    let session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+    let session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
-    let second = SessionStream::resume(log.clone(), "s".into(), at()).await;
+    let second = SessionWriter::resume(log.clone(), "s".into(), at()).await;
     assert!(
         matches!(second, Err(SessionError::InUse { owner: Some(o), .. }) if o.pid == std::process::id())
     );
@@ -203,13 +203,13 @@ async fn session_has_one_owner_at_a_time() {
     ));
     drop(session);
     assert!(
-        SessionStream::resume(log.clone(), "s".into(), at())
+        SessionWriter::resume(log.clone(), "s".into(), at())
             .await
             .is_ok()
     );
-    let again = SessionStream::create(log.clone(), "s".into(), at(), "/work").await;
+    let again = SessionWriter::create(log.clone(), "s".into(), at(), "/work").await;
     assert!(matches!(again, Err(SessionError::Exists(_))));
-    let unknown = SessionStream::resume(log.clone(), "t".into(), at()).await;
+    let unknown = SessionWriter::resume(log.clone(), "t".into(), at()).await;
     assert!(matches!(unknown, Err(SessionError::NotFound(_))));
     assert!(
         log.list("")
@@ -223,7 +223,7 @@ async fn session_has_one_owner_at_a_time() {
 #[tokio::test]
 async fn illegal_records_are_not_written() {
     let log = memory();
-    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
     session.append(vec![turn_started(1)]).await.unwrap();
@@ -241,7 +241,7 @@ async fn illegal_records_are_not_written() {
 #[tokio::test]
 async fn writer_is_fenced_after_another_has_appended() {
     let log = memory();
-    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
     log.append(
@@ -266,13 +266,13 @@ async fn writer_is_fenced_after_another_has_appended() {
 #[tokio::test]
 async fn sessions_are_listed_read_and_removed_without_opening() {
     let log = memory();
-    let mut used = SessionStream::create(log.clone(), "b".into(), at(), "/work")
+    let mut used = SessionWriter::create(log.clone(), "b".into(), at(), "/work")
         .await
         .unwrap();
     run_turn(&mut used, 1).await;
     used.append(vec![turn_started(2)]).await.unwrap();
     drop(
-        SessionStream::create(log.clone(), "a".into(), at(), "/work")
+        SessionWriter::create(log.clone(), "a".into(), at(), "/work")
             .await
             .unwrap(),
     );

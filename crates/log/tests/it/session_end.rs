@@ -9,7 +9,7 @@ use allstop_core::turn::SessionState;
 use allstop_core::{StopReason, TurnNumber, Usage};
 use allstop_log::session::{encode, stream_of};
 use allstop_log::{
-    AppendId, Log, MemoryLog, SessionStream, SqliteLog, Version, list_sessions, read_session,
+    AppendId, Log, MemoryLog, SessionWriter, SqliteLog, Version, list_sessions, read_session,
     read_session_end,
 };
 
@@ -57,8 +57,8 @@ fn background_started(number: u32) -> SessionRecord {
     }
 }
 
-async fn long_session(log: Arc<dyn Log>) -> SessionStream {
-    let created = SessionStream::create(log, "s".into(), at(), "/work").await;
+async fn long_session(log: Arc<dyn Log>) -> SessionWriter {
+    let created = SessionWriter::create(log, "s".into(), at(), "/work").await;
     let mut session = created.unwrap();
     session.append(whole_turn(1)).await.unwrap();
     let works = (1..=3).map(background_started).collect();
@@ -98,7 +98,7 @@ async fn list_finds_an_end_far_back_in_both_stores() {
     let sqlite = SqliteLog::open(folder.path().join("store.db")).await;
     let stores: [Arc<dyn Log>; 2] = [Arc::new(MemoryLog::new()), Arc::new(sqlite.unwrap())];
     for log in stores {
-        let created = SessionStream::create(log.clone(), "s".into(), at(), "/work").await;
+        let created = SessionWriter::create(log.clone(), "s".into(), at(), "/work").await;
         let mut session = created.unwrap();
         run_turn(&mut session, 1).await;
         session.append(vec![turn_started(2)]).await.unwrap();
@@ -151,7 +151,7 @@ async fn resumed_session_is_read_from_its_last_compaction() {
         session.append(records).await.unwrap();
         drop(session);
         take_read(&log);
-        let resumed = SessionStream::resume(log.clone(), "s".into(), at()).await;
+        let resumed = SessionWriter::resume(log.clone(), "s".into(), at()).await;
         session = resumed.unwrap();
         assert!(take_read(&log) <= 48);
         let (all, _) = read_session(&*log, &"s".into()).await.unwrap();
@@ -190,7 +190,7 @@ async fn records_of_older_versions_are_read_in_full() {
     let version = session.version();
     drop(session);
     let version = write_as_before(version, vec![compacted(TURNS, 2)]).await;
-    let resumed = SessionStream::resume(log.clone(), "s".into(), at()).await;
+    let resumed = SessionWriter::resume(log.clone(), "s".into(), at()).await;
     session = resumed.unwrap();
     assert_eq!(session.version(), version);
     assert_eq!(session.state().turns().len(), TURNS as usize);

@@ -7,7 +7,7 @@ use std::task::Poll;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::SessionState;
 use allstop_core::{Cause, CauseKind, StopReason, TurnNumber, Usage};
-use allstop_log::{LogErrorKind, SessionError, SessionStream};
+use allstop_log::{LogErrorKind, SessionError, SessionWriter};
 use futures::poll;
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ struct Books {
 
 impl Books {
     /// Checks that the log holds the appended records once and in order, and that the state is their fold.
-    async fn check(&mut self, log: &Unsteady, session: &SessionStream) {
+    async fn check(&mut self, log: &Unsteady, session: &SessionWriter) {
         let found = stored(log, "s").await;
         let whole = [&self.certain[..], &self.perhaps[..]].concat();
         assert!(
@@ -119,7 +119,7 @@ fn nonsense(state: &SessionState) -> Vec<SessionRecord> {
 
 async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
     let log = Arc::new(Unsteady::default());
-    let mut session = SessionStream::create(log.clone(), "s".into(), at(), "/work")
+    let mut session = SessionWriter::create(log.clone(), "s".into(), at(), "/work")
         .await
         .unwrap();
     let mut books = Books {
@@ -134,7 +134,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             Do::Settle => Vec::new(),
             Do::Resume => {
                 drop(session);
-                session = SessionStream::resume(log.clone(), "s".into(), at())
+                session = SessionWriter::resume(log.clone(), "s".into(), at())
                     .await
                     .unwrap();
                 // Everything uncertain is certain now, and the crashed turn has its ending.

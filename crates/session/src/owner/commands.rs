@@ -69,7 +69,7 @@ impl SessionOwner {
         Ok(turn)
     }
 
-    pub(super) fn stream(&mut self) -> Option<&mut allstop_log::SessionStream> {
+    pub(super) fn stream(&mut self) -> Option<&mut allstop_log::SessionWriter> {
         Some(&mut **self.resources.as_mut()?.stream.as_mut()?)
     }
 }

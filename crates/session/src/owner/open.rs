@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_agent::{HookEvent, SessionBackground, TurnError, TurnErrorKind};
 use allstop_core::turn::SessionState;
-use allstop_log::{RecordObserver, SessionError, SessionStream};
+use allstop_log::{RecordObserver, SessionError, SessionWriter};
 use allstop_scope::{Scope, WorkHandle};
 use allstop_tools::external::LateAnswer;
 use allstop_tools::{BackgroundHost as _, Prompter};
@@ -19,14 +19,14 @@ use crate::source::{AgentRequest, SessionAgent};
 use crate::unended;
 
 /// The log of a session while it is being opened.
-pub(super) type PendingOpen = WorkHandle<Result<Box<SessionStream>, SessionError>>;
+pub(super) type PendingOpen = WorkHandle<Result<Box<SessionWriter>, SessionError>>;
 
 pub(super) struct OwnerResources {
     pub(super) session: SessionAgent,
     pub(super) background: Arc<SessionBackground>,
     pub(super) changes: watch::Receiver<u64>,
     /// `None` while a turn runs, which then has the log.
-    pub(super) stream: Option<Box<SessionStream>>,
+    pub(super) stream: Option<Box<SessionWriter>>,
 }
 
 impl OwnerResources {
@@ -81,7 +81,7 @@ impl SessionOwner {
             } else {
                 let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
                 let at = (inner.host.options.now)();
-                Box::new(SessionStream::resume(log, id, at).await?)
+                Box::new(SessionWriter::resume(log, id, at).await?)
             };
             if !is_ours {
                 let works = unended::record_lost_work(&mut stream, &scope).await?;
@@ -91,7 +91,7 @@ impl SessionOwner {
         })
     }
 
-    async fn open_agent(&mut self, stream: Box<SessionStream>) -> Result<(), TurnError> {
+    async fn open_agent(&mut self, stream: Box<SessionWriter>) -> Result<(), TurnError> {
         let first = unended::next_number(stream.state());
         let background = {
             // In one critical section: a stop of all background work must find the scope in which the tools start

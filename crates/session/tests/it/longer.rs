@@ -229,7 +229,7 @@ async fn sleeping_session_answers_and_stops_as_before() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     // The lock is free while the session sleeps: another process may open it.
     drop(
-        allstop_log::SessionStream::resume(
+        allstop_log::SessionWriter::resume(
             Arc::clone(&fixture.log),
             "s1".into(),
             allstop_core::Timestamp::from_unix_ms(0),

@@ -7,7 +7,7 @@ use allstop_agent::{
     Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
 };
 use allstop_core::Receipt;
-use allstop_log::SessionStream;
+use allstop_log::SessionWriter;
 use allstop_scope::{Scope, StopRequest, WorkLost};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ pub struct SubjectPlay {
     /// Scope of the run: everything that it starts, it starts below.
     pub scope: Scope,
     /// The session, open for writing.
-    pub session: SessionStream,
+    pub session: SessionWriter,
     /// The user's messages, a turn each.
     pub prompts: Vec<Arc<str>>,
     /// Observer of the events.

@@ -12,7 +12,7 @@ use allstop_core::{
     TurnNumber, Usage,
 };
 use allstop_log::session::stream_of;
-use allstop_log::{AppendId, SessionStream, Version};
+use allstop_log::{AppendId, SessionWriter, Version};
 use allstop_process::identity_of;
 
 use super::*;
@@ -68,10 +68,10 @@ fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     }
 }
 
-async fn open(log: &MemoryLog, id: &str) -> SessionStream {
+async fn open(log: &MemoryLog, id: &str) -> SessionWriter {
     let id = SessionId::from(id);
     let log = Arc::new(log.clone());
-    SessionStream::create(log, id, at(0), "/home/me/project\u{1b}[2J")
+    SessionWriter::create(log, id, at(0), "/home/me/project\u{1b}[2J")
         .await
         .unwrap()
 }
@@ -197,7 +197,7 @@ fn no_process() -> ProcessIdentity {
 }
 
 /// A session with everything that can be said of one.
-async fn eventful(log: &MemoryLog) -> SessionStream {
+async fn eventful(log: &MemoryLog) -> SessionWriter {
     let mut session = open(log, "01JEVENTFUL").await;
     let mut records = vec![started(1, 0, "hi")];
     records.extend(model_call(1));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Timestamp;
-use allstop_log::{Log, SessionStream};
+use allstop_log::{Log, SessionWriter};
 use futures::executor::block_on;
 
 use super::by_point::{Case, play, play_next, session_id, undisturbed};
@@ -144,7 +144,7 @@ fn look(
     let log: Arc<dyn Log> = Arc::clone(&store) as _;
     let records = block_on(read_all(&*log, &session_id()));
     let now = Timestamp::from_unix_ms(1);
-    let resumed = block_on(SessionStream::resume(Arc::clone(&log), session_id(), now))
+    let resumed = block_on(SessionWriter::resume(Arc::clone(&log), session_id(), now))
         .map_err(|error| format!("the session cannot be resumed: {error}"))?;
     let (state, recovered) = (resumed.state().clone(), resumed.recovered().to_vec());
     drop(resumed);

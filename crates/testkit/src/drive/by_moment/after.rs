@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use allstop_agent::{Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest};
 use allstop_core::StopReason;
 use allstop_log::session::stream_of;
-use allstop_log::{LockAttempt, Log, SessionStream};
+use allstop_log::{LockAttempt, Log, SessionWriter};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{sleep, timeout};
 
@@ -48,12 +48,12 @@ pub(super) async fn outcome(
 /// Sends the next message to what is left.
 pub(super) async fn next(
     agent: &Agent,
-    session: Option<SessionStream>,
+    session: Option<SessionWriter>,
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
     let session = match session {
         Some(session) => session,
-        None => SessionStream::resume(Arc::clone(log), session_id(), now())
+        None => SessionWriter::resume(Arc::clone(log), session_id(), now())
             .await
             .ok()?,
     };

@@ -8,7 +8,7 @@ use allstop_agent::{
 };
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
-use allstop_log::{Log, SessionStream, SqliteLog};
+use allstop_log::{Log, SessionWriter, SqliteLog};
 use allstop_scope::{Scope, ScopeOptions, Stop, StopRequest};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::{sleep, timeout};
@@ -171,7 +171,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         _ => None,
     };
     let agent = parts.agent(&background, deadline, planned.stop_policy);
-    let session = SessionStream::create(Arc::clone(&log), session_id(), now(), "/random");
+    let session = SessionWriter::create(Arc::clone(&log), session_id(), now(), "/random");
     let session = session.await.expect("a new session");
     let request = RunRequest {
         history: RunHistory::Logged(Box::new(session)),

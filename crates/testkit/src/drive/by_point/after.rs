@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allstop_agent::{EventSink, RunHistory};
 use allstop_core::{Cause, CauseKind, Extent, SessionId, StopReason, Timestamp};
-use allstop_log::{Log, SessionStream};
+use allstop_log::{Log, SessionWriter};
 use allstop_scope::{Scope, StopRequest};
 use allstop_session::{FollowUp, NewMessage, Session, Sessions};
 use tokio::time::{sleep, timeout};
@@ -38,7 +38,7 @@ pub(super) async fn next_of_run(
 ) -> Option<StopReason> {
     let session = match history {
         Some(RunHistory::Logged(session)) => *session,
-        _ => SessionStream::resume(Arc::clone(log), session_id(), made_at())
+        _ => SessionWriter::resume(Arc::clone(log), session_id(), made_at())
             .await
             .ok()?,
     };

@@ -6,7 +6,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use allstop_core::StopReason;
-use allstop_log::{Log, SessionStream};
+use allstop_log::{Log, SessionWriter};
 use allstop_session::Sessions;
 use tokio::time::sleep;
 
@@ -141,7 +141,7 @@ pub(super) async fn next_of_store(
 
 /// Writes the records that an earlier process left.
 async fn prepare(log: &Arc<dyn Log>, play: &SessionPlay) {
-    let stream = SessionStream::create(Arc::clone(log), session_id(), made_at(), "/explored");
+    let stream = SessionWriter::create(Arc::clone(log), session_id(), made_at(), "/explored");
     let mut stream = stream.await.expect("a new session");
     if !play.left_behind.is_empty() {
         let records = play.left_behind.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_agent::{EventSink, RunHistory, RunOutcome};
 use allstop_core::{CauseKind, Extent};
 use allstop_log::session::stream_of;
-use allstop_log::{Log, SessionStream};
+use allstop_log::{Log, SessionWriter};
 use allstop_scope::{Deadline, Scope, ScopeOptions};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::Instant;
@@ -39,7 +39,7 @@ pub(super) async fn run_turns(
     if let Some((point, method)) = case.stop {
         plan(&live, point, method);
     }
-    let session = SessionStream::create(Arc::clone(&log), session_id(), made_at(), "/explored");
+    let session = SessionWriter::create(Arc::clone(&log), session_id(), made_at(), "/explored");
     let session = session.await.expect("a new session");
     stage.points().open();
     stage.points().reach(Moment::Before, "run", "");

@@ -6,7 +6,7 @@ use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::Conversation;
 use allstop_log::session::{encode, stream_of};
-use allstop_log::{AppendIds, RecordBytes, SessionError, SessionStream, Version};
+use allstop_log::{AppendIds, RecordBytes, SessionError, SessionWriter, Version};
 
 /// Reason why records are not known to be written.
 #[derive(Clone, Copy, PartialEq)]
@@ -18,13 +18,13 @@ pub(super) enum Unwritten {
 }
 
 pub(super) struct Journal {
-    session: SessionStream,
+    session: SessionWriter,
     /// Version of the log, once something was written past the session.
     beside: Option<Version>,
 }
 
 impl Journal {
-    pub(super) fn new(session: SessionStream) -> Self {
+    pub(super) fn new(session: SessionWriter) -> Self {
         Self {
             session,
             beside: None,
@@ -39,7 +39,7 @@ impl Journal {
         self.session.state().conversation()
     }
 
-    pub(super) fn session(&self) -> &SessionStream {
+    pub(super) fn session(&self) -> &SessionWriter {
         &self.session
     }
 

@@ -1,7 +1,7 @@
 //! The single writer of a session.
 //!
 //! Invariants:
-//! 1. The owner of a [`SessionStream`] holds the session's lock, so recovery never touches a turn that runs.
+//! 1. The owner of a [`SessionWriter`] holds the session's lock, so recovery never touches a turn that runs.
 //! 2. The state is the fold of the log's records only: a record is applied when it is durable. The state before the
 //!    last compaction comes from the snapshot in the compaction's record.
 //! 3. Records are checked against the state before they are written: the log never holds an illegal record.
@@ -34,7 +34,7 @@ const SCRATCH_BYTES: usize = 1_024;
 
 /// A session, open for writing under its lock.
 #[must_use = "dropping it releases the session's lock"]
-pub struct SessionStream {
+pub struct SessionWriter {
     log: Arc<dyn Log>,
     id: SessionId,
     stream: StreamName,
@@ -65,7 +65,7 @@ struct PendingAppend {
     may_be_written: bool,
 }
 
-impl fmt::Debug for SessionStream {
+impl fmt::Debug for SessionWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionStream")
             .field("id", &self.id)
@@ -74,10 +74,10 @@ impl fmt::Debug for SessionStream {
     }
 }
 
-impl SessionStream {
+impl SessionWriter {
     /// Creates a session and takes its lock. `folder` is its working folder.
     ///
-    /// **Cancel safety**: dropping it may leave a session without turns, which [`SessionStream::resume`] can open.
+    /// **Cancel safety**: dropping it may leave a session without turns, which [`SessionWriter::resume`] can open.
     ///
     /// # Errors
     /// [`SessionError::Exists`], [`SessionError::InUse`], or a failure of the store.
@@ -162,8 +162,8 @@ impl SessionStream {
     /// previous turn, that turn is ended first, as after a crash.
     ///
     /// **Cancel safety**: a dropped append may have happened. The state does not show it until the next append, or
-    /// [`SessionStream::settle`], has finished it; it is never written halfway or twice. If it was dropped while a
-    /// previous append was being settled, it has not happened: see [`SessionStream::take_refused_records`].
+    /// [`SessionWriter::settle`], has finished it; it is never written halfway or twice. If it was dropped while a
+    /// previous append was being settled, it has not happened: see [`SessionWriter::take_refused_records`].
     ///
     /// # Errors
     /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] if another writer has appended;
@@ -199,10 +199,10 @@ impl SessionStream {
 
     /// Finishes an append that was dropped, or whose answer was lost. Does nothing if there is no such append.
     ///
-    /// **Cancel safety**: as for [`SessionStream::append`].
+    /// **Cancel safety**: as for [`SessionWriter::append`].
     ///
     /// # Errors
-    /// As for [`SessionStream::append`].
+    /// As for [`SessionWriter::append`].
     pub async fn settle(&mut self) -> Result<(), SessionError> {
         for _ in 0..SETTLE_TRIES_MAX {
             let Some(pending) = &mut self.pending else {
