@@ -33,7 +33,7 @@ pub(super) fn make(path: &Path) {
 
 fn try_make(path: &Path) -> io::Result<()> {
     let image = image().map_err(io::Error::other)?;
-    let temporary_path = TemporaryFile(temporary_path(path));
+    let temporary_path = NewStoreFile(temporary_path(path));
     let mut file = private(&temporary_path.0)?;
     file.write_all(&image)?;
     file.sync_all()?;
@@ -68,9 +68,9 @@ fn temporary_path(path: &Path) -> PathBuf {
 }
 
 /// The temporary file, removed on drop.
-struct TemporaryFile(PathBuf);
+struct NewStoreFile(PathBuf);
 
-impl Drop for TemporaryFile {
+impl Drop for NewStoreFile {
     fn drop(&mut self) {
         // The file may never have been created.
         drop(fs::remove_file(&self.0));
