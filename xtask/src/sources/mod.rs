@@ -27,7 +27,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut failed = Vec::new();
     for (name, check) in checks {
         if let Err(error) = exec::check(name, check) {
-            println!("{error:?}");
+            println!("{error:#}");
             failed.push(name);
         }
     }

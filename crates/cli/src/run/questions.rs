@@ -32,7 +32,7 @@ impl RunQuestions {
         }
     }
 
-    /// QuestionRecipient a question, or denies it if nobody can answer.
+    /// Asks a question, or denies it if nobody can answer.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
             // Too late: then nobody waits for the answer.
@@ -47,7 +47,7 @@ impl RunQuestions {
         }
     }
 
-    /// QuestionRecipient and closes what the session asked and closed in events that were missed.
+    /// Asks and closes what the session asked and closed in events that were missed.
     pub(super) fn catch_up(&mut self) {
         let (open, closed) = self.questions.catch_up(&self.session);
         for question in open {

@@ -16,7 +16,7 @@ use super::reader::{InputMode, InputReader};
 use super::session_questions::SessionQuestions;
 use super::text::{Environment, Style, TextRole};
 
-/// QuestionRecipient questions where nothing else is typed.
+/// Asks questions where nothing else is typed.
 #[derive(Debug)]
 pub(crate) struct QuestionPrompt {
     queue: OutputQueue,

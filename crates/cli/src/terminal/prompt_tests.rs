@@ -33,7 +33,7 @@ fn terminal_named(name: &str) -> TestTerminal {
 }
 
 impl TestTerminal {
-    /// QuestionRecipient as a run does.
+    /// Asks as a run does.
     fn asks(&mut self, number: u64, command: &str) {
         self.prompt.begin();
         let call = format!("call_{number}");
