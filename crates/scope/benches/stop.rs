@@ -101,7 +101,7 @@ async fn scoped() -> Duration {
     took
 }
 
-/// Whether the work heard the stop: one that had not begun would have ended for nothing.
+/// True if the work observed the stop: work that had not begun would end without a measurement.
 fn has_heard(item: &ReceiptItem) -> bool {
     matches!(
         item.state,

@@ -136,8 +136,8 @@ impl Part {
     }
 }
 
-/// Which of two states a unit is in: the worse one. Of two alike the process speaks: what became of the child is more than
-/// what became of the future that waited for it.
+/// Rank of a state: a unit is in the worst state of its work. Of two equal states that of the process counts, because it
+/// says more than that of the future that waited for the process.
 fn severity(state: &ItemState) -> u8 {
     match state {
         ItemState::Finished { .. } => 0,

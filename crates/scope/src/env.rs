@@ -1,4 +1,4 @@
-//! What all scopes of one tree share: where things run, bounds, clocks and ids. Passed in, so that tests inject them.
+//! Environment of all scopes of one tree: runtimes, bounds, clocks and ids. Passed in, so that tests inject them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 use crate::sync::{ContainmentChoice, Handle};
 
-/// How long the ask may take by default before force is used.
+/// Default time between the ask and force.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// How long force may take, with all that follows it: the account, and the writing of an ending. A kill that has not
+/// Longest time of force with the account and the writing of an ending after it. A kill that has not
 /// worked by then is one that the kernel cannot carry out (a process in uninterruptible sleep): waiting longer tells
 /// nothing new.
 pub const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// How long each of the two rounds of force may take: first the processes, then the futures that waited for them. Both
+/// Longest time of each of the two rounds of force: first the processes, then the futures that waited for them. Both
 /// fit into [`FORCE_MAX`], and leave time for what follows.
 pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
 
@@ -42,9 +42,9 @@ pub struct RootOptions {
     pub control: Handle,
     /// Runs the work: tools, hooks, whatever comes from somebody else.
     pub work: Handle,
-    /// How long an ask may take.
+    /// Longest time of an ask.
     pub grace: Duration,
-    /// How child processes are contained unless said otherwise.
+    /// Default containment of child processes.
     pub containment: ContainmentChoice,
     /// Wall-clock time, for receipts.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,

@@ -7,7 +7,7 @@
 
 use allstop_core::Cause;
 
-/// Why work was not started.
+/// Reason why work was not started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotStarted {
     /// A stop covers the scope.
@@ -34,7 +34,7 @@ pub(crate) struct Gate {
     cause: Option<Cause>,
     closed: bool,
     live: usize,
-    /// Whether anything ever began here.
+    /// True once anything has begun here.
     begun: bool,
 }
 
@@ -49,7 +49,7 @@ impl Gate {
         self.live += 1;
     }
 
-    /// Whether something could begin now, as far as this scope knows.
+    /// Fails if nothing may begin now, as far as this scope knows.
     pub(crate) fn check(&self) -> Result<(), NotStarted> {
         match &self.cause {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),
@@ -58,7 +58,7 @@ impl Gate {
         }
     }
 
-    /// Whether it is open and nothing has come through it yet.
+    /// True if the gate is open and nothing has passed it yet.
     pub(crate) fn waits(&self) -> bool {
         self.check().is_ok() && !self.begun
     }

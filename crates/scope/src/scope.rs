@@ -26,7 +26,7 @@ pub struct Scope {
     node: Node,
 }
 
-/// What a new scope is.
+/// Options of a new scope.
 #[derive(Debug, Default)]
 pub struct ScopeOptions {
     /// When it stops by itself, with cause `deadline`.
@@ -62,7 +62,7 @@ pub struct Deadline {
     pub stops: Option<Scope>,
     /// `turn deadline of 2s`.
     pub detail: Cow<'static, str>,
-    /// What the receipt calls the extent of its stop.
+    /// Extent of the stop in the receipt.
     pub extent: Extent,
     /// Scopes outside the extent whose work the receipt names.
     pub bystanders: Vec<Scope>,
@@ -99,7 +99,7 @@ impl Scope {
         Ok(child)
     }
 
-    /// What receipts call it.
+    /// Name of the scope in receipts.
     pub fn label(&self) -> Arc<str> {
         self.node.label()
     }
@@ -117,7 +117,7 @@ impl Scope {
         self.node.move_below(&to.node)
     }
 
-    /// What receipts call the item that this scope belongs to: the id of its unit, behind those of the units that it was
+    /// Name in receipts of the item that this scope belongs to: the id of its unit, behind those of the units that it was
     /// made in: `call_1/call_2`. `None` where it lies in none.
     pub fn item_path(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.node.unit()?.path))
@@ -152,7 +152,7 @@ impl Scope {
         stop::account_of_part(&self.node, extent, bystanders)
     }
 
-    /// What a stop of this scope would find now, without doing it.
+    /// Dry run of a stop of this scope: the items that it would find now.
     pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
         let options = &self.node.env().options;
         let request = StopInfo {
@@ -165,12 +165,12 @@ impl Scope {
         Receipt::of_preview(request, self.running())
     }
 
-    /// What runs here and below, now.
+    /// Items that run here and below now.
     pub fn running(&self) -> Vec<ReceiptItem> {
         collect::items_running(&self.node)
     }
 
-    /// Whether nothing runs here or below.
+    /// True if nothing runs here or below.
     pub fn is_quiet(&self) -> bool {
         self.node.subtree_live() == 0
     }
@@ -196,23 +196,23 @@ impl Scope {
             .expect("a cause is set before the signal is given")
     }
 
-    /// Whether a stop covers this scope.
+    /// True if a stop covers this scope.
     pub fn is_stopped(&self) -> bool {
         self.node.is_stopped()
     }
 
-    /// Why it was stopped; the first cause, for ever.
+    /// Cause of the first stop; a later stop does not change it.
     pub fn cause(&self) -> Option<Cause> {
         self.node.cause()
     }
 
-    /// How long until the nearest deadline of this scope and those above; `None` without one.
+    /// Time until the nearest deadline of this scope and those above; `None` without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
         let at = self.node.nearest_deadline()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether something could start here.
+    /// True if work could start here.
     ///
     /// # Errors
     /// Why not. The answer is old as soon as it is given: to start something, register it.
@@ -262,7 +262,7 @@ impl Scope {
         self.node.close();
     }
 
-    /// How many blocking threads of this tree run.
+    /// Number of running blocking threads of this tree.
     pub fn threads(&self) -> usize {
         self.node.env().threads()
     }

@@ -17,7 +17,7 @@ use crate::gate::NotStarted;
 use crate::scope::Scope;
 use crate::work::{Ending, Force, Registration, WorkSpec};
 
-/// Why spawned work has no result.
+/// Reason why spawned work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WorkLost {
     /// Its future was dropped by force, or its runtime ended.
@@ -81,7 +81,7 @@ impl<T> Future for WorkHandle<T> {
     }
 }
 
-/// What spawned work sees of its scope.
+/// Context of spawned work: its view of its scope.
 #[derive(Debug, Clone)]
 pub struct WorkCx {
     scope: Scope,
@@ -126,7 +126,7 @@ impl WorkCx {
         let _cause = self.scope.node().acknowledge(self.key, checkpoint.into());
     }
 
-    /// Where the work heard the stop, as the receipt will say it; `None` if it did not, so far.
+    /// Checkpoint at which the work observed the stop, as in the receipt; `None` if it has not yet.
     pub fn acknowledged(&self) -> Option<Cow<'static, str>> {
         self.scope.node().acknowledged(self.key)
     }

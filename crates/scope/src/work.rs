@@ -14,16 +14,16 @@ use crate::cell::{Node, Seat, WorkKey};
 use crate::gate::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
 
-/// What a piece of work is, for receipts.
+/// Description of a piece of work for receipts.
 #[derive(Debug, Clone)]
 pub struct WorkSpec {
-    /// What it is.
+    /// Kind of the work.
     pub kind: ItemKind,
     /// For people.
     pub name: Arc<str>,
     /// Its id in receipts; `None`: a number is made up. A unit in another is called by the ids of both.
     pub id: Option<Arc<str>>,
-    /// What repeating it would do, where an unknown outcome matters.
+    /// Effect of repeating the work, where an unknown outcome matters.
     pub effect: Option<Effect>,
 }
 
@@ -52,7 +52,7 @@ impl WorkSpec {
         self
     }
 
-    /// What a receipt calls this work, which is number `seq` of all.
+    /// Id in receipts of this work, which is number `seq` of all.
     pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
         match &self.id {
             Some(id) => Arc::clone(id),
@@ -73,7 +73,7 @@ fn numbered(kind: ItemKind, seq: u64) -> Arc<str> {
     text.and_then(Result::ok).unwrap_or_default().into()
 }
 
-/// How a piece of work ended.
+/// End of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
     /// It returned by itself.
@@ -90,16 +90,16 @@ pub enum Ending {
     Stopped {
         /// By what.
         how: EndMethod,
-        /// How that is known.
+        /// Evidence of the end.
         evidence: Evidence,
     },
     /// The remote was asked and has not confirmed.
     NotConfirmed,
-    /// Whoever watched it is gone, so that nobody can tell.
+    /// Its watcher is gone, so that its end is not known.
     WatcherGone,
 }
 
-/// How a piece of work is ended by force.
+/// Means to end a piece of work by force.
 pub(crate) enum Force {
     /// By dropping the future that it is in.
     Abort(AbortHandle),
@@ -128,14 +128,14 @@ pub(crate) struct WorkEntry {
 }
 
 impl Force {
-    /// Whether a stop has to ask it: nothing that runs in it hears the signal of its scope.
+    /// True if a stop has to ask it: nothing in the work observes the signal of its scope.
     pub(crate) fn is_asked(&self) -> bool {
         matches!(self, Self::Process(_) | Self::Remote(_))
     }
 }
 
 impl WorkEntry {
-    /// What this entry is while it runs.
+    /// State of the work while it runs.
     pub(crate) fn running_state(&self) -> ItemState {
         match &self.force {
             Force::Abort(_) | Force::AbortSoon | Force::Inline => ItemState::StillRunning {
@@ -154,7 +154,7 @@ impl WorkEntry {
     }
 }
 
-/// What a stop keeps of work that ended under it.
+/// Record of work that ended under a stop.
 pub(crate) struct EndedWork {
     pub(crate) seat: Seat,
     pub(crate) seq: u64,
@@ -165,14 +165,14 @@ pub(crate) struct EndedWork {
     pub(crate) was_thread: bool,
 }
 
-/// What a receipt says beside the state.
+/// Details of an item of a receipt beside its state.
 #[derive(Debug, Clone, Default)]
 pub struct Details {
     /// The level of containment of a process.
     pub containment: Option<Containment>,
     /// Tokens that came in after the stop was accepted.
     pub tokens_received_after_stop: Option<u64>,
-    /// What a reader should know.
+    /// Note for the reader.
     pub note: Option<Cow<'static, str>>,
 }
 
@@ -259,7 +259,7 @@ impl Registration {
         self.key
     }
 
-    /// What the receipt says beside the state.
+    /// Details of the item beside its state.
     pub fn details_mut(&mut self) -> &mut Details {
         self.details.get_or_insert_default()
     }

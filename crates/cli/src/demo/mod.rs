@@ -38,10 +38,10 @@ use report::DemoReport;
 /// The demo is over within this, or something hangs: then it says so and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
-/// How long the removal of the temporary folder may take.
+/// Longest time to remove the temporary folder.
 const REMOVE_MAX: Duration = Duration::from_millis(500);
 
-/// How long output may still be waited for after a signal.
+/// Longest wait for output after a signal.
 const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Runs the demo. The exit code is 0 if, and only if, nothing was left. A signal stops all of it.
@@ -256,7 +256,7 @@ impl DemoStage {
     }
 }
 
-/// What the model says. The sleeps carry the world's own number, so that only they are counted.
+/// Script of the model. The sleeps carry a number of this demo, so that no other sleep is counted.
 fn script(world: &DemoWorld) -> Vec<Reply> {
     let tree = world.sleep(proof::TREE);
     vec![

@@ -1,4 +1,4 @@
-//! What the world says, beside our own books: processes and threads in `/proc`, connections in the kernel's tables.
+//! Evidence from outside Allstop: processes and threads in `/proc`, connections in the tables of the kernel.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,7 +38,7 @@ impl DemoProof {
     }
 }
 
-/// Where to look.
+/// Places to look at.
 #[derive(Debug)]
 pub(super) struct DemoWorld {
     /// A number that only this demo's sleeps have.
@@ -46,7 +46,7 @@ pub(super) struct DemoWorld {
     port: u16,
 }
 
-/// What was there before the stop.
+/// Work that ran before the stop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Before {
     pub(super) tree: u64,
@@ -75,7 +75,7 @@ impl DemoWorld {
         format!("600.{part}{:010}", self.mark)
     }
 
-    /// What runs, once the two sleeps of the tree, the thread and the connection are all there.
+    /// Waits until the two sleeps of the tree, the thread and the connection are there, and returns them.
     pub(super) fn is_all_there(&self) -> Option<Before> {
         let before = Before {
             tree: self.sleeps(TREE),

@@ -166,7 +166,7 @@ impl Entries {
         self.upwards(seat).find_map(|entry| entry.gate.cause())
     }
 
-    /// Whether something could be registered here now.
+    /// True if work could be registered here now.
     pub(super) fn check(&self, seat: Seat) -> Result<(), NotStarted> {
         match self.cause(seat) {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),

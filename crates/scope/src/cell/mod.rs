@@ -149,7 +149,7 @@ impl Node {
         self.cell.state.lock().children(self.seat).collect()
     }
 
-    /// Whether nothing runs here or below and nothing ever will, because every barrier there is closed. Once true it
+    /// True if nothing runs here or below and nothing ever will, because every barrier there is closed. Once true it
     /// stays so: a scope that is closed and empty gets neither work nor children.
     pub(crate) fn has_ended(&self) -> bool {
         // With lists and not by recursion, here and below: scopes may be nested deeper than a stack is.

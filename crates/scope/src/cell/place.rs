@@ -1,7 +1,7 @@
-//! Where a cell hangs in the tree, and how one that may move gets from one parent to another.
+//! The place of a cell in the tree, and the move of a cell from one parent to another.
 //!
-//! What moves is at every moment below one of the two, and for a moment below both: a stop of either finds it. What a
-//! stop covers where it was does not slip away. It stays registered as it is, so what counts its work goes on counting.
+//! A moving cell is at every moment below one of the two parents, and for a moment below both: a stop of either finds it.
+//! It does not escape a stop that covers its old place. It stays registered, so that its work is still counted.
 //!
 //! Locking: the lock of a place is taken with no cell's lock but that of a cell further down, and under it those of the
 //! two parents one after the other.
@@ -13,7 +13,7 @@ use crate::gate::NotStarted;
 use crate::scope::Placement;
 use crate::sync::Mutex;
 
-/// Where a cell hangs.
+/// Place of a cell in the tree.
 pub(super) enum Place {
     Root,
     Fixed(Below),

@@ -43,7 +43,7 @@ pub(crate) enum Listed<'a> {
     Engine(u64, &'a Arc<str>),
 }
 
-/// Which futures a round of force drops.
+/// The futures that a round of force drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FuturesOf {
     /// Only those of a scope in which no process runs.
@@ -137,7 +137,7 @@ impl Node {
         Some(cause)
     }
 
-    /// Where a piece of work heard the stop.
+    /// The checkpoint at which a piece of work observed the stop.
     pub(crate) fn acknowledged(&self, key: WorkKey) -> Option<Cow<'static, str>> {
         self.cell.state.lock().entry_mut(key)?.acknowledged.clone()
     }

@@ -33,7 +33,7 @@ impl Unit {
     }
 }
 
-/// Where a call is that never began: its barrier lets nothing through.
+/// Checkpoint of a call that never began: its barrier lets nothing through.
 const BEFORE_ITS_START: &str = "before_its_start";
 
 impl Unit {

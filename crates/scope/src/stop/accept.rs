@@ -57,7 +57,7 @@ pub(crate) fn accept(target: &Node, order: StopRequest) -> Stop {
 enum NotCovered {
     /// One that covers the target runs.
     Join(Arc<StopInProgress>),
-    /// What the target was for has ended, or can no longer be stopped.
+    /// The work of the target has ended, or can no longer be stopped.
     Ended,
 }
 

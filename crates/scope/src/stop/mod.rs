@@ -24,14 +24,14 @@ pub use part::Account;
 pub(crate) use part::account_of_part;
 pub(crate) use progress::StopInProgress;
 
-/// What a stop is asked for.
+/// Request of a stop.
 #[derive(Debug, Clone)]
 pub struct StopRequest {
-    /// What it covers, as the receipt calls it.
+    /// Extent of the stop in the receipt.
     pub extent: Extent,
-    /// Why.
+    /// Cause of the stop.
     pub cause: Cause,
-    /// How long the ask may take; `None`: the tree's grace. Zero forces at once.
+    /// Longest time of the ask; `None` for the grace of the tree. Zero forces at once.
     pub grace: Option<Duration>,
     /// Scopes outside the extent whose work the receipt names.
     pub bystanders: Vec<Scope>,
@@ -84,7 +84,7 @@ impl Stop {
         self.shared.force();
     }
 
-    /// Who asked for what.
+    /// The accepted request.
     pub fn request(&self) -> &StopInfo {
         self.shared.request()
     }
@@ -97,7 +97,7 @@ impl Stop {
         self.shared.receipt().await
     }
 
-    /// What is known at this moment, for whoever cannot wait: an item that has not ended is still running, and says so.
+    /// Receipt of this moment, for callers that cannot wait: an item that has not ended is still running.
     pub fn account_now(&self) -> Arc<Receipt> {
         self.shared.account_now()
     }

@@ -9,7 +9,7 @@ use super::{Stop, StopInProgress, accept, ladder};
 use crate::cell::{Node, Reached, Role};
 use crate::scope::Scope;
 
-/// What became of one part of a wider stop: the same stop, seen from one scope alone. It climbs no ladder of its own.
+/// Account of one part of a wider stop: the same stop, seen from one scope. It climbs no ladder.
 #[derive(Debug)]
 #[must_use = "the receipt says what still runs"]
 pub struct Account(AccountKind);

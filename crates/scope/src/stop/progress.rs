@@ -28,11 +28,11 @@ pub(super) struct Rungs {
 /// 2. `done` is set before the receipt can be read, and `nodes` are let go after it can be.
 pub(crate) struct StopInProgress {
     request: StopInfo,
-    /// Where it was asked. Weak: the cell holds its stops.
+    /// Target of the stop. Weak: the cell holds its stops.
     target: WeakNode,
     /// The stop that this one accounts for a part of. That one climbs the ladder; this one only counts.
     wider: Option<Arc<StopInProgress>>,
-    /// Whether its target had ended, or could no longer be stopped: it covers nothing, and waits for engines only.
+    /// True if the target had ended or could no longer be stopped: the stop covers nothing, and waits for engines only.
     too_late: bool,
     rungs: Rungs,
     /// All that it covers, until it is answered: cells hold their stops, so this must not stay.
@@ -122,7 +122,7 @@ impl StopInProgress {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Whether it covers nothing, so that there is nothing to force.
+    /// True if the stop covers nothing, so that there is nothing to force.
     pub(super) fn is_too_late(&self) -> bool {
         self.too_late
     }
@@ -165,7 +165,7 @@ impl StopInProgress {
             .unwrap_or_else(|| Arc::new(self.findings(&nodes)))
     }
 
-    /// What is known at this moment of these, which are all that it covers.
+    /// Receipt of this moment over these nodes, which are all that the stop covers.
     pub(super) fn findings(&self, nodes: &[Node]) -> Receipt {
         if self.too_late {
             let target = self.target.upgrade();

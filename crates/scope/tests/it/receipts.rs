@@ -1,4 +1,4 @@
-//! What receipts say of units, effects, bystanders and previews.
+//! Receipts of units, effects, bystanders and previews.
 
 use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason};
 use allstop_core::{Cause, CauseKind, Effect, Extent};

@@ -1,4 +1,4 @@
-//! What is to be said of a session, before it is said in words or in JSON.
+//! Report of a session, before it is formatted as text or as JSON.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub(super) struct SessionReport<'a> {
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
     pub(super) turns: Vec<TurnReport<'a>>,
-    /// Whether a summary stands in place of the oldest turns.
+    /// True if a summary replaces the oldest turns.
     pub(super) summed_up: bool,
     pub(super) background: Vec<Work<'a>>,
 }
@@ -52,7 +52,7 @@ pub(super) struct TurnReport<'a> {
     pub(super) input: &'a str,
     pub(super) steps: u32,
     pub(super) usage: Usage,
-    /// Whether it was taken back.
+    /// True if the turn was undone.
     pub(super) undone: bool,
     pub(super) unknown_calls: Vec<UnknownCall<'a>>,
     /// With `--full`, where the turn was stopped.
@@ -76,14 +76,14 @@ pub(super) struct Work<'a> {
     pub(super) turn: TurnNumber,
     pub(super) call_id: &'a CallId,
     pub(super) attachment: Attachment,
-    /// Whether it runs, as the kernel says; `null` where the log names no process.
+    /// True if its process runs, according to the kernel; `null` if the log names no process.
     pub(super) alive: Option<bool>,
     /// The process whose end ends it: `kill` it.
     pub(super) stop_pid: Option<u32>,
     pub(super) process: Option<&'a ProcessIdentity>,
     pub(super) keeper: Option<&'a ProcessIdentity>,
     pub(super) output: Option<&'a str>,
-    /// How it ended, as the log says.
+    /// Its end in the log.
     pub(super) ended: Option<&'a ItemState>,
     pub(super) exit_code: Option<i32>,
 }
@@ -182,7 +182,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Whether any process of it is left.
+/// True if any of its processes is left.
 fn is_left(work: &RecordedWork) -> bool {
     let main = work.process.as_ref();
     main.is_some_and(|main| survivor(main, work.keeper.as_ref(), work.marker.as_deref()).is_some())

@@ -24,7 +24,7 @@ fn works_until_stopped(scope: &Scope, ended: &AtomicBool) -> bool {
     true
 }
 
-/// What is true of every stop against one piece of work that may start beside it.
+/// Promises of every stop against one piece of work that may start beside it.
 fn assert_refused_or_in_the_receipt(
     root: &Scope,
     start: impl FnOnce(&AtomicBool) -> bool + 'static,
