@@ -1,6 +1,6 @@
 //! `cargo xtask gates`: all checks of the source except tests, cheapest first.
 
-use crate::{arrows, documented_commands, exec, links, parts, workspace};
+use crate::{arrows, documented_commands, exec, links, parts, sources, workspace};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     exec::step(
@@ -8,6 +8,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         workspace::cargo().args(["fmt", "--all", "--check"]),
     )?;
     exec::check("crate arrows", arrows::check)?;
+    sources::run()?;
     exec::check("links in documents", links::check)?;
     exec::check(
         "xtask commands in documents",

@@ -31,8 +31,8 @@ Developer commands of this repository.
                                    cargo xtask test -p allstop-scope        one crate
                                    cargo xtask test ladder                  names that contain a word
                                    cargo xtask test ladder --no-capture     and show what they print
-    cargo xtask gates            format, crate arrows, links, licences, clippy, docs; no tests
-    cargo xtask sources          type names, doc lines and import cycles of the sources; the goal is not reached yet
+    cargo xtask gates            format, sources, crate arrows, links, licences, clippy, docs; no tests
+    cargo xtask sources          type names, doc lines and import cycles of the sources
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too

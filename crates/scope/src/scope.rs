@@ -215,7 +215,7 @@ impl Scope {
     /// True if work could start here.
     ///
     /// # Errors
-    /// Why not. The answer is old as soon as it is given: to start something, register it.
+    /// Gives the reason if not. The answer is old as soon as it is given: to start something, register it.
     pub fn check(&self) -> Result<(), NotStarted> {
         self.node.check()
     }

@@ -38,7 +38,7 @@ fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(Some(most), model);
 }
 
-/// True if scopes share the cell of their parents, and true if the model has made any.
+/// True if the scopes of the model share the cell of their parents, and once the model has made such scopes.
 static SHARED: AtomicBool = AtomicBool::new(false);
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
 
