@@ -87,7 +87,7 @@ mod alone {
                 "2 MiB in the answer",
             ),
             ("arguments", call.forever(arguments), "2 MiB in the answer"),
-            ("calls", ServerAnswer::stream().forever(calls), "256 calls"),
+            ("calls", ServerAnswer::stream().forever(calls), "256 tool calls"),
             (
                 "line",
                 ServerAnswer::stream().raw("data: ").forever("x"),
