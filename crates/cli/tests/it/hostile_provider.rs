@@ -112,17 +112,17 @@ mod alone {
             (
                 "numbers as arguments",
                 call_with(&heavy("0,")),
-                "more values than a call needs",
+                "too many JSON values",
             ),
             (
                 "objects as arguments",
                 call_with(&heavy("{\"\":0},")),
-                "more values than a call needs",
+                "too many JSON values",
             ),
             (
                 "event of objects",
                 event_of("{\"\":0},"),
-                "more values than an answer needs",
+                "too many JSON values",
             ),
             (
                 "error body",
