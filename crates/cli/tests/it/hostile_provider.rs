@@ -87,7 +87,11 @@ mod alone {
                 "2 MiB in the answer",
             ),
             ("arguments", call.forever(arguments), "2 MiB in the answer"),
-            ("calls", ServerAnswer::stream().forever(calls), "256 tool calls"),
+            (
+                "calls",
+                ServerAnswer::stream().forever(calls),
+                "256 tool calls",
+            ),
             (
                 "line",
                 ServerAnswer::stream().raw("data: ").forever("x"),
