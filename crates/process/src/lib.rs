@@ -1,6 +1,6 @@
 //! Process trees that can be ended for certain, and proved gone: the whole tree, and nothing but the tree.
 //!
-//! [`launch`] starts a command and returns three parts: a [`ProcessHandle`] to signal it and wait for it, a
+//! [`launch()`] starts a command and returns three parts: a [`ProcessHandle`] to signal it and wait for it, a
 //! [`ProcessDriver`] to spawn, which watches it, and an [`OutputReader`] for its output. [`reattach`] returns handle and
 //! driver of a tree that an earlier process left running.
 //!

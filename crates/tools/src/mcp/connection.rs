@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
+use super::handshake::without_queries;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE};
 use crate::tool::{ToolError, ToolInvocation};
 
@@ -180,7 +181,8 @@ impl SentCall<'_> {
                     self.handle_spent = true;
                     // An answer is already in the table, and the end of the connection will be soon.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
-                        let why = format!("it cannot be reached: {}", error.error);
+                        let error = without_queries(&error.error.to_string());
+                        let why = format!("it cannot be reached: {error}");
                         // The server may still have received the call, and may be reached again.
                         self.cancel.request(&why);
                         self.connection.loss.by_server(&why);

@@ -145,8 +145,9 @@ impl<'a> PolicyCall<'a> {
         let in_background = invocation
             .arguments
             .get("background")
-            .and_then(Value::as_bool);
-        let background = if in_background == Some(true) {
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
+        let background = if in_background {
             " in the background"
         } else {
             ""
@@ -163,7 +164,10 @@ impl<'a> PolicyCall<'a> {
             Some(command) if self.command.is_some() => (
                 format!("{name}{background}{doubted}: {}", escaped_line(command)),
                 "this very command".to_owned(),
-                SessionGrant::Command(command.into()),
+                SessionGrant::Command {
+                    command: command.into(),
+                    in_background,
+                },
             ),
             _ => (
                 // The path first, so that long content cannot push it out of sight.

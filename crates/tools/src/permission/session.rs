@@ -14,8 +14,11 @@ use crate::tool::{ToolInvocation, ToolSpec};
 pub(super) enum SessionGrant {
     /// Every call of a tool.
     Tool(Arc<str>),
-    /// One shell command, word for word.
-    Command(Arc<str>),
+    /// One shell command, word for word. In the background it is another call: nobody sees its end.
+    Command {
+        command: Arc<str>,
+        in_background: bool,
+    },
 }
 
 /// The permissions of one session. Not shared: a grant in one session does not apply to others.
@@ -44,7 +47,7 @@ impl Permissions {
         }
     }
 
-    /// Records [`super::Answer::AllowForSession`] for this question.
+    /// Records [`super::PermissionAnswer::AllowForSession`] for this question.
     pub fn allow_for_session(&self, question: &PermissionQuestion) {
         self.granted.lock().insert(question.grant.clone());
     }

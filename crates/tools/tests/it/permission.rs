@@ -192,6 +192,9 @@ async fn approval_of_a_doubtful_command_covers_only_that_command() {
     assert_eq!(word(&decide("env true")), "allow");
     assert_eq!(word(&decide("env true x")), "ask");
     assert_eq!(word(&decide("env rm")), "ask");
+    let in_background = json!({"command": "env true", "background": true});
+    let decision = permissions.decide(&spec, &invocation("shell", in_background));
+    assert_eq!(word(&decision), "ask");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Runs a keeper: the small process that starts the commands that its owner sends, one after another, and keeps each
 /// until its tree is empty. Ends when its owner has closed their socket. Elsewhere than on Linux it fails at once.
 ///
-/// It expects to be started by [`launch`](crate::launch), with that socket as standard input. Call it on the main
+/// It expects to be started by [`launch`](crate::launch()), with that socket as standard input. Call it on the main
 /// thread, before any other has been started: it leaves the process's signals and its subreaper attribute changed.
 ///
 /// A program offers it as a hidden subcommand, decided before anything else of the program starts:
