@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
-use super::handshake::without_queries;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE};
+use super::url_query::without_queries;
 use crate::tool::{ToolError, ToolInvocation};
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use rmcp::{ClientCacheConfig, serve_client};
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{ServerInput, ServerOutput};
+use super::url_query::without_queries;
 
 /// The protocol library's loop of a connection. Dropping it ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
@@ -100,47 +101,4 @@ where
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
     Ok(service)
-}
-
-/// Removes the queries of URLs in an error text: a query may hold a key.
-pub(super) fn without_queries(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut in_query = false;
-    let mut in_url = false;
-    for (at, letter) in text.char_indices() {
-        in_url |= text[at..].starts_with("://");
-        if letter.is_whitespace() || matches!(letter, ')' | '"' | '`' | '>') {
-            (in_url, in_query) = (false, false);
-        }
-        if in_url && letter == '?' && !in_query {
-            in_query = true;
-            shown.push_str("?…");
-        }
-        if !in_query {
-            shown.push(letter);
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn error_text_has_no_query_of_a_url() {
-        for (text, shown) in [
-            (
-                "error sending request for url (http://h:1/mcp?key=SECRET&a=b): refused?",
-                "error sending request for url (http://h:1/mcp?…): refused?",
-            ),
-            ("is it there? yes", "is it there? yes"),
-            (
-                "at https://h/?k=S and https://h/x",
-                "at https://h/?… and https://h/x",
-            ),
-        ] {
-            assert_eq!(without_queries(text), shown);
-        }
-    }
 }

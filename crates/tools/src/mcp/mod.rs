@@ -41,6 +41,7 @@ mod state;
 mod status_events;
 mod supervise;
 mod tool;
+mod url_query;
 
 pub use config::{
     McpConfigError, McpOptions, McpServerConfig, McpTransport, OnIgnoredCancel, ToolFilter,
