@@ -1,19 +1,22 @@
 //! Trees that outlive their owner on purpose.
 
 use std::ffi::OsString;
+use std::pin::pin;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::Containment;
 use allstop_process::{
-    DetachTreeError, ProcessSignal, ProcessWaitError, ReattachError, is_alive, reattach, signal,
-    survivor,
+    DetachTreeError, ProcessSignal, ProcessWaitError, ReattachError, is_alive, launch, reattach,
+    signal, survivor,
 };
+use futures::poll;
 use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
-use crate::support::{proof, run, running, shell, sleepers, token, trial, wait_until};
+use crate::support::{Running, proof, run, running, shell, sleepers, token, trial, wait_until};
 
 const SOON: Duration = Duration::from_secs(3);
 
@@ -31,6 +34,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "detaching::reattached_without_its_keeper",
             reattached_without_its_keeper,
+        ),
+        trial(
+            "detaching::sigterm_behind_a_pending_detach_ends_the_tree",
+            sigterm_behind_a_pending_detach_ends_the_tree,
         ),
         trial("detaching::refused", refused),
     ]
@@ -145,6 +152,44 @@ async fn deaf_tree_ends_with_its_keeper() {
         signal(&keeper, ProcessSignal::Term).is_err(),
         "it is gone, whoever has its pid"
     );
+}
+
+/// The keeper sleeps while a detach and then a SIGTERM are sent to it: it wakes up to both at once.
+async fn sigterm_behind_a_pending_detach_ends_the_tree() {
+    let token = token();
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "sleep TOKEN & echo ready; wait";
+    let (handle, driver, output) =
+        launch(shell(script, &token, Containment::Keeper)).expect("it starts");
+    let mut driver = pin!(driver);
+    let mut call = Running {
+        handle,
+        output,
+        driver: JoinSet::new(),
+    };
+    tokio::select! {
+        () = &mut driver => panic!("the command runs"),
+        () = call.read_until("ready") => {}
+    }
+    let keeper = call.handle.keeper_identity().expect("it has one").clone();
+    let send = |signal| {
+        let pid = i32::try_from(keeper.pid).expect("a pid");
+        let pid = Pid::from_raw(pid).expect("a pid");
+        kill_process(pid, signal).expect("it is there");
+    };
+    send(Signal::STOP);
+    let output = folder.path().join("output");
+    let mut detaching = pin!(call.handle.detach(&output));
+    assert!(poll!(&mut detaching).is_pending(), "the driver is asked");
+    assert!(poll!(&mut driver).is_pending(), "the keeper is asked");
+    send(Signal::TERM);
+    send(Signal::CONT);
+    driver.await;
+    detaching.await.expect("it can be detached");
+    wait_until("all is gone", SOON, || {
+        running(&token).is_empty() && !is_alive(&keeper)
+    })
+    .await;
 }
 
 /// Its keeper was killed, and with it the shell; what that had started is left, and only its marker tells.

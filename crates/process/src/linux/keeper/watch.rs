@@ -120,20 +120,27 @@ impl KeeperLoop {
         // An error is an interruption by a signal, whose byte the next turn finds.
         let _count = poll(&mut sources, pause.as_ref());
         drop(sources);
-        self.hear_signals();
+        // A detach that was sent before a SIGTERM is in the socket when the signal is seen, so that order keeps its effect.
+        let is_told_to_end = self.take_signals();
         self.hear_owner();
+        if is_told_to_end {
+            self.end_detached();
+        }
         if let Some(drain) = self.call.as_mut().and_then(|call| call.drain.as_mut()) {
             drain.step();
         }
     }
 
-    fn hear_signals(&mut self) {
+    /// Empties the queue of signals. `true`: a SIGTERM was among them.
+    fn take_signals(&mut self) -> bool {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
-        let told = self.told_to_end.swap(false, Ordering::AcqRel);
-        // An owner decides itself when the tree ends, so that signals are ignored.
+        self.told_to_end.swap(false, Ordering::AcqRel)
+    }
+
+    /// Asks a detached tree to end, and sets the time of its kill. An owner ends an attached tree itself.
+    fn end_detached(&mut self) {
         if let Some(call) = &mut self.call
-            && told
             && call.drain.is_some()
         {
             ask();
