@@ -1,5 +1,6 @@
 //! The level `group_and_marker`: a process group of its own, a marker, and sweeps of `/proc`.
 
+use std::io;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
@@ -23,7 +24,7 @@ use crate::status_channel::StatusSender;
 use super::group_driver::GroupDriver;
 use super::look::{begin, look};
 use super::procfs::stat;
-use super::readiness::watch;
+use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::TreeSweep;
 use super::tree::{KnownMembers, as_members, signal_each};
 
@@ -77,28 +78,96 @@ impl TreeLauncher for ProcessGroups {
         spec: &ProcessSpec,
         status: StatusSender,
     ) -> Result<ContainedTree, LaunchError> {
-        let (output, writer) = output_pipe()?;
-        let child = spawn_group(spec, writer)?;
-        let see = |child: &Child| -> std::io::Result<_> {
-            let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
-            let main = child.id().and_then(stat).ok_or(gone)?;
-            let raw = raw_pid(main.pid).ok_or(std::io::ErrorKind::NotFound)?;
-            let descriptor = watch(Arc::new(pidfd_open(raw, PidfdFlags::empty())?))?;
-            Ok((identity(main.pid, main.start_ticks), descriptor))
+        launch(spec, status, identify)
+    }
+}
+
+fn launch(
+    spec: &ProcessSpec,
+    status: StatusSender,
+    identify: impl FnOnce(&Child) -> io::Result<(ProcessIdentity, WatchedDescriptor)>,
+) -> Result<ContainedTree, LaunchError> {
+    let (output, writer) = output_pipe()?;
+    let child = spawn_group(spec, writer)?;
+    let (main, descriptor) = match identify(&child) {
+        Ok(identified) => identified,
+        Err(source) => {
+            kill_unidentified(spec, &child);
+            return Err(LaunchError::setup("descriptor")(source));
+        }
+    };
+    status.started(main.clone());
+    let containment = Arc::new(GroupContainment {
+        sweep: Arc::new(TreeSweep::of_child(Arc::clone(&spec.marker), main.clone())),
+        known: KnownMembers::default(),
+        forced: Notify::new(),
+    });
+    containment.known.set(vec![main]);
+    let driver = GroupDriver::new(child, descriptor, Arc::clone(&containment), status);
+    Ok(ContainedTree {
+        containment,
+        driver: ProcessDriver::new(driver.drive()),
+        output,
+    })
+}
+
+/// Identity of a new child, and a descriptor that tells when it exits. Fails without a free descriptor.
+fn identify(child: &Child) -> io::Result<(ProcessIdentity, WatchedDescriptor)> {
+    let main = child
+        .id()
+        .and_then(stat)
+        .ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+    let raw = raw_pid(main.pid).ok_or(io::ErrorKind::NotFound)?;
+    let descriptor = watch(Arc::new(pidfd_open(raw, PidfdFlags::empty())?))?;
+    Ok((identity(main.pid, main.start_ticks), descriptor))
+}
+
+/// Kills a command that nobody could watch. The unreaped child pins the number of its group.
+fn kill_unidentified(spec: &ProcessSpec, child: &Child) {
+    if let Some(pid) = child.id() {
+        let sweep = TreeSweep::of_child(Arc::clone(&spec.marker), identity(pid, 0));
+        sweep.kill(&sweep.members());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::linux::procfs::visit_processes;
+    use crate::spec::ContainmentChoice;
+    use crate::status_channel::status_channel;
+
+    /// A launch that fails after the command has started leaves nothing of it.
+    #[tokio::test]
+    async fn a_command_that_cannot_be_identified_is_killed() {
+        let spec = ProcessSpec {
+            program: "sh".into(),
+            args: vec!["-c".into(), "sleep 1000 & wait".into()],
+            cwd: "/".into(),
+            env: Vec::new(),
+            env_hidden: Vec::new(),
+            marker: Arc::from("unidentified"),
+            containment: ContainmentChoice::GroupAndMarker,
         };
-        let (main, descriptor) = see(&child).map_err(LaunchError::setup("descriptor"))?;
-        status.started(main.clone());
-        let containment = Arc::new(GroupContainment {
-            sweep: Arc::new(TreeSweep::of_child(Arc::clone(&spec.marker), main.clone())),
-            known: KnownMembers::default(),
-            forced: Notify::new(),
+        let (status, _seen) = status_channel();
+        let mut started = None;
+        let launched = launch(&spec, status, |child| {
+            started = child.id();
+            Err(io::ErrorKind::NotFound.into())
         });
-        containment.known.set(vec![main]);
-        let driver = GroupDriver::new(child, descriptor, Arc::clone(&containment), status);
-        Ok(ContainedTree {
-            containment,
-            driver: ProcessDriver::new(driver.drive()),
-            output,
-        })
+        assert!(matches!(launched, Err(LaunchError::Setup { .. })));
+        let group = started.expect("the command has started");
+        let began = Instant::now();
+        loop {
+            let mut living = 0;
+            visit_processes(|stat| living += u32::from(stat.group == group && !stat.is_dead()));
+            if living == 0 {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(5), "it runs on");
+            tokio::task::yield_now().await;
+        }
     }
 }
