@@ -73,8 +73,16 @@ string_id! {
 }
 
 string_id! {
-    /// Id of one message that was sent to a session.
+    /// Id of one message that was sent to a session or a task.
     MessageId
+}
+string_id! {
+    /// Id of one task.
+    TaskId
+}
+string_id! {
+    /// Id of one context: the tasks of one conversation.
+    ContextId
 }
 string_id! {
     /// Id of one permission question for a call.

@@ -30,6 +30,7 @@ mod memory;
 mod names;
 pub mod session;
 mod sqlite;
+mod stream_writer;
 
 pub use error::{AppendError, LogError, LogErrorKind};
 pub use future::LogFuture;
@@ -42,3 +43,4 @@ pub use session::{
     read_session_end, remove_session,
 };
 pub use sqlite::SqliteLog;
+pub use stream_writer::{StreamWriteError, StreamWriter};

@@ -1,0 +1,144 @@
+//! Appends of one writer to one stream, one at a time.
+//!
+//! Invariants:
+//! 1. An append whose answer was lost, or that was dropped, is settled under its first id before the next one.
+//! 2. The version moves only with a confirmed append.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{AppendError, AppendId, AppendIds, Log, LogError, RecordBytes, StreamName, Version};
+
+/// Attempts of an append per call: the first, a repetition after a short failure of the store, and one more after its
+/// restart. Waiting for a store that stays silent is the caller's decision.
+const SETTLE_TRIES_MAX: u32 = 3;
+
+/// Single writer of a stream.
+pub struct StreamWriter {
+    log: Arc<dyn Log>,
+    stream: StreamName,
+    version: Version,
+    ids: AppendIds,
+    pending: Option<UnconfirmedAppend>,
+}
+
+/// An append that was sent and not answered.
+struct UnconfirmedAppend {
+    id: AppendId,
+    records: Vec<RecordBytes>,
+    /// True if the append was sent before and may be written: a store error no longer proves that it is not.
+    may_be_written: bool,
+}
+
+/// Reason why an append is not confirmed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StreamWriteError {
+    /// Another writer has appended. Nothing was written.
+    #[error("another writer has appended (version {actual})")]
+    Fenced {
+        /// Present version of the stream.
+        actual: Version,
+    },
+    /// The store has not answered: [`StreamWriter::settle`] asks again.
+    #[error("the store has not confirmed the append")]
+    Indeterminate,
+    /// The store failed. Nothing was written.
+    #[error(transparent)]
+    Refused(#[from] LogError),
+}
+
+impl StreamWriter {
+    /// A writer of a stream at this version.
+    pub fn new(log: Arc<dyn Log>, stream: StreamName, version: Version) -> Self {
+        Self {
+            log,
+            stream,
+            version,
+            ids: AppendIds::new(),
+            pending: None,
+        }
+    }
+
+    /// Appends records, all or nothing.
+    ///
+    /// **Cancel safety**: a dropped append may have happened; the next [`StreamWriter::settle`] finishes it.
+    ///
+    /// # Panics
+    /// In debug builds, if an earlier append is not settled.
+    pub async fn append(
+        &mut self,
+        records: Vec<RecordBytes>,
+    ) -> Result<Version, StreamWriteError> {
+        debug_assert!(self.is_settled(), "one append at a time");
+        self.pending = Some(UnconfirmedAppend {
+            id: self.ids.next_id(),
+            records,
+            may_be_written: false,
+        });
+        self.settle().await
+    }
+
+    /// Finishes an append that was dropped, or whose answer was lost. Returns the version.
+    ///
+    /// **Cancel safety**: as for [`StreamWriter::append`].
+    pub async fn settle(&mut self) -> Result<Version, StreamWriteError> {
+        for _ in 0..SETTLE_TRIES_MAX {
+            let Some(pending) = &mut self.pending else {
+                return Ok(self.version);
+            };
+            // Set before the answer, because the caller may not wait for it.
+            let asked_before = std::mem::replace(&mut pending.may_be_written, true);
+            let (id, records) = (pending.id, pending.records.clone());
+            let answer = self.log.append(&self.stream, self.version, id, records);
+            match answer.await {
+                Ok(version) => {
+                    self.pending = None;
+                    self.version = version;
+                }
+                Err(AppendError::Indeterminate) => {}
+                Err(AppendError::Log(_)) if asked_before => {}
+                Err(AppendError::Conflict { actual }) => {
+                    self.pending = None;
+                    return Err(StreamWriteError::Fenced { actual });
+                }
+                Err(AppendError::Log(error)) => {
+                    self.pending = None;
+                    return Err(error.into());
+                }
+            }
+        }
+        if self.is_settled() {
+            return Ok(self.version);
+        }
+        Err(StreamWriteError::Indeterminate)
+    }
+
+    /// True if the store has answered every append.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    /// Number of the last confirmed record.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> &StreamName {
+        &self.stream
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.log
+    }
+}
+
+impl fmt::Debug for StreamWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamWriter")
+            .field("stream", &self.stream)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Refusals and failures of the manager's operations.
+
+use std::sync::Arc;
+
+use allstop_core::TaskId;
+use allstop_core::process::ProcessIdentity;
+use allstop_log::{LogError, Version};
+
+use crate::executor::ExecutorError;
+use crate::model::{IllegalTaskRecord, Task, TaskRecordError, TaskState};
+
+/// Reason why a message starts no execution.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ExecuteError {
+    /// An execution of the task runs.
+    #[error("an execution of task {0} runs")]
+    ExecutionInProgress(TaskId),
+    /// The task is being stopped.
+    #[error("task {0} is being stopped")]
+    CancellationInProgress(TaskId),
+    /// There is no such task.
+    #[error("task {0} does not exist")]
+    NotFound(TaskId),
+    /// The task has ended.
+    #[error("task {id} has ended ({state}); start a new task")]
+    Ended {
+        /// The task.
+        id: TaskId,
+        /// Its terminal state.
+        state: TaskState,
+    },
+    /// The task belongs to another context than the message.
+    #[error("task {0} belongs to another context")]
+    OtherContext(TaskId),
+    /// A limit of executions is reached.
+    #[error("{0}; try again later")]
+    Full(&'static str),
+    /// The manager is shutting down.
+    #[error("the task manager is shutting down")]
+    ShuttingDown,
+    /// The store failed; nothing was accepted.
+    #[error(transparent)]
+    Store(#[from] TaskStoreError),
+}
+
+/// Reason why a stop has no receipt.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CancelError {
+    /// There is no such task.
+    #[error("task {0} does not exist")]
+    NotFound(TaskId),
+    /// The task has ended, and not by a stop.
+    #[error("task {} has ended ({})", .0.id, .0.status.state)]
+    AlreadyEnded(Arc<Task>),
+    /// The canceler of a task without an execution failed. The task is unchanged.
+    #[error("the canceler refused")]
+    Refused(#[source] ExecutorError),
+    /// The manager is shutting down, and the task has no execution.
+    #[error("the task manager is shutting down")]
+    ShuttingDown,
+    /// The work was stopped as far as the receipt says, and the store did not confirm the end of the task.
+    #[error(transparent)]
+    Store(#[from] TaskStoreError),
+}
+
+/// Reason why a task cannot be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadTaskError {
+    /// There is no such task.
+    #[error("task {0} does not exist")]
+    NotFound(TaskId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] TaskStoreError),
+}
+
+/// Failure of the store under tasks.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TaskStoreError {
+    /// The store failed; nothing was written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The store did not answer: the write may have happened.
+    #[error("the store has not confirmed the write")]
+    Indeterminate,
+    /// Another process has written to the task.
+    #[error("another process has written to the task (version {0})")]
+    Fenced(Version),
+    /// Another process manages the tasks of this store.
+    #[error("another process manages the tasks of this store{}", .0.as_ref().map(|owner| format!(" (pid {})", owner.pid)).unwrap_or_default())]
+    InUse(Option<ProcessIdentity>),
+    /// A record cannot be read.
+    #[error("record {version} of task {id} cannot be read")]
+    Unreadable {
+        /// The task.
+        id: TaskId,
+        /// Number of the record.
+        version: Version,
+        /// The reason.
+        #[source]
+        source: Arc<TaskRecordError>,
+    },
+    /// A record is not allowed after the records before it.
+    #[error("record {version} of task {id} is not allowed there")]
+    Illegal {
+        /// The task.
+        id: TaskId,
+        /// Number of the record.
+        version: Version,
+        /// The reason.
+        #[source]
+        source: IllegalTaskRecord,
+    },
+}

@@ -1,0 +1,71 @@
+//! The executor's end of the event queue.
+
+use std::fmt;
+
+use tokio::sync::mpsc;
+
+use crate::model::TaskEvent;
+
+/// Writes events of one execution, in order. Clones write to the same execution.
+#[derive(Clone)]
+pub struct EventWriter {
+    events: mpsc::Sender<TaskEvent>,
+}
+
+/// The execution has ended: its events are complete, and this one was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the execution has ended")]
+pub struct ExecutionEnded;
+
+impl EventWriter {
+    /// An event queue of this length: the writer waits while it is full.
+    pub(crate) fn new(queue_len_max: usize) -> (Self, mpsc::Receiver<TaskEvent>) {
+        let (events, queue) = mpsc::channel(queue_len_max);
+        (Self { events }, queue)
+    }
+
+    /// Writes an event. It is stored and published in the order of the calls; clients see it once it is durable.
+    ///
+    /// # Errors
+    /// If the execution has ended. Return then.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call has written nothing.
+    pub async fn write(&self, event: TaskEvent) -> Result<(), ExecutionEnded> {
+        self.events.send(event).await.map_err(|_| ExecutionEnded)
+    }
+
+    /// Resolves when the execution takes no more events.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn closed(&self) {
+        self.events.closed().await;
+    }
+}
+
+impl fmt::Debug for EventWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventWriter")
+            .field("is_closed", &self.events.is_closed())
+            .finish()
+    }
+}
+
+/// A writer that does not keep the execution's queue open.
+#[derive(Debug)]
+pub(crate) struct WeakEventWriter(mpsc::WeakSender<TaskEvent>);
+
+impl EventWriter {
+    pub(crate) fn downgrade(&self) -> WeakEventWriter {
+        WeakEventWriter(self.events.downgrade())
+    }
+}
+
+impl WeakEventWriter {
+    /// The writer, unless all others are gone.
+    pub(crate) fn upgrade(&self) -> Option<EventWriter> {
+        let events = self.0.upgrade()?;
+        Some(EventWriter { events })
+    }
+}

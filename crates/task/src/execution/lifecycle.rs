@@ -1,0 +1,244 @@
+//! Lifecycle of one execution, decided without a runtime.
+//!
+//! Invariants:
+//! 1. An execution has exactly one end. What comes after the decision for it changes nothing.
+//! 2. A stop and an end by the executor race for one decision ([`CommitDecision`]); the first wins.
+//! 3. The end of a stopped execution carries the receipt of the stop. If the executor ends the task by itself within
+//!    the grace, its own state counts.
+
+use std::sync::Arc;
+
+use allstop_core::decision::{CommitDecision, CommitVerdict};
+use allstop_core::{Cause, CauseKind, Receipt, Timestamp};
+
+use crate::model::{
+    JsonMap, StatusUpdate, TaskEnding, TaskEvent, TaskRecord, TaskState, TaskStatus,
+};
+
+/// Progress of one execution towards its end.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    decision: Arc<CommitDecision>,
+    phase: LifecyclePhase,
+}
+
+#[derive(Debug)]
+enum LifecyclePhase {
+    Running,
+    Stopping {
+        cause: Cause,
+        /// Terminal event that the executor wrote before the receipt.
+        own_end: Option<TaskEvent>,
+        /// Failure of the executor after the stop.
+        error: Option<Arc<str>>,
+    },
+    Decided,
+}
+
+/// Event of an execution.
+#[derive(Debug)]
+pub(crate) enum LifecycleEvent {
+    /// The executor or the canceler wrote an event.
+    Wrote(TaskEvent),
+    /// The executor can write no more events.
+    Silent(ExecutorEnd),
+    /// A processor, the factory or the store failed: the task fails with this reason.
+    Failed(Arc<str>),
+    /// A stop was accepted.
+    Stopped(Cause),
+    /// The stop has its receipt.
+    Accounted(Arc<Receipt>),
+}
+
+/// End of an executor's code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ExecutorEnd {
+    /// It returned, and all its event writers are gone.
+    Returned,
+    /// It returned an error.
+    Failed(Arc<str>),
+    /// It panicked.
+    Panicked,
+    /// Its future was dropped by force or with its runtime.
+    Dropped,
+}
+
+/// Effect of an event.
+#[derive(Debug, PartialEq)]
+pub(crate) enum LifecycleEffect {
+    /// Nothing.
+    None,
+    /// Append the record; the execution continues.
+    Append(TaskRecord),
+    /// Append the record as the end of the execution.
+    End(TaskRecord),
+}
+
+impl ExecutorEnd {
+    /// The failure of a task whose executor ended without ending the task.
+    fn failure(self) -> Arc<str> {
+        match self {
+            Self::Returned => "the executor returned without ending the task".into(),
+            Self::Failed(message) => message,
+            Self::Panicked => "the executor panicked".into(),
+            Self::Dropped => "the executor was dropped".into(),
+        }
+    }
+}
+
+impl Lifecycle {
+    pub(crate) fn new(decision: Arc<CommitDecision>) -> Self {
+        Self {
+            decision,
+            phase: LifecyclePhase::Running,
+        }
+    }
+
+    /// Decides about the next event, at this time.
+    pub(crate) fn handle(&mut self, event: LifecycleEvent, at: Timestamp) -> LifecycleEffect {
+        match (&mut self.phase, event) {
+            (LifecyclePhase::Decided, _) => LifecycleEffect::None,
+            (_, LifecycleEvent::Wrote(event)) if !event.ends_execution() => {
+                LifecycleEffect::Append(record_of(event, at))
+            }
+            (LifecyclePhase::Running, LifecycleEvent::Wrote(event)) => {
+                if self.decide_end() {
+                    return LifecycleEffect::End(record_of(event, at));
+                }
+                self.handle(LifecycleEvent::Wrote(event), at)
+            }
+            (LifecyclePhase::Running, LifecycleEvent::Silent(end)) => {
+                self.fail(end.failure(), at)
+            }
+            (LifecyclePhase::Running, LifecycleEvent::Failed(reason)) => self.fail(reason, at),
+            (LifecyclePhase::Running, LifecycleEvent::Stopped(cause)) => {
+                self.phase = LifecyclePhase::stopping(cause);
+                LifecycleEffect::None
+            }
+            (LifecyclePhase::Stopping { own_end, .. }, LifecycleEvent::Wrote(event)) => {
+                // A stopped task does not wait for input.
+                if own_end.is_none() && !is_input_required(&event) {
+                    *own_end = Some(event);
+                }
+                LifecycleEffect::None
+            }
+            (
+                LifecyclePhase::Stopping { error, .. },
+                LifecycleEvent::Silent(ExecutorEnd::Failed(reason))
+                | LifecycleEvent::Failed(reason),
+            ) => {
+                error.get_or_insert(reason);
+                LifecycleEffect::None
+            }
+            (LifecyclePhase::Stopping { .. }, LifecycleEvent::Accounted(receipt)) => {
+                self.end_stopped(receipt, at)
+            }
+            (LifecyclePhase::Stopping { .. }, _)
+            | (LifecyclePhase::Running, LifecycleEvent::Accounted(_)) => LifecycleEffect::None,
+        }
+    }
+
+    /// True if the execution is being stopped, and its end is not decided.
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self.phase, LifecyclePhase::Stopping { .. })
+    }
+
+    /// Decides for an end by the executor. `false`: a stop was accepted before.
+    fn decide_end(&mut self) -> bool {
+        self.phase = match self.decision.commit() {
+            Ok(_permit) => LifecyclePhase::Decided,
+            Err(CommitVerdict::Stop(cause)) => LifecyclePhase::stopping(cause),
+            Err(CommitVerdict::Commit) => LifecyclePhase::Decided,
+        };
+        matches!(self.phase, LifecyclePhase::Decided)
+    }
+
+    fn fail(&mut self, reason: Arc<str>, at: Timestamp) -> LifecycleEffect {
+        if !self.decide_end() {
+            return self.handle(LifecycleEvent::Failed(reason), at);
+        }
+        LifecycleEffect::End(failed(Cause::new(CauseKind::Failure), reason, at))
+    }
+
+    fn end_stopped(&mut self, receipt: Arc<Receipt>, at: Timestamp) -> LifecycleEffect {
+        let phase = std::mem::replace(&mut self.phase, LifecyclePhase::Decided);
+        let LifecyclePhase::Stopping {
+            cause,
+            own_end,
+            error,
+        } = phase
+        else {
+            return LifecycleEffect::None;
+        };
+        let mut record = match own_end {
+            Some(event) => record_of(event, at),
+            None => ended(TaskState::after_stop(cause.kind), None, JsonMap::new(), at),
+        };
+        if let TaskRecord::TaskEnded { status, ending, .. } = &mut record {
+            *ending = TaskEnding {
+                cause: (status.state != TaskState::Completed).then_some(cause),
+                error,
+                receipt: Some(receipt),
+            };
+        }
+        LifecycleEffect::End(record)
+    }
+}
+
+impl LifecyclePhase {
+    fn stopping(cause: Cause) -> Self {
+        Self::Stopping {
+            cause,
+            own_end: None,
+            error: None,
+        }
+    }
+}
+
+fn is_input_required(event: &TaskEvent) -> bool {
+    matches!(event, TaskEvent::Status(update) if update.state == TaskState::InputRequired)
+}
+
+/// The record of an event at this time.
+fn record_of(event: TaskEvent, at: Timestamp) -> TaskRecord {
+    match event {
+        TaskEvent::Status(StatusUpdate {
+            state,
+            message,
+            metadata,
+        }) if state.is_terminal() => ended(state, message, metadata, at),
+        TaskEvent::Status(StatusUpdate {
+            state,
+            message,
+            metadata,
+        }) => TaskRecord::StatusChanged {
+            status: TaskStatus { state, message, at },
+            metadata,
+        },
+        TaskEvent::Artifact(update) => TaskRecord::ArtifactUpdated { update, at },
+        TaskEvent::Reply(message) => TaskRecord::Replied { message, at },
+    }
+}
+
+fn ended(
+    state: TaskState,
+    message: Option<Arc<crate::model::TaskMessage>>,
+    metadata: JsonMap,
+    at: Timestamp,
+) -> TaskRecord {
+    TaskRecord::TaskEnded {
+        status: TaskStatus { state, message, at },
+        metadata,
+        ending: TaskEnding::default(),
+    }
+}
+
+/// The end of a task that failed with this cause.
+pub(crate) fn failed(cause: Cause, error: Arc<str>, at: Timestamp) -> TaskRecord {
+    let mut record = ended(TaskState::Failed, None, JsonMap::new(), at);
+    if let TaskRecord::TaskEnded { ending, .. } = &mut record {
+        ending.cause = Some(cause);
+        ending.error = Some(error);
+    }
+    record
+}

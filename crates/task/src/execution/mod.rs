@@ -1,0 +1,95 @@
+//! Executions: what runs for a task between two rests, from its acceptance to its end.
+
+mod engine;
+mod ending;
+mod idle_cancel;
+mod lifecycle;
+mod run_loop;
+pub(crate) mod user_code;
+
+use std::sync::Arc;
+
+use allstop_core::decision::{CommitDecision, CommitVerdict};
+use allstop_core::{Cause, Extent};
+use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopRequest};
+use tokio::sync::watch;
+
+use crate::error::{ExecuteError, TaskStoreError};
+use crate::executor::ExecutorError;
+use crate::model::Task;
+
+pub(crate) use engine::{Acceptance, ExecutionEngine, ExecutionJob};
+
+/// Handle of an execution: stops it, and waits for its result.
+#[derive(Debug)]
+pub(crate) struct Execution {
+    scope: Scope,
+    decision: Arc<CommitDecision>,
+    result: watch::Sender<Option<ExecutionResult>>,
+    is_released: watch::Sender<bool>,
+}
+
+/// Result of an execution.
+#[derive(Debug, Clone)]
+pub(crate) enum ExecutionResult {
+    /// Its end is durable.
+    Ended(Arc<Task>),
+    /// It never began: its records were not accepted.
+    NotStarted(ExecuteError),
+    /// The canceler of a task without an executor refused.
+    Refused(ExecutorError),
+    /// The store has not confirmed the end. A later result may follow.
+    NotConfirmed(TaskStoreError),
+}
+
+impl Execution {
+    /// An execution in a new scope below `root`.
+    pub(crate) fn new(root: &Scope, label: &str) -> Result<Self, NotStarted> {
+        let decision = Arc::<CommitDecision>::default();
+        let options = ScopeOptions {
+            decision: Some(Arc::clone(&decision)),
+            ..ScopeOptions::default()
+        };
+        Ok(Self {
+            scope: root.child(label, options)?,
+            decision,
+            result: watch::Sender::new(None),
+            is_released: watch::Sender::new(false),
+        })
+    }
+
+    /// Scope that a stop of the task covers.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Stops the execution; a second stop joins the first.
+    pub(crate) fn stop(&self, cause: Cause) -> Stop {
+        self.scope.stop(StopRequest::new(Extent::Subtree, cause))
+    }
+
+    /// True if its executor has ended it and only its end is still written or cleaned up.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.decision.verdict(), Some(CommitVerdict::Commit))
+    }
+
+    /// True if a stop was accepted.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.scope.is_stopped()
+    }
+
+    /// The result, once there is one.
+    pub(crate) async fn result(&self) -> ExecutionResult {
+        let mut results = self.result.subscribe();
+        let result = results.wait_for(Option::is_some).await;
+        let result = result.ok().and_then(|result| result.clone());
+        result.expect("this handle keeps the sender, and the wait is for a value")
+    }
+
+    /// Resolves when nothing of the execution runs any more, and the next one may start.
+    pub(crate) async fn released(&self) {
+        let mut released = self.is_released.subscribe();
+        // The sender is in this handle, so the wait ends with the value.
+        let _ended = released.wait_for(|is_released| *is_released).await;
+    }
+}

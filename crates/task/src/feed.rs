@@ -1,0 +1,108 @@
+//! Distribution of a task's records to its subscribers.
+//!
+//! Invariants:
+//! 1. A record is published when it is durable, never before.
+//! 2. Publishing never waits: a subscriber reads by its own cursor, from the window of recent records or from the log.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allstop_log::Version;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::model::{Task, TaskRecord};
+
+/// Recent records in memory: enough that a subscriber that reads at all does not read the log.
+const WINDOW_LEN_MAX: usize = 256;
+
+/// A durable record and its number.
+#[derive(Debug, Clone)]
+pub struct TaskUpdate {
+    /// Number of the record in the task's stream: the cursor behind this update.
+    pub version: Version,
+    /// The record.
+    pub record: Arc<TaskRecord>,
+}
+
+/// Present task and recent records of one task. Its writer and its subscribers share it.
+#[derive(Debug, Default)]
+pub(crate) struct TaskFeed {
+    state: Mutex<FeedState>,
+    grown: Notify,
+}
+
+#[derive(Debug, Default)]
+struct FeedState {
+    version: Version,
+    task: Option<Arc<Task>>,
+    window: VecDeque<TaskUpdate>,
+}
+
+/// Records behind a cursor.
+pub(crate) enum FeedRead {
+    /// From the window.
+    Updates(Vec<TaskUpdate>),
+    /// The window begins later: read the log up to this version.
+    ReadLog,
+}
+
+impl TaskFeed {
+    /// The task as it was last read or written, with its version. `None`: not read yet.
+    pub(crate) fn current(&self) -> Option<(Version, Arc<Task>)> {
+        let state = self.state.lock();
+        let task = state.task.as_ref()?;
+        Some((state.version, Arc::clone(task)))
+    }
+
+    /// Sets the task as it was read from the log, unless a later version is known.
+    pub(crate) fn set_read(&self, version: Version, task: &Arc<Task>) {
+        let mut state = self.state.lock();
+        if state.version < version || state.task.is_none() {
+            state.version = version;
+            state.task = Some(Arc::clone(task));
+            state.window.clear();
+        }
+    }
+
+    /// Publishes durable records; `task` is the task behind the last of them.
+    pub(crate) fn publish(&self, records: Vec<TaskUpdate>, task: &Arc<Task>) {
+        let mut state = self.state.lock();
+        let Some(last) = records.last() else {
+            return;
+        };
+        state.version = last.version;
+        state.task = Some(Arc::clone(task));
+        state.window.extend(records);
+        let excess = state.window.len().saturating_sub(WINDOW_LEN_MAX);
+        state.window.drain(..excess);
+        drop(state);
+        self.grown.notify_waiters();
+    }
+
+    /// The records behind `cursor`, once there are any.
+    pub(crate) async fn read_after(&self, cursor: Version) -> FeedRead {
+        loop {
+            // Made before the look: a record that comes in between wakes it.
+            let grown = self.grown.notified();
+            if let Some(read) = self.try_read_after(cursor) {
+                return read;
+            }
+            grown.await;
+        }
+    }
+
+    fn try_read_after(&self, cursor: Version) -> Option<FeedRead> {
+        let state = self.state.lock();
+        if state.version <= cursor {
+            return None;
+        }
+        let first = state.window.front().map(|update| update.version);
+        let Some(behind) = first.and_then(|first| cursor.next().0.checked_sub(first.0)) else {
+            return Some(FeedRead::ReadLog);
+        };
+        let behind = usize::try_from(behind).unwrap_or(usize::MAX);
+        let updates = state.window.iter().skip(behind).cloned().collect();
+        Some(FeedRead::Updates(updates))
+    }
+}

@@ -1,0 +1,41 @@
+//! Tasks: addressable, durable work that can be stopped at any moment.
+//!
+//! A [`TaskManager`] owns the tasks of one store. A message starts an execution of its task: the [`Executor`] works in
+//! a scope and writes events; each event is a record of the task's stream, and the task is the fold of its records.
+//! Subscribers read the stream by cursor. This crate knows neither agents nor a protocol.
+//!
+//! # How an execution ends
+//! Every execution has one end: an event that its executor writes, or the record that the manager writes when the
+//! executor fails, panics, returns too early, falls silent, runs out of time or is stopped. The end of a stopped
+//! execution carries the receipt. The manager writes it outside the stopped scope, and repeats the write until the
+//! store has confirmed it.
+//!
+//! # Stopping
+//! [`TaskManager::cancel`] stops the execution's scope by the usual ladder and answers with the receipt, whether or
+//! not the executor cooperates. A task at rest is ended by its [`Canceler`], or at once.
+
+mod error;
+mod event_writer;
+mod execution;
+mod executor;
+mod feed;
+mod manager;
+pub mod model;
+mod options;
+mod subscription;
+mod task_stream;
+
+pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
+pub use event_writer::{EventWriter, ExecutionEnded};
+pub use executor::{
+    CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn, Processor,
+    ProcessorDecision, TaskParts, TaskPartsFactory,
+};
+pub use feed::TaskUpdate;
+pub use manager::{
+    AcceptedTask, CancelOutcome, ListFilter, ShutdownReport, TaskManager, TaskPage, TaskPosition,
+    TaskRequest, TaskSummary,
+};
+pub use model::{Task, TaskEvent, TaskMessage, TaskRecord, TaskState};
+pub use options::{PanicHandler, TaskOptions, WhenFull};
+pub use subscription::{SubscriptionItem, TaskSubscription};

@@ -1,0 +1,137 @@
+//! Stops of tasks.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::{Cause, Extent, Receipt, StopId, TaskId};
+use allstop_scope::Stop;
+use ulid::Ulid;
+
+use super::slot_guard::SlotRequest;
+use super::table::StopTarget;
+use super::{ManagerInner, TaskManager};
+use crate::error::{CancelError, ExecuteError, ReadTaskError};
+use crate::execution::{Execution, ExecutionJob, ExecutionResult};
+use crate::model::{Task, TaskState};
+
+/// Answer to a stop.
+#[derive(Debug, Clone)]
+#[must_use = "the receipt says what still runs"]
+pub struct CancelOutcome {
+    /// The task behind its end.
+    pub task: Arc<Task>,
+    /// What stopped, and what did not.
+    pub receipt: Arc<Receipt>,
+}
+
+impl TaskManager {
+    /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
+    /// execution ends or rests before the stop reaches it, the stop is decided again on the new state.
+    ///
+    /// The answer comes within grace and force, and the time that the store takes to write the end.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the stop back.
+    pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
+        loop {
+            let (execution, stop) = match self.inner.begin_stop(id, &cause)? {
+                Some(begun) => begun,
+                None => return self.already_ended(id, cause).await,
+            };
+            let receipt = stop.receipt().await;
+            match execution.result().await {
+                ExecutionResult::Ended(task) if task.has_ended() => {
+                    let is_by_stop = task.ending.receipt.is_some();
+                    if !is_by_stop {
+                        return Err(CancelError::AlreadyEnded(task));
+                    }
+                    return Ok(CancelOutcome { task, receipt });
+                }
+                ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
+                ExecutionResult::NotConfirmed(error) => return Err(error.into()),
+                ExecutionResult::NotStarted(ExecuteError::Store(error)) => {
+                    return Err(error.into());
+                }
+                // At rest now, or its message was refused: the stop finds the new state.
+                ExecutionResult::Ended(_) | ExecutionResult::NotStarted(_) => {
+                    execution.released().await;
+                }
+            }
+        }
+    }
+
+    /// The items that a stop of the task would find now. Empty for a task at rest.
+    pub fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
+        let target = self.inner.table.lock().stop_target(id)?;
+        Ok(match target {
+            StopTarget::Running(execution) => execution.scope().preview(Extent::Subtree, cause),
+            StopTarget::AtRest => Receipt::of_preview(self.inner.stop_info(id, cause), Vec::new()),
+            StopTarget::Ended => Receipt::of_nothing(
+                self.inner.stop_info(id, cause),
+                NothingToStop::AlreadyEnded,
+            ),
+        })
+    }
+
+    /// A stop of a task that has ended: a task that was stopped answers with the id of its first stop.
+    async fn already_ended(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
+        let task = self.get_any(id).await.map_err(|error| match error {
+            ReadTaskError::NotFound(id) => CancelError::NotFound(id),
+            ReadTaskError::Store(error) => CancelError::Store(error),
+        })?;
+        if task.status.state != TaskState::Canceled {
+            return Err(CancelError::AlreadyEnded(task));
+        }
+        let mut info = self.inner.stop_info(id, cause);
+        if let Some(first) = &task.ending.receipt {
+            info.stop_id = first.stop_id().clone();
+        }
+        let receipt = Arc::new(Receipt::of_nothing(info, NothingToStop::AlreadyEnded));
+        Ok(CancelOutcome { task, receipt })
+    }
+}
+
+impl ManagerInner {
+    /// Stops the execution of a task, or begins one that ends the task at rest. `None`: the task has ended.
+    fn begin_stop(
+        self: &Arc<Self>,
+        id: &TaskId,
+        cause: &Cause,
+    ) -> Result<Option<(Arc<Execution>, Stop)>, CancelError> {
+        let mut table = self.table.lock();
+        let execution = match table.stop_target(id)? {
+            StopTarget::Ended => return Ok(None),
+            StopTarget::Running(execution) => execution,
+            StopTarget::AtRest => {
+                if table.is_closed {
+                    return Err(CancelError::ShuttingDown);
+                }
+                let scopes = self.new_execution(id);
+                let scopes = scopes.map_err(|_stopped| CancelError::ShuttingDown)?;
+                let execution = Arc::clone(&scopes.execution);
+                table.enter(id, Arc::clone(&execution));
+                let feed = table.feed(id).unwrap_or_default();
+                drop(table);
+                // Before the engine runs, so that it finds the stop. A stop that comes in between joins this one.
+                let stop = execution.stop(cause.clone());
+                let job = ExecutionJob::Cancel(cause.clone());
+                // A stop has no message to accept.
+                drop(self.spawn_engine(scopes, id.clone(), feed, job, SlotRequest::NotNeeded));
+                return Ok(Some((execution, stop)));
+            }
+        };
+        drop(table);
+        let stop = execution.stop(cause.clone());
+        Ok(Some((execution, stop)))
+    }
+
+    fn stop_info(&self, id: &TaskId, cause: Cause) -> StopInfo {
+        StopInfo {
+            stop_id: StopId::new(Ulid::generate().to_string()),
+            target: format!("task/{id}").into(),
+            extent: Extent::Subtree,
+            cause,
+            requested_at: (self.options.now)(),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Messages that start executions.
+
+use std::sync::Arc;
+
+use allstop_core::{ContextId, TaskId};
+use ulid::Ulid;
+
+use super::slot_guard::{SlotGuard, SlotRequest, WaitingSlot};
+use super::slots::SlotAnswer;
+use super::table::TaskTable;
+use super::{ManagerInner, TaskManager};
+use crate::error::{ExecuteError, ReadTaskError};
+use crate::execution::{Acceptance, Execution, ExecutionJob};
+use crate::feed::TaskFeed;
+use crate::model::{JsonMap, TaskMessage, TaskRecord};
+use crate::subscription::TaskSubscription;
+
+/// Message that starts an execution.
+#[derive(Debug, Clone)]
+pub struct TaskRequest {
+    /// Principal that sends it.
+    pub owner: Arc<str>,
+    /// Task at rest that it continues; `None`: a new task.
+    pub task_id: Option<TaskId>,
+    /// Context of the task; `None`: a new context for a new task.
+    pub context_id: Option<ContextId>,
+    /// The message. Its id makes a repeated request harmless.
+    pub message: TaskMessage,
+    /// Fields of the request, kept with a new task.
+    pub metadata: JsonMap,
+}
+
+/// Accepted message: it is durable, and its execution runs or waits for a slot.
+#[derive(Debug)]
+pub struct AcceptedTask {
+    /// The task.
+    pub task_id: TaskId,
+    /// True if the message had been accepted before: nothing new has started.
+    pub is_repeated: bool,
+    /// The task's events from here on, behind a snapshot.
+    pub subscription: TaskSubscription,
+}
+
+/// Answer of the table to a request.
+enum Admission {
+    Repeated(TaskId),
+    /// An execution is just ending: ask again behind it.
+    Wait(Arc<Execution>),
+    /// The engine runs.
+    Started(TaskId, Arc<TaskFeed>, Acceptance),
+}
+
+impl TaskManager {
+    /// Accepts a message and starts its execution.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops nothing: the message is accepted or refused as if the caller still waited.
+    pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
+        let message = Arc::new(request.message.clone());
+        loop {
+            match self.inner.admit(&request, &message)? {
+                Admission::Wait(execution) => execution.released().await,
+                Admission::Repeated(id) => return self.repeated(id).await,
+                Admission::Started(task_id, feed, acceptance) => {
+                    let accepted = acceptance.await.unwrap_or(Err(ExecuteError::ShuttingDown));
+                    let (version, task) = accepted?;
+                    let log = Arc::clone(&self.inner.log);
+                    return Ok(AcceptedTask {
+                        task_id,
+                        is_repeated: false,
+                        subscription: TaskSubscription::from_snapshot(log, feed, version, task),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn repeated(&self, task_id: TaskId) -> Result<AcceptedTask, ExecuteError> {
+        let subscription = self.subscribe(&task_id, None).await;
+        let subscription = subscription.map_err(|error| match error {
+            ReadTaskError::NotFound(id) => ExecuteError::NotFound(id),
+            ReadTaskError::Store(error) => error.into(),
+        })?;
+        Ok(AcceptedTask {
+            task_id,
+            is_repeated: true,
+            subscription,
+        })
+    }
+}
+
+impl ManagerInner {
+    /// Decides about a request and starts its engine, in one step under the table's lock.
+    fn admit(
+        self: &Arc<Self>,
+        request: &TaskRequest,
+        message: &Arc<TaskMessage>,
+    ) -> Result<Admission, ExecuteError> {
+        let mut table = self.table.lock();
+        if table.is_closed {
+            return Err(ExecuteError::ShuttingDown);
+        }
+        if let Some(id) = table.task_of_message(&request.owner, &message.id) {
+            return Ok(Admission::Repeated(id.clone()));
+        }
+        if let Some(id) = &request.task_id {
+            let ending = table.check_message(id, request.context_id.as_ref())?;
+            if let Some(ending) = ending {
+                return Ok(Admission::Wait(ending));
+            }
+        }
+        let is_new = request.task_id.is_none();
+        let id = request.task_id.clone();
+        let id = id.unwrap_or_else(|| TaskId::new(Ulid::generate().to_string()));
+        let scopes = self.new_execution(&id);
+        let scopes = scopes.map_err(|_stopped| ExecuteError::ShuttingDown)?;
+        let slot = self.request_slot(&mut table, &request.owner)?;
+        let execution = Arc::clone(&scopes.execution);
+        let (feed, job) = if is_new {
+            let feed = Arc::default();
+            table.enter_new(&id, &request.owner, &message.id, execution, &feed);
+            let created = TaskRecord::TaskCreated {
+                task_id: id.clone(),
+                context_id: request
+                    .context_id
+                    .clone()
+                    .unwrap_or_else(|| ContextId::new(Ulid::generate().to_string())),
+                owner: Arc::clone(&request.owner),
+                message: Arc::clone(message),
+                metadata: request.metadata.clone(),
+                at: (self.options.now)(),
+            };
+            (feed, ExecutionJob::NewTask(created))
+        } else {
+            table.enter(&id, execution);
+            table.remember_message(&request.owner, &message.id, &id);
+            let feed = table.feed(&id).unwrap_or_default();
+            (feed, ExecutionJob::Message(Arc::clone(message)))
+        };
+        let acceptance = self.spawn_engine(scopes, id.clone(), Arc::clone(&feed), job, slot);
+        Ok(Admission::Started(id, feed, acceptance))
+    }
+
+    /// Takes a slot, or a place in the queue.
+    pub(super) fn request_slot(
+        self: &Arc<Self>,
+        table: &mut TaskTable,
+        owner: &Arc<str>,
+    ) -> Result<SlotRequest, ExecuteError> {
+        let (manager, owner_of_slot) = (Arc::downgrade(self), Arc::clone(owner));
+        match table.slots.request(owner) {
+            SlotAnswer::Granted => Ok(SlotRequest::Granted(SlotGuard::new(manager, owner_of_slot))),
+            SlotAnswer::Waiting(grant) => Ok(SlotRequest::Waiting(WaitingSlot::new(
+                grant,
+                manager,
+                owner_of_slot,
+            ))),
+            SlotAnswer::Full(reason) => Err(ExecuteError::Full(reason)),
+        }
+    }
+}

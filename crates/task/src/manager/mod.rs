@@ -1,0 +1,117 @@
+//! The manager of the tasks of one store.
+
+mod cancel;
+mod execute;
+mod read;
+mod recover;
+mod shutdown;
+mod slot_guard;
+mod slots;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allstop_core::TaskId;
+use allstop_log::{Log, StreamLock};
+use allstop_scope::{NotStarted, Scope, ScopeOptions};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::execution::{Acceptance, Execution, ExecutionEngine, ExecutionJob};
+use crate::executor::TaskPartsFactory;
+use crate::feed::TaskFeed;
+use crate::options::TaskOptions;
+use crate::task_stream::TaskStream;
+
+pub use cancel::CancelOutcome;
+pub use execute::{AcceptedTask, TaskRequest};
+pub use read::{ListFilter, TaskPage, TaskPosition};
+pub use shutdown::ShutdownReport;
+pub use table::TaskSummary;
+
+use table::TaskTable;
+
+pub(crate) use slot_guard::{SlotGuard, SlotRequest};
+
+/// Manager of the tasks of one store. Clones are the same manager.
+///
+/// It owns every task of its store: one execution at a time per task, one writer per stream. Clients that go away
+/// stop nothing.
+#[derive(Clone)]
+pub struct TaskManager {
+    inner: Arc<ManagerInner>,
+}
+
+pub(crate) struct ManagerInner {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) root: Scope,
+    pub(crate) factory: Arc<dyn TaskPartsFactory>,
+    pub(crate) options: TaskOptions,
+    table: Mutex<TaskTable>,
+    is_shut_down: AtomicBool,
+    /// Keeps other processes from managing the same tasks.
+    _lock: StreamLock,
+}
+
+impl ManagerInner {
+    /// Notes the task behind a confirmed append.
+    pub(crate) fn note(&self, stream: &TaskStream) {
+        if let Some(task) = stream.task() {
+            self.table.lock().note(task, stream.feed());
+        }
+    }
+
+    /// Removes an execution of which nothing runs any more.
+    pub(crate) fn release(&self, _execution: &Execution, stream: &TaskStream) {
+        self.note(stream);
+        self.table.lock().release(stream.id());
+    }
+
+    /// True once a shutdown has begun: no write is repeated any more.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.is_shut_down.load(Ordering::Acquire)
+    }
+
+    /// Scopes of a new execution.
+    fn new_execution(&self, id: &TaskId) -> Result<NewExecution, NotStarted> {
+        let side_label = format!("task/{id}/parts");
+        Ok(NewExecution {
+            execution: Arc::new(Execution::new(&self.root, &format!("task/{id}"))?),
+            side_scope: self.root.child(side_label, ScopeOptions::default())?,
+        })
+    }
+
+    /// Runs the engine of an execution that is in the table.
+    fn spawn_engine(
+        self: &Arc<Self>,
+        new: NewExecution,
+        id: TaskId,
+        feed: Arc<TaskFeed>,
+        job: ExecutionJob,
+        slot: SlotRequest,
+    ) -> Acceptance {
+        let stream = TaskStream::new(Arc::clone(&self.log), id, feed);
+        let scope = new.execution.scope().clone();
+        let engine = ExecutionEngine::new(Arc::clone(self), new.execution, stream, new.side_scope);
+        let (accepted_tx, accepted) = oneshot::channel();
+        // The engine belongs to its scope; nobody waits for its value.
+        drop(scope.spawn_engine(engine.run(job, slot, accepted_tx)));
+        accepted
+    }
+}
+
+/// Scopes of an execution that is not in the table yet.
+struct NewExecution {
+    execution: Arc<Execution>,
+    side_scope: Scope,
+}
+
+impl fmt::Debug for TaskManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskManager")
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! Opening a store: every task is known again, and every interrupted one runs on or ends.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use allstop_core::TaskId;
+use allstop_log::{LockAttempt, Log, StreamName};
+use allstop_scope::Scope;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use parking_lot::Mutex;
+
+use super::slot_guard::SlotRequest;
+use super::slots::ExecutionSlots;
+use super::table::TaskTable;
+use super::{ManagerInner, TaskManager};
+use crate::error::TaskStoreError;
+use crate::execution::ExecutionJob;
+use crate::executor::TaskPartsFactory;
+use crate::feed::TaskFeed;
+use crate::model::Task;
+use crate::options::TaskOptions;
+use crate::task_stream::{STREAM_PREFIX, read_task};
+
+/// Stream whose lock tells who manages the tasks of a store.
+const MANAGER_STREAM: &str = "tasks";
+
+/// Tasks that are read at the same time: enough to keep a store busy, and few enough for its memory.
+const READS_MAX: usize = 16;
+
+impl TaskManager {
+    /// Opens the tasks of a store, and continues or ends each execution that a crash has interrupted. Work runs in
+    /// scopes below `root`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future opens nothing.
+    ///
+    /// # Errors
+    /// If another process manages the tasks of the store, or a task cannot be read.
+    pub async fn open(
+        log: Arc<dyn Log>,
+        root: Scope,
+        factory: Arc<dyn TaskPartsFactory>,
+        options: TaskOptions,
+    ) -> Result<Self, TaskStoreError> {
+        let lock = match log.try_lock(&StreamName::new(MANAGER_STREAM)).await? {
+            LockAttempt::Locked(lock) => lock,
+            LockAttempt::HeldBy(owner) => return Err(TaskStoreError::InUse(owner)),
+        };
+        let tasks = read_all(&log).await?;
+        let mut table = TaskTable::new(ExecutionSlots::new(&options));
+        let feeds: Vec<_> = tasks
+            .iter()
+            .map(|task| {
+                let feed = Arc::new(TaskFeed::default());
+                table.note(task, &feed);
+                for message in &task.history {
+                    table.remember_message(&task.owner, &message.id, &task.id);
+                }
+                feed
+            })
+            .collect();
+        let inner = Arc::new(ManagerInner {
+            log,
+            root,
+            factory,
+            options,
+            table: Mutex::new(table),
+            is_shut_down: AtomicBool::new(false),
+            _lock: lock,
+        });
+        for (task, feed) in tasks.iter().zip(feeds) {
+            if task.is_executing || task.awaits_execution {
+                inner.continue_after_crash(task, feed);
+            }
+        }
+        Ok(Self { inner })
+    }
+}
+
+impl ManagerInner {
+    fn continue_after_crash(self: &Arc<Self>, task: &Task, feed: Arc<TaskFeed>) {
+        let mut table = self.table.lock();
+        // A root that is stopped already starts nothing; the next opening finds the task again.
+        let Ok(scopes) = self.new_execution(&task.id) else {
+            return;
+        };
+        let slot = self.request_slot(&mut table, &task.owner);
+        table.enter(&task.id, Arc::clone(&scopes.execution));
+        // Accepted tasks are never refused, whatever the length of the queue.
+        let slot = slot.unwrap_or(SlotRequest::NotNeeded);
+        let job = ExecutionJob::AfterCrash;
+        // Nobody waits for its acceptance: that was before the crash.
+        drop(self.spawn_engine(scopes, task.id.clone(), feed, job, slot));
+    }
+}
+
+/// Every task of the store.
+async fn read_all(log: &Arc<dyn Log>) -> Result<Vec<Arc<Task>>, TaskStoreError> {
+    let streams = log.list(STREAM_PREFIX).await?;
+    let ids = streams.into_iter().filter_map(|(name, _)| {
+        let id = name.as_str().strip_prefix(STREAM_PREFIX)?;
+        Some(TaskId::new(id))
+    });
+    stream::iter(ids)
+        .map(|id| async move { read_task(&**log, &id).await })
+        .buffer_unordered(READS_MAX)
+        .try_filter_map(|read| async move { Ok(read.map(|(_, task)| task)) })
+        .try_collect()
+        .await
+}

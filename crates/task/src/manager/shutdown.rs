@@ -1,0 +1,63 @@
+//! The end of a manager.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use allstop_core::{Cause, CauseKind, Receipt};
+use futures::future::join_all;
+use tokio::time::{Instant, timeout_at};
+
+use super::TaskManager;
+use crate::execution::ExecutionResult;
+
+/// Account of a shutdown.
+#[derive(Debug)]
+#[must_use = "the report says what still runs"]
+pub struct ShutdownReport {
+    /// Receipt of each execution that was stopped.
+    pub receipts: Vec<Arc<Receipt>>,
+    /// Executions whose end was not stored within the time.
+    pub not_stored: usize,
+}
+
+impl TaskManager {
+    /// Takes no more messages, stops every execution with cause `shutdown`, and waits at most this long for the
+    /// receipts and for the writes of the ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the shutdown back.
+    pub async fn shutdown(&self, within: Duration, detail: &'static str) -> ShutdownReport {
+        let until = Instant::now() + within;
+        let executions = {
+            let mut table = self.inner.table.lock();
+            table.is_closed = true;
+            table.executions()
+        };
+        let cause = Cause::new(CauseKind::Shutdown).detail(detail);
+        let stopping = executions.into_iter().map(|execution| {
+            let stop = execution.stop(cause.clone());
+            async move {
+                let ended = timeout_at(until, async {
+                    let result = execution.result().await;
+                    execution.released().await;
+                    result
+                });
+                let is_stored = matches!(
+                    ended.await,
+                    Ok(ExecutionResult::Ended(_) | ExecutionResult::Refused(_) | ExecutionResult::NotStarted(_))
+                );
+                let receipt = stop.try_receipt().unwrap_or_else(|| stop.account_now());
+                (receipt, is_stored)
+            }
+        });
+        // Collected first: every stop has begun before the first wait.
+        let stopping: Vec<_> = stopping.collect();
+        let ended = join_all(stopping).await;
+        self.inner.is_shut_down.store(true, Ordering::Release);
+        ShutdownReport {
+            not_stored: ended.iter().filter(|(_, is_stored)| !is_stored).count(),
+            receipts: ended.into_iter().map(|(receipt, _)| receipt).collect(),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Limits of executions: globally and per owner, with a queue.
+//!
+//! Invariants:
+//! 1. A refused or abandoned request leaves every counter as it was.
+//! 2. Waiting requests start in their order; one whose owner is at its limit lets others pass.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::options::{TaskOptions, WhenFull};
+
+/// Counters of running executions, and the queue of waiting ones.
+#[derive(Debug)]
+pub(crate) struct ExecutionSlots {
+    running_max: Option<usize>,
+    running_per_owner_max: Option<usize>,
+    when_full: WhenFull,
+    running: usize,
+    running_by_owner: HashMap<Arc<str>, usize>,
+    waiting: VecDeque<WaitingRequest>,
+}
+
+#[derive(Debug)]
+struct WaitingRequest {
+    owner: Arc<str>,
+    grant: oneshot::Sender<()>,
+}
+
+/// Answer to a request.
+#[derive(Debug)]
+pub(crate) enum SlotAnswer {
+    /// The slot is taken.
+    Granted,
+    /// The slot comes later: the receiver gets it.
+    Waiting(oneshot::Receiver<()>),
+    /// Refused, with the reason.
+    Full(&'static str),
+}
+
+impl ExecutionSlots {
+    pub(crate) fn new(options: &TaskOptions) -> Self {
+        Self {
+            running_max: options.running_max,
+            running_per_owner_max: options.running_per_owner_max,
+            when_full: options.when_full,
+            running: 0,
+            running_by_owner: HashMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes a slot for this owner, or a place in the queue.
+    pub(crate) fn request(&mut self, owner: &Arc<str>) -> SlotAnswer {
+        let limit = self.limit_reached(owner);
+        let Some(limit) = limit else {
+            self.take(owner);
+            return SlotAnswer::Granted;
+        };
+        self.waiting.retain(|waiting| !waiting.grant.is_closed());
+        match self.when_full {
+            WhenFull::Queue { len_max } if self.waiting.len() < len_max => {
+                let (grant, granted) = oneshot::channel();
+                self.waiting.push_back(WaitingRequest {
+                    owner: Arc::clone(owner),
+                    grant,
+                });
+                SlotAnswer::Waiting(granted)
+            }
+            WhenFull::Queue { .. } => SlotAnswer::Full("too many tasks wait"),
+            WhenFull::Refuse => SlotAnswer::Full(limit),
+        }
+    }
+
+    /// Gives a slot back, and grants it to those who wait.
+    pub(crate) fn release(&mut self, owner: &Arc<str>) {
+        self.running -= 1;
+        if let Some(count) = self.running_by_owner.get_mut(owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.running_by_owner.remove(owner);
+            }
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        for request in waiting {
+            if self.limit_reached(&request.owner).is_some() {
+                self.waiting.push_back(request);
+            } else if request.grant.send(()).is_ok() {
+                self.take(&request.owner);
+            }
+        }
+    }
+
+    fn take(&mut self, owner: &Arc<str>) {
+        self.running += 1;
+        *self.running_by_owner.entry(Arc::clone(owner)).or_default() += 1;
+    }
+
+    /// The limit that keeps this owner from a slot.
+    fn limit_reached(&self, owner: &Arc<str>) -> Option<&'static str> {
+        let of_owner = self.running_by_owner.get(owner).copied().unwrap_or(0);
+        if self.running_max.is_some_and(|max| self.running >= max) {
+            Some("too many tasks run")
+        } else if self
+            .running_per_owner_max
+            .is_some_and(|max| of_owner >= max)
+        {
+            Some("too many of your tasks run")
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(running_max: usize, per_owner_max: usize, when_full: WhenFull) -> ExecutionSlots {
+        ExecutionSlots::new(&TaskOptions {
+            running_max: Some(running_max),
+            running_per_owner_max: Some(per_owner_max),
+            when_full,
+            ..TaskOptions::default()
+        })
+    }
+
+    #[test]
+    fn refusal_leaves_the_counters_as_they_were() {
+        let (one, two) = (Arc::from("one"), Arc::from("two"));
+        let mut slots = slots(2, 1, WhenFull::Refuse);
+        assert!(matches!(slots.request(&one), SlotAnswer::Granted));
+        for _ in 0..3 {
+            assert!(matches!(
+                slots.request(&one),
+                SlotAnswer::Full("too many of your tasks run")
+            ));
+        }
+        assert!(matches!(slots.request(&two), SlotAnswer::Granted));
+        assert!(matches!(
+            slots.request(&Arc::from("three")),
+            SlotAnswer::Full("too many tasks run")
+        ));
+        slots.release(&one);
+        slots.release(&two);
+        assert_eq!(slots.running, 0);
+        assert!(slots.running_by_owner.is_empty());
+    }
+
+    #[test]
+    fn one_owner_at_its_limit_lets_others_pass() {
+        let (one, two) = (Arc::from("one"), Arc::from("two"));
+        let mut slots = slots(2, 1, WhenFull::Queue { len_max: 3 });
+        assert!(matches!(slots.request(&one), SlotAnswer::Granted));
+        let SlotAnswer::Waiting(mut first) = slots.request(&one) else {
+            panic!("its owner is at the limit");
+        };
+        assert!(matches!(slots.request(&two), SlotAnswer::Granted));
+        let SlotAnswer::Waiting(mut second) = slots.request(&two) else {
+            panic!("both limits are reached");
+        };
+        slots.release(&two);
+        assert!(first.try_recv().is_err(), "one is still at its limit");
+        assert!(second.try_recv().is_ok());
+        slots.release(&one);
+        assert!(first.try_recv().is_ok());
+    }
+
+    #[test]
+    fn abandoned_request_takes_no_slot() {
+        let owner = Arc::from("one");
+        let mut slots = slots(1, 1, WhenFull::Queue { len_max: 1 });
+        assert!(matches!(slots.request(&owner), SlotAnswer::Granted));
+        drop(slots.request(&owner));
+        // The place of the abandoned one is free again.
+        assert!(matches!(slots.request(&owner), SlotAnswer::Waiting(_)));
+        slots.release(&owner);
+        assert_eq!(slots.running, 0);
+    }
+}

@@ -1,0 +1,240 @@
+//! What the manager knows of every task without reading the log, under one short lock.
+//!
+//! Invariants:
+//! 1. A task has at most one execution. It is in the table from before its first record to after its last.
+//! 2. Whether a message or a stop may start an execution is decided in the step that enters the execution.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+
+use allstop_core::{ContextId, MessageId, TaskId, Timestamp};
+
+use super::slots::ExecutionSlots;
+use crate::error::{CancelError, ExecuteError};
+use crate::execution::Execution;
+use crate::feed::TaskFeed;
+use crate::model::{Task, TaskState};
+
+/// A task in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSummary {
+    /// Id of the task.
+    pub id: TaskId,
+    /// Context of the task.
+    pub context_id: ContextId,
+    /// Principal that the task belongs to.
+    pub owner: Arc<str>,
+    /// Last durable state.
+    pub state: TaskState,
+    /// True if the executor answered with a message, so that clients see no task.
+    pub is_reply: bool,
+    /// Time of the last durable record.
+    pub updated_at: Timestamp,
+}
+
+impl TaskSummary {
+    fn of(task: &Task) -> Self {
+        Self {
+            id: task.id.clone(),
+            context_id: task.context_id.clone(),
+            owner: Arc::clone(&task.owner),
+            state: task.status.state,
+            is_reply: task.reply.is_some(),
+            updated_at: task.updated_at,
+        }
+    }
+
+    /// True if nothing can follow.
+    pub fn has_ended(&self) -> bool {
+        self.state.is_terminal() || self.is_reply
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct TaskTable {
+    tasks: HashMap<TaskId, TaskEntry>,
+    /// By time of the last record: lists begin with the newest.
+    by_time: BTreeSet<(Timestamp, TaskId)>,
+    /// Messages that were accepted, by owner: a repeated one starts nothing.
+    by_message: HashMap<(Arc<str>, MessageId), TaskId>,
+    pub(crate) slots: ExecutionSlots,
+    pub(crate) is_closed: bool,
+}
+
+#[derive(Debug)]
+struct TaskEntry {
+    /// `None` until the first record is durable.
+    summary: Option<TaskSummary>,
+    owner: Arc<str>,
+    message: MessageId,
+    execution: Option<Arc<Execution>>,
+    feed: Weak<TaskFeed>,
+}
+
+/// State of a task for a stop.
+pub(crate) enum StopTarget {
+    Running(Arc<Execution>),
+    AtRest,
+    Ended,
+}
+
+impl TaskTable {
+    pub(crate) fn new(slots: ExecutionSlots) -> Self {
+        Self {
+            tasks: HashMap::new(),
+            by_time: BTreeSet::new(),
+            by_message: HashMap::new(),
+            slots,
+            is_closed: false,
+        }
+    }
+
+    /// The task that this message of this owner has started or reached before.
+    pub(crate) fn task_of_message(&self, owner: &Arc<str>, message: &MessageId) -> Option<&TaskId> {
+        self.by_message.get(&(Arc::clone(owner), message.clone()))
+    }
+
+    /// Enters a new task with its execution.
+    pub(crate) fn enter_new(
+        &mut self,
+        id: &TaskId,
+        owner: &Arc<str>,
+        message: &MessageId,
+        execution: Arc<Execution>,
+        feed: &Arc<TaskFeed>,
+    ) {
+        let entry = TaskEntry {
+            summary: None,
+            owner: Arc::clone(owner),
+            message: message.clone(),
+            execution: Some(execution),
+            feed: Arc::downgrade(feed),
+        };
+        self.tasks.insert(id.clone(), entry);
+        self.by_message
+            .insert((Arc::clone(owner), message.clone()), id.clone());
+    }
+
+    /// Checks whether a message may start an execution of an existing task. `Ok(Some(_))`: one is just ending; wait
+    /// for its release and ask again.
+    pub(crate) fn check_message(
+        &self,
+        id: &TaskId,
+        context: Option<&ContextId>,
+    ) -> Result<Option<Arc<Execution>>, ExecuteError> {
+        let entry = self.tasks.get(id);
+        let entry = entry.ok_or_else(|| ExecuteError::NotFound(id.clone()))?;
+        if let Some(execution) = &entry.execution {
+            return if execution.is_ending() {
+                Ok(Some(Arc::clone(execution)))
+            } else if execution.is_stopping() {
+                Err(ExecuteError::CancellationInProgress(id.clone()))
+            } else {
+                Err(ExecuteError::ExecutionInProgress(id.clone()))
+            };
+        }
+        let summary = entry.summary.as_ref();
+        let summary = summary.ok_or_else(|| ExecuteError::NotFound(id.clone()))?;
+        if summary.has_ended() {
+            return Err(ExecuteError::Ended {
+                id: id.clone(),
+                state: summary.state,
+            });
+        }
+        if context.is_some_and(|context| *context != summary.context_id) {
+            return Err(ExecuteError::OtherContext(id.clone()));
+        }
+        Ok(None)
+    }
+
+    /// Enters an execution of a task at rest.
+    pub(crate) fn enter(&mut self, id: &TaskId, execution: Arc<Execution>) {
+        if let Some(entry) = self.tasks.get_mut(id) {
+            entry.execution = Some(execution);
+        }
+    }
+
+    /// Remembers an accepted message of an existing task.
+    pub(crate) fn remember_message(&mut self, owner: &Arc<str>, message: &MessageId, id: &TaskId) {
+        self.by_message
+            .insert((Arc::clone(owner), message.clone()), id.clone());
+    }
+
+    pub(crate) fn stop_target(&self, id: &TaskId) -> Result<StopTarget, CancelError> {
+        let entry = self.tasks.get(id);
+        let entry = entry.ok_or_else(|| CancelError::NotFound(id.clone()))?;
+        Ok(match (&entry.execution, &entry.summary) {
+            (Some(execution), _) => StopTarget::Running(Arc::clone(execution)),
+            (None, Some(summary)) if summary.has_ended() => StopTarget::Ended,
+            (None, _) => StopTarget::AtRest,
+        })
+    }
+
+    /// Notes the task as its records tell it now.
+    pub(crate) fn note(&mut self, task: &Task, feed: &Arc<TaskFeed>) {
+        let summary = TaskSummary::of(task);
+        let entry = self
+            .tasks
+            .entry(task.id.clone())
+            .or_insert_with(|| TaskEntry {
+                summary: None,
+                owner: Arc::clone(&task.owner),
+                message: MessageId::new(""),
+                execution: None,
+                feed: Arc::downgrade(feed),
+            });
+        if let Some(before) = &entry.summary {
+            self.by_time
+                .remove(&(before.updated_at, before.id.clone()));
+        }
+        self.by_time
+            .insert((summary.updated_at, summary.id.clone()));
+        entry.summary = Some(summary);
+    }
+
+    /// Removes an execution that has ended. A task of which no record is durable is forgotten.
+    pub(crate) fn release(&mut self, id: &TaskId) {
+        let Some(entry) = self.tasks.get_mut(id) else {
+            return;
+        };
+        entry.execution = None;
+        if entry.summary.is_none() {
+            let message = (Arc::clone(&entry.owner), entry.message.clone());
+            self.by_message.remove(&message);
+            self.tasks.remove(id);
+        }
+    }
+
+    /// The feed of a task: the one in use, or a new one. `None`: no such task.
+    pub(crate) fn feed(&mut self, id: &TaskId) -> Option<Arc<TaskFeed>> {
+        let entry = self.tasks.get_mut(id)?;
+        Some(entry.feed.upgrade().unwrap_or_else(|| {
+            let feed = Arc::default();
+            entry.feed = Arc::downgrade(&feed);
+            feed
+        }))
+    }
+
+    pub(crate) fn summary(&self, id: &TaskId) -> Option<&TaskSummary> {
+        self.tasks.get(id)?.summary.as_ref()
+    }
+
+    /// Tasks from the newest to the oldest, older than a position.
+    pub(crate) fn newest_first(
+        &self,
+        before: Option<&(Timestamp, TaskId)>,
+    ) -> impl Iterator<Item = &TaskSummary> {
+        let end = before.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        self.by_time
+            .range((std::ops::Bound::Unbounded, end))
+            .rev()
+            .filter_map(|(_, id)| self.summary(id))
+    }
+
+    pub(crate) fn executions(&self) -> Vec<Arc<Execution>> {
+        self.tasks
+            .values()
+            .filter_map(|entry| entry.execution.clone())
+            .collect()
+    }
+}

@@ -1,0 +1,46 @@
+//! Format of a stored record: JSON with the format version first, `{"v":1,"type":"task_created",…}`.
+
+use allstop_log::RecordBytes;
+use serde::{Deserialize, Serialize};
+
+use super::record::TaskRecord;
+
+/// Format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
+const FORMAT: u32 = 1;
+
+/// Reason why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskRecordError {
+    /// A newer version of Allstop wrote the record.
+    #[error("the record has format {0}; this version reads format 1")]
+    Newer(u32),
+    /// No version writes such bytes.
+    #[error("the record is invalid")]
+    Malformed(#[source] serde_json::Error),
+}
+
+#[derive(Serialize)]
+struct StoredRecord<'a> {
+    v: u32,
+    #[serde(flatten)]
+    record: &'a TaskRecord,
+}
+
+#[derive(Deserialize)]
+struct StoredFormat {
+    v: u32,
+}
+
+pub(crate) fn encode(record: &TaskRecord) -> RecordBytes {
+    let stored = StoredRecord { v: FORMAT, record };
+    serde_json::to_vec(&stored)
+        .expect("a record is plain data with text keys")
+        .into()
+}
+
+pub(crate) fn decode(bytes: &[u8]) -> Result<TaskRecord, TaskRecordError> {
+    serde_json::from_slice(bytes).map_err(|error| match serde_json::from_slice(bytes) {
+        Ok(StoredFormat { v }) if v > FORMAT => TaskRecordError::Newer(v),
+        _ => TaskRecordError::Malformed(error),
+    })
+}

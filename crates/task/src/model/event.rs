@@ -1,0 +1,63 @@
+//! Events that an executor writes.
+
+use std::sync::Arc;
+
+use super::artifact::{Artifact, ArtifactUpdate};
+use super::message::{JsonMap, TaskMessage};
+use super::status::TaskState;
+
+/// Event of an execution, in the order of its executor.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskEvent {
+    /// The state or its message changes.
+    Status(StatusUpdate),
+    /// An artifact is new or grows.
+    Artifact(ArtifactUpdate),
+    /// The answer is a message, and there is no task to follow. It ends the execution.
+    Reply(Arc<TaskMessage>),
+}
+
+/// New state of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusUpdate {
+    /// The state.
+    pub state: TaskState,
+    /// Message about the state.
+    pub message: Option<Arc<TaskMessage>>,
+    /// Fields of the executor.
+    pub metadata: JsonMap,
+}
+
+impl TaskEvent {
+    /// A change of the state, without a message.
+    pub fn state(state: TaskState) -> Self {
+        Self::Status(StatusUpdate {
+            state,
+            message: None,
+            metadata: JsonMap::new(),
+        })
+    }
+
+    /// A change of the state, with a message.
+    pub fn status(state: TaskState, message: TaskMessage) -> Self {
+        Self::Status(StatusUpdate {
+            state,
+            message: Some(Arc::new(message)),
+            metadata: JsonMap::new(),
+        })
+    }
+
+    /// A complete artifact.
+    pub fn artifact(artifact: Artifact) -> Self {
+        Self::Artifact(artifact.into())
+    }
+
+    /// True if nothing follows this event in its execution.
+    pub fn ends_execution(&self) -> bool {
+        match self {
+            Self::Status(update) => update.state.ends_execution(),
+            Self::Artifact(_) => false,
+            Self::Reply(_) => true,
+        }
+    }
+}

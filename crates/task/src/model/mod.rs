@@ -1,0 +1,18 @@
+//! Tasks as data: messages, artifacts, states, events, records and their fold.
+
+mod artifact;
+mod codec;
+mod event;
+mod message;
+mod record;
+mod status;
+mod task;
+
+pub use artifact::{Artifact, ArtifactUpdate};
+pub use codec::TaskRecordError;
+pub(crate) use codec::{decode, encode};
+pub use event::{StatusUpdate, TaskEvent};
+pub use message::{JsonMap, MessagePart, MessageRole, PartContent, TaskMessage};
+pub use record::{TaskEnding, TaskRecord};
+pub use status::{TaskState, TaskStatus};
+pub use task::{IllegalTaskRecord, Task};

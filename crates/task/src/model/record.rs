@@ -1,0 +1,124 @@
+//! Records of a task's stream.
+
+use std::sync::Arc;
+
+use allstop_core::process::ProcessIdentity;
+use allstop_core::{Cause, ContextId, Receipt, TaskId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::artifact::ArtifactUpdate;
+use super::message::{JsonMap, TaskMessage};
+use super::status::TaskStatus;
+
+/// Record of a task's stream. The task is the fold of its records ([`Task::apply`](super::Task::apply)).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TaskRecord {
+    /// The task was accepted.
+    TaskCreated {
+        /// Id of the task.
+        task_id: TaskId,
+        /// Context of the task.
+        context_id: ContextId,
+        /// Principal that the task belongs to.
+        owner: Arc<str>,
+        /// First message.
+        message: Arc<TaskMessage>,
+        /// Fields of the request.
+        #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
+        metadata: JsonMap,
+        /// Time of the request.
+        at: Timestamp,
+    },
+    /// A later message was accepted.
+    MessageReceived {
+        /// The message.
+        message: Arc<TaskMessage>,
+        /// Time of the request.
+        at: Timestamp,
+    },
+    /// A process runs the task from here on.
+    ExecutionStarted {
+        /// Number of the execution: 1, 2, 3 …
+        epoch: u64,
+        /// The process.
+        process: ProcessIdentity,
+        /// Time of the start.
+        at: Timestamp,
+    },
+    /// The state has changed, and the task goes on or waits for input.
+    StatusChanged {
+        /// The new state.
+        status: TaskStatus,
+        /// Fields of the executor.
+        #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
+        metadata: JsonMap,
+    },
+    /// An artifact is new or has grown.
+    ArtifactUpdated {
+        /// The update.
+        update: ArtifactUpdate,
+        /// Time of the update.
+        at: Timestamp,
+    },
+    /// The executor has answered with a message. Nothing follows.
+    Replied {
+        /// The answer.
+        message: Arc<TaskMessage>,
+        /// Time of the answer.
+        at: Timestamp,
+    },
+    /// The task has ended. Nothing follows.
+    TaskEnded {
+        /// The terminal state.
+        status: TaskStatus,
+        /// Fields of the executor.
+        #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
+        metadata: JsonMap,
+        /// The reason, if the executor did not end the task by itself.
+        #[serde(default)]
+        ending: TaskEnding,
+    },
+}
+
+/// Reason of an end that the executor did not choose.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskEnding {
+    /// Cause of the stop or failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// Error of the executor, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+    /// Receipt of the stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Arc<Receipt>>,
+}
+
+impl TaskRecord {
+    /// True if the record changes the task that clients see, and so raises its generation.
+    pub fn changes_task(&self) -> bool {
+        !matches!(self, Self::ExecutionStarted { .. })
+    }
+
+    /// Time of the record.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::TaskCreated { at, .. }
+            | Self::MessageReceived { at, .. }
+            | Self::ExecutionStarted { at, .. }
+            | Self::ArtifactUpdated { at, .. }
+            | Self::Replied { at, .. } => *at,
+            Self::StatusChanged { status, .. } | Self::TaskEnded { status, .. } => status.at,
+        }
+    }
+
+    /// True if no record of the same execution follows.
+    pub fn ends_execution(&self) -> bool {
+        match self {
+            Self::Replied { .. } | Self::TaskEnded { .. } => true,
+            Self::StatusChanged { status, .. } => status.state.ends_execution(),
+            _ => false,
+        }
+    }
+}

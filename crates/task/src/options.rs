@@ -1,0 +1,85 @@
+//! Options of a task manager.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use allstop_core::Timestamp;
+
+/// Options of a task manager. All bounds apply to one manager.
+#[derive(Clone)]
+pub struct TaskOptions {
+    /// Executions at the same time.
+    pub running_max: Option<usize>,
+    /// Executions of one owner at the same time.
+    pub running_per_owner_max: Option<usize>,
+    /// Treatment of a request beyond a limit.
+    pub when_full: WhenFull,
+    /// Longest time between two events of an execution.
+    pub inactivity_max: Option<Duration>,
+    /// Longest time of an execution.
+    pub execution_max: Option<Duration>,
+    /// Longest time of one call of a processor, factory or clean-up.
+    pub user_code_max: Duration,
+    /// Longest time that callers wait for the write of an execution's end. The write itself is repeated until it
+    /// succeeds or the manager shuts down.
+    pub ending_write_max: Duration,
+    /// Events that an executor may write ahead of the store before it waits.
+    pub event_queue_len_max: usize,
+    /// Wall-clock time, for records.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Called with the place and the message of each panic of the embedding program's code.
+    pub on_panic: Option<PanicHandler>,
+}
+
+/// Called with the place (`executor`, `processor` …) and the message of a panic.
+pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
+
+/// Treatment of a request beyond a limit of executions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Refuse it.
+    Refuse,
+    /// Accept it, and start it when its turn comes. Beyond this many waiting tasks it is refused.
+    Queue {
+        /// Waiting tasks.
+        len_max: usize,
+    },
+}
+
+/// Waiting tasks by default: an hour of work for one machine at three tasks a second.
+const QUEUE_LEN_MAX: usize = 10_000;
+
+/// Default of [`TaskOptions::event_queue_len_max`]: one append of this many events is as fast as one of a single event.
+const EVENT_QUEUE_LEN_MAX: usize = 64;
+
+impl Default for TaskOptions {
+    fn default() -> Self {
+        Self {
+            running_max: None,
+            running_per_owner_max: None,
+            when_full: WhenFull::Queue {
+                len_max: QUEUE_LEN_MAX,
+            },
+            inactivity_max: None,
+            execution_max: None,
+            user_code_max: Duration::from_secs(10),
+            ending_write_max: Duration::from_secs(10),
+            event_queue_len_max: EVENT_QUEUE_LEN_MAX,
+            now: Arc::new(|| SystemTime::now().into()),
+            on_panic: None,
+        }
+    }
+}
+
+impl fmt::Debug for TaskOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskOptions")
+            .field("running_max", &self.running_max)
+            .field("running_per_owner_max", &self.running_per_owner_max)
+            .field("when_full", &self.when_full)
+            .field("inactivity_max", &self.inactivity_max)
+            .field("execution_max", &self.execution_max)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! The stream of one task: its fold and its single writer.
+
+use std::sync::Arc;
+
+use allstop_core::TaskId;
+use allstop_log::{Log, StreamName, StreamWriteError, StreamWriter, Version};
+
+use crate::error::TaskStoreError;
+use crate::feed::{TaskFeed, TaskUpdate};
+use crate::model::{Task, TaskRecord, decode, encode};
+
+/// Prefix of the streams of tasks.
+pub(crate) const STREAM_PREFIX: &str = "task/";
+
+/// Records of one read: bounds the memory of a reader.
+pub(crate) const READ_LEN_MAX: usize = 512;
+
+/// Stream of a task.
+pub(crate) fn stream_of(id: &TaskId) -> StreamName {
+    StreamName::new(format!("{STREAM_PREFIX}{id}"))
+}
+
+/// Reads at most `limit` records behind a cursor.
+pub(crate) async fn read_updates(
+    log: &dyn Log,
+    id: &TaskId,
+    cursor: Version,
+    limit: usize,
+) -> Result<Vec<TaskUpdate>, TaskStoreError> {
+    let read = log.read(&stream_of(id), cursor.next(), limit).await?;
+    read.into_iter()
+        .map(|(version, bytes)| {
+            let record = decode(&bytes).map_err(|source| TaskStoreError::Unreadable {
+                id: id.clone(),
+                version,
+                source: Arc::new(source),
+            })?;
+            Ok(TaskUpdate {
+                version,
+                record: Arc::new(record),
+            })
+        })
+        .collect()
+}
+
+/// Folds all records of a task; `None` if there are none.
+pub(crate) async fn read_task(
+    log: &dyn Log,
+    id: &TaskId,
+) -> Result<Option<(Version, Arc<Task>)>, TaskStoreError> {
+    let (mut version, mut task) = (Version(0), None);
+    loop {
+        let updates = read_updates(log, id, version, READ_LEN_MAX).await?;
+        if updates.is_empty() {
+            return Ok(task.map(|task| (version, task)));
+        }
+        for update in updates {
+            version = update.version;
+            apply(id, version, &mut task, &update.record)?;
+        }
+    }
+}
+
+/// The task as its feed has it, or as the log has it: then the feed has it from now on.
+pub(crate) async fn current_task(
+    log: &dyn Log,
+    id: &TaskId,
+    feed: &TaskFeed,
+) -> Result<Option<(Version, Arc<Task>)>, TaskStoreError> {
+    if let Some(current) = feed.current() {
+        return Ok(Some(current));
+    }
+    if let Some((version, task)) = read_task(log, id).await? {
+        feed.set_read(version, &task);
+    }
+    Ok(feed.current())
+}
+
+fn apply(
+    id: &TaskId,
+    version: Version,
+    task: &mut Option<Arc<Task>>,
+    record: &TaskRecord,
+) -> Result<(), TaskStoreError> {
+    Task::apply(task, record).map_err(|source| TaskStoreError::Illegal {
+        id: id.clone(),
+        version,
+        source,
+    })
+}
+
+/// Single writer of a task: checks records against the fold, appends them, and publishes them once they are durable.
+#[derive(Debug)]
+pub(crate) struct TaskStream {
+    id: TaskId,
+    writer: StreamWriter,
+    task: Option<Arc<Task>>,
+    /// Records of the append that the store has not confirmed, and the task behind them.
+    unconfirmed: Option<(Vec<Arc<TaskRecord>>, Option<Arc<Task>>)>,
+    feed: Arc<TaskFeed>,
+}
+
+impl TaskStream {
+    /// A writer of a task that is new or not read yet.
+    pub(crate) fn new(log: Arc<dyn Log>, id: TaskId, feed: Arc<TaskFeed>) -> Self {
+        Self {
+            writer: StreamWriter::new(log, stream_of(&id), Version(0)),
+            id,
+            task: None,
+            unconfirmed: None,
+            feed,
+        }
+    }
+
+    /// Reads the task before the first append, unless its feed has it.
+    pub(crate) async fn load(&mut self) -> Result<(), TaskStoreError> {
+        let log = Arc::clone(self.writer.log());
+        if let Some((version, task)) = current_task(&*log, &self.id, &self.feed).await? {
+            self.writer = StreamWriter::new(log, stream_of(&self.id), version);
+            self.task = Some(task);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    pub(crate) fn feed(&self) -> &Arc<TaskFeed> {
+        &self.feed
+    }
+
+    /// Number of the last confirmed record.
+    pub(crate) fn version(&self) -> Version {
+        self.writer.version()
+    }
+
+    /// The task behind the last confirmed record.
+    pub(crate) fn task(&self) -> Option<&Arc<Task>> {
+        self.task.as_ref()
+    }
+
+    /// Appends records, all or nothing, behind those of an append that was not confirmed.
+    ///
+    /// # Cancel safety
+    /// A dropped append may have happened; the next call finishes it.
+    pub(crate) async fn append(&mut self, records: Vec<TaskRecord>) -> Result<(), TaskStoreError> {
+        self.settle().await?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut task = self.task.clone();
+        let mut version = self.writer.version();
+        for record in &records {
+            version = version.next();
+            apply(&self.id, version, &mut task, record)?;
+        }
+        let encoded = records.iter().map(encode).collect();
+        self.unconfirmed = Some((records.into_iter().map(Arc::new).collect(), task));
+        let before = self.writer.version();
+        let written = self.writer.append(encoded).await;
+        self.confirm(before, written)
+    }
+
+    /// Finishes an append that was not confirmed.
+    pub(crate) async fn settle(&mut self) -> Result<(), TaskStoreError> {
+        let before = self.writer.version();
+        let written = self.writer.settle().await;
+        self.confirm(before, written)
+    }
+
+    fn confirm(
+        &mut self,
+        before: Version,
+        written: Result<Version, StreamWriteError>,
+    ) -> Result<(), TaskStoreError> {
+        match written {
+            Ok(_version) => {
+                if let Some((records, Some(task))) = self.unconfirmed.take() {
+                    let numbered = records.into_iter().zip(before.0 + 1..);
+                    let updates = numbered.map(|(record, number)| TaskUpdate {
+                        version: Version(number),
+                        record,
+                    });
+                    self.feed.publish(updates.collect(), &task);
+                    self.task = Some(task);
+                }
+                Ok(())
+            }
+            Err(StreamWriteError::Indeterminate) => Err(TaskStoreError::Indeterminate),
+            Err(StreamWriteError::Fenced { actual }) => {
+                self.unconfirmed = None;
+                Err(TaskStoreError::Fenced(actual))
+            }
+            Err(StreamWriteError::Refused(error)) => {
+                self.unconfirmed = None;
+                Err(error.into())
+            }
+        }
+    }
+}
