@@ -9,8 +9,9 @@ use allstop_process::{
 };
 
 use crate::gate::NotStarted;
+use crate::registration::Registration;
 use crate::scope::Scope;
-use crate::work::{Ending, Force, Registration, WorkSpec};
+use crate::work::{Ending, Force, WorkSpec};
 
 /// Failure to start a process.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use tokio::time::Instant;
 
-use crate::cell::{Listed, Node, Unit};
-use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
+use crate::cell::{EndedWork, Listed, Node, Unit, WorkEntry};
+use crate::work::{Force, WorkSpec};
 
 /// Items of the receipt of a stop: everything in its extent that ran when it was accepted.
 pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[ReceiptItem]> {

@@ -9,13 +9,14 @@ use allstop_core::receipt::{ReceiptItem, StopInfo};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use tokio::time::Instant;
 
-use crate::cell::{Node, NodeSpec};
+use crate::cell::{Node, NodeSpec, Placement};
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
+use crate::registration::Registration;
 use crate::stop::{self, Account, Stop, StopRequest};
 use crate::sync::{self, CancellationToken, CommitDecision};
-use crate::work::{Force, Registration, WorkSpec};
+use crate::work::{Force, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
 ///
@@ -37,20 +38,6 @@ pub struct ScopeOptions {
     pub decision: Option<Arc<CommitDecision>>,
     /// Its place below the scope that it is made in.
     pub placement: Placement,
-}
-
-/// Place of a scope below the one that it is made in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// On its own, for good: it is gone with its last handle.
-    #[default]
-    Fixed,
-    /// On its own, and it may move below another one later: see [`Scope::move_below`].
-    Movable,
-    /// As a part of it: with one lock, one signal and one registry of work, and there as long as that is. For the short
-    /// and many that belong together, as a turn and its calls, which cost less so, and end and are accounted for in one
-    /// step. Close it when it has ended.
-    Shared,
 }
 
 /// A moment at which a scope stops by itself, and its name in receipts.

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 
 use crate::cell::WorkKey;
 use crate::gate::NotStarted;
+use crate::registration::Registration;
 use crate::scope::Scope;
-use crate::work::{Ending, Force, Registration, WorkSpec};
+use crate::work::{Ending, Force, WorkSpec};
 
 /// Reason why spawned work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

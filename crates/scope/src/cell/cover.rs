@@ -5,7 +5,8 @@ use std::sync::Arc;
 use allstop_core::Cause;
 use smallvec::SmallVec;
 
-use super::{CellState, Node, Seat};
+use super::entry::Engine;
+use super::{CellState, EndedWork, Node, Seat};
 use crate::stop::StopInProgress;
 use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
@@ -44,17 +45,6 @@ pub(crate) struct Reached {
     /// A process that is being made at this moment is asked by its maker.
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
-}
-
-/// Acknowledgement of the engine that drives a scope.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Engine {
-    #[default]
-    None,
-    /// It has not acknowledged. With its number among all work of the tree.
-    Attached(u64),
-    /// It heard the stop at a checkpoint, or had verifiably ended before.
-    Done,
 }
 
 impl Node {
@@ -106,8 +96,9 @@ impl Node {
             if entry.gate.waits()
                 && entries.cause(seat).is_none()
                 && let Some(unit) = &entry.unit
+                && unit.is_call()
             {
-                ended.extend(unit.not_begun(seat));
+                ended.push(EndedWork::not_begun(unit, seat));
             }
             reached.tokens.extend(entry.token.clone());
         }

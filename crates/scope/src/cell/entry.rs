@@ -11,23 +11,11 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::Unit;
-use super::cover::Engine;
+use super::{Placement, Seat, Unit};
 use crate::gate::{Gate, NotStarted};
-use crate::scope::Placement;
-
 use crate::stop::StopInProgress;
 use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
-
-/// The place of one scope among the entries of its cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seat(u32);
-
-impl Seat {
-    /// Of the scope that the cell was made for: above all others there.
-    pub(super) const FIRST: Self = Self(0);
-}
 
 /// A new scope, beside its label.
 #[derive(Default)]
@@ -36,6 +24,17 @@ pub(crate) struct NodeSpec {
     pub(crate) decision: Option<Arc<CommitDecision>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) placement: Placement,
+}
+
+/// Acknowledgement of the engine that drives a scope.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    #[default]
+    None,
+    /// It has not acknowledged. With its number among all work of the tree.
+    Attached(u64),
+    /// It heard the stop at a checkpoint, or had verifiably ended before.
+    Done,
 }
 
 pub(super) struct Entry {

@@ -9,11 +9,11 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::cover::Engine;
-use super::{CellState, Node, Seat, Unit};
+use super::entry::Engine;
+use super::{CellState, EndedWork, Node, Seat, Unit, WorkEntry};
 use crate::gate::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
-use crate::work::{Details, EndedWork, Ending, Force, Registration, WorkEntry, WorkSpec};
+use crate::work::{Details, Ending, Force, WorkSpec};
 
 /// Names one piece of work of a cell. The slot is used again after its end; the number is not.
 #[derive(Debug, Clone, Copy)]
@@ -76,11 +76,8 @@ impl CellState {
 }
 
 impl Node {
-    pub(crate) fn register(
-        &self,
-        spec: WorkSpec,
-        force: Force,
-    ) -> Result<Registration, NotStarted> {
+    /// Adds a piece of work, unless the barrier is closed: one step with the check.
+    pub(crate) fn add_work(&self, spec: WorkSpec, force: Force) -> Result<WorkKey, NotStarted> {
         let seq = self.env().next_seq();
         let mut state = self.cell.state.lock();
         state.entries.register(self.seat)?;
@@ -93,12 +90,8 @@ impl Node {
             acknowledged: None,
             forced: false,
         };
-        let key = WorkKey {
-            slot: state.work.insert(entry),
-            seq,
-        };
-        drop(state);
-        Ok(Registration::new(self.clone(), key))
+        let slot = state.work.insert(entry);
+        Ok(WorkKey { slot, seq })
     }
 
     /// Says how a registered piece of work is forced, once its task exists. A future that force came for meanwhile is

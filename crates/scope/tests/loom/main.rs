@@ -25,6 +25,8 @@ mod collect;
 mod env;
 #[path = "../../src/gate.rs"]
 mod gate;
+#[path = "../../src/registration.rs"]
+mod registration;
 #[path = "../../src/scope.rs"]
 mod scope;
 #[path = "../../src/stop/mod.rs"]

@@ -1,7 +1,8 @@
 //! A scope that moves below another one, with what runs in it, against stops of either.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
-use crate::scope::{Placement, Scope, ScopeOptions};
+use crate::cell::Placement;
+use crate::scope::{Scope, ScopeOptions};
 use crate::work::Ending;
 
 /// A scope below `parent` that may move, and work in it that ends when it is told to.
