@@ -30,8 +30,11 @@
 //! processes ([`Scope::spawn_process`]) are killed with all their descendants; threads ([`Scope::spawn_blocking`])
 //! cannot be forced, are counted and named; calls of other machines ([`Scope::register_remote`]) can only be asked.
 
+// From below: sync, signal, env, gate and work; cell; collect and registration; scope; stop; child_scope, spawn and
+// child_process. A file imports from its own layer and those below it.
 mod cell;
 mod child_process;
+mod child_scope;
 mod collect;
 mod env;
 mod gate;
@@ -45,10 +48,11 @@ mod work;
 
 pub use cell::Placement;
 pub use child_process::{Process, SpawnProcessError};
+pub use child_scope::{Deadline, ScopeOptions};
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use gate::NotStarted;
 pub use registration::Registration;
-pub use scope::{Deadline, EngineGuard, Scope, ScopeOptions};
+pub use scope::{EngineGuard, Scope};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
 pub use stop::{Account, Stop, StopRequest};
 pub use work::{Details, Ending, WorkSpec};

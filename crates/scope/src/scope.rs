@@ -1,21 +1,19 @@
 //! The scope: the node of the cancellation tree that a piece of work runs in.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{ReceiptItem, StopInfo};
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_core::{Cause, Extent, Receipt};
 use tokio::time::Instant;
 
-use crate::cell::{Node, NodeSpec, Placement};
+use crate::cell::Node;
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
 use crate::registration::Registration;
-use crate::stop::{self, Account, Stop, StopRequest};
-use crate::sync::{self, CancellationToken, CommitDecision};
+use crate::sync::CancellationToken;
 use crate::work::{Force, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
@@ -27,63 +25,10 @@ pub struct Scope {
     node: Node,
 }
 
-/// Options of a new scope.
-#[derive(Debug, Default)]
-pub struct ScopeOptions {
-    /// When it stops by itself, with cause `deadline`.
-    pub deadline: Option<Deadline>,
-    /// Set where the scope and all in it are one item of a receipt: a tool call with what it started.
-    pub unit: Option<WorkSpec>,
-    /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
-    pub decision: Option<Arc<CommitDecision>>,
-    /// Its place below the scope that it is made in.
-    pub placement: Placement,
-}
-
-/// A moment at which a scope stops by itself, and its name in receipts.
-#[derive(Debug, Clone)]
-pub struct Deadline {
-    /// When, on tokio's clock.
-    pub at: Instant,
-    /// The scope above that it stops, where the end of this part is the end of that; `None`: its own.
-    pub stops: Option<Scope>,
-    /// `turn deadline of 2s`.
-    pub detail: Cow<'static, str>,
-    /// Extent of the stop in the receipt.
-    pub extent: Extent,
-    /// Scopes outside the extent whose work the receipt names.
-    pub bystanders: Vec<Scope>,
-}
-
 impl Scope {
     /// The root of a new tree.
     pub fn root(label: impl Into<Arc<str>>, options: RootOptions) -> Self {
-        Self {
-            node: Node::root(Arc::new(ScopeEnv::new(options)), label.into()),
-        }
-    }
-
-    /// A scope below this one. It is stopped with this one.
-    ///
-    /// # Errors
-    /// If a stop covers this scope, or it is closed: nothing starts behind the barrier.
-    pub fn child(
-        &self,
-        label: impl Into<Arc<str>>,
-        options: ScopeOptions,
-    ) -> Result<Self, NotStarted> {
-        let spec = NodeSpec {
-            unit: options.unit,
-            decision: options.decision,
-            deadline: options.deadline.as_ref().map(|deadline| deadline.at),
-            placement: options.placement,
-        };
-        let node = self.node.child(label.into(), spec)?;
-        let child = Self { node };
-        if let Some(deadline) = options.deadline {
-            child.arm(deadline);
-        }
-        Ok(child)
+        Self::of(Node::root(Arc::new(ScopeEnv::new(options)), label.into()))
     }
 
     /// Name of the scope in receipts.
@@ -112,31 +57,23 @@ impl Scope {
 
     /// The unit that receipts call so, if it is here or below. While one runs it is found.
     pub fn find_unit(&self, path: &str) -> Option<Self> {
-        let node = self.node.find_unit(path)?;
-        Some(Self { node })
+        self.node.find_unit(path).map(Self::of)
+    }
+
+    pub(crate) fn of(node: Node) -> Self {
+        Self { node }
     }
 
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
+    pub(crate) fn into_node(self) -> Node {
+        self.node
+    }
+
     pub(crate) fn env(&self) -> &Arc<ScopeEnv> {
         self.node.env()
-    }
-
-    /// Stops what the order covers, beginning here. When this returns the barrier is closed; the ladder is climbed by
-    /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
-    ///
-    /// A second stop of this scope or one inside it joins the first; one of a scope above covers it too. Of a scope
-    /// that has ended, or whose turn has committed, the answer is `already_ended`, with what still runs there.
-    pub fn stop(&self, order: StopRequest) -> Stop {
-        stop::accept(&self.node, order)
-    }
-
-    /// The account of the stop that covers this scope, seen from here alone: what of *this* stopped and what did not.
-    /// For an engine that was stopped by a wider stop and owes its own log a receipt. `None` where no stop covers it.
-    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Account> {
-        stop::account_of_part(&self.node, extent, bystanders)
     }
 
     /// Dry run of a stop of this scope: the items that it would find now.
@@ -253,45 +190,11 @@ impl Scope {
     pub fn threads(&self) -> usize {
         self.node.env().threads()
     }
-
-    /// Gives the scope a deadline from now on, for work whose time begins later than its scope. At most one a scope:
-    /// a second one takes the place of the first.
-    pub fn arm(&self, deadline: Deadline) {
-        let order = StopRequest {
-            extent: deadline.extent,
-            cause: Cause::new(CauseKind::Deadline).detail(deadline.detail),
-            grace: None,
-            bystanders: deadline.bystanders,
-        };
-        let target = deadline.stops.unwrap_or_else(|| self.clone());
-        if deadline.at <= Instant::now() {
-            // A deadline that has passed stops before anything starts, without a timer's detour.
-            let _receipt = target.stop(order);
-            return;
-        }
-        let node = target.node.downgrade();
-        let timer = async move {
-            sync::sleep_until(deadline.at).await;
-            if let Some(node) = node.upgrade() {
-                let _receipt = stop::accept(&node, order);
-            }
-        };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one place that spawns; ends with the scope"
-        )]
-        let timer = self.node.env().options.control.spawn(timer);
-        self.node.set_deadline_timer(timer.abort_handle());
-    }
 }
 
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field("label", &self.node.label())
-            .field("cause", &self.node.cause())
-            .field("live", &self.node.live())
-            .finish_non_exhaustive()
+        self.node.fmt(f)
     }
 }
 

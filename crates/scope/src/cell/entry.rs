@@ -11,9 +11,8 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::{Placement, Seat, Unit};
+use super::{Placement, Seat, StopInProgress, Unit};
 use crate::gate::{Gate, NotStarted};
-use crate::stop::StopInProgress;
 use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
 

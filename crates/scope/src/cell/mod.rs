@@ -5,15 +5,18 @@
 //! target downwards, one cell at a time; it counts as accepted when the walk is done, because until then a cell that was
 //! not reached yet may still start work, which the walk then finds and covers.
 
-mod cover;
+mod acceptance;
+pub(crate) mod countdown;
 mod entry;
 mod moving;
 mod placement;
+mod progress;
 mod queries;
 mod registry;
 mod unit;
 mod work_entry;
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use allstop_core::Cause;
@@ -23,11 +26,12 @@ use crate::env::ScopeEnv;
 use crate::gate::NotStarted;
 use crate::sync::{AbortHandle, CancellationToken, Mutex, StopSignal};
 
-pub(crate) use cover::{Accepted, Reached, Role};
+pub(crate) use acceptance::{Accepted, Reached, Role};
 pub(crate) use entry::NodeSpec;
 use entry::{Entries, Entry};
 pub use placement::Placement;
 use placement::Seat;
+pub(crate) use progress::{Rungs, StopInProgress};
 pub(crate) use registry::{FuturesOf, Listed, WorkKey};
 pub(crate) use unit::Unit;
 pub(crate) use work_entry::{EndedWork, WorkEntry};
@@ -226,6 +230,16 @@ impl Node {
         if let Some(timer) = needless {
             timer.abort();
         }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("label", &self.label())
+            .field("cause", &self.cause())
+            .field("live", &self.live())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accepting a stop: the barrier of the whole extent closes before anybody hears of it.
+//! Accepting a stop: the barrier of the whole extent closes before the stop can be observed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,40 @@ use allstop_core::receipt::StopInfo;
 use tokio::time::Instant;
 
 use super::ladder::{self, Asks, Signals};
-use super::progress::Rungs;
-use super::{Stop, StopInProgress, StopRequest};
-use crate::cell::{Accepted, Node, Reached, Role};
+use super::{Stop, StopRequest};
+use crate::cell::{Accepted, Node, Reached, Role, Rungs, StopInProgress};
+use crate::scope::Scope;
+
+impl Scope {
+    /// Stops this scope and everything below it. When this returns the barrier is closed; the ladder is climbed by
+    /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
+    ///
+    /// A second stop of this scope or a scope inside it joins the first; a stop of a scope above covers it too. If the
+    /// scope has ended or its turn has committed, the answer is `already_ended`, with what still runs there.
+    pub fn stop(&self, request: StopRequest) -> Stop {
+        accept(self.node(), request)
+    }
+}
 
 /// Accepts a stop of `target`, synchronously: when this returns, nothing in the extent starts any more.
-pub(crate) fn accept(target: &Node, order: StopRequest) -> Stop {
+fn accept(target: &Node, request: StopRequest) -> Stop {
     let env = target.env();
-    let request = StopInfo {
+    let info = StopInfo {
         stop_id: (env.options.new_stop_id)(),
         target: target.label(),
-        extent: order.extent,
-        cause: order.cause.clone(),
+        extent: request.extent,
+        cause: request.cause.clone(),
         requested_at: (env.options.now)(),
     };
     let rungs = Rungs {
         accepted_at: Instant::now(),
-        grace: order.grace.unwrap_or(env.options.grace),
+        grace: request.grace.unwrap_or(env.options.grace),
         forced: Arc::default(),
     };
-    let shared = StopInProgress::new(target, request.clone(), rungs.clone());
+    let shared = StopInProgress::new(target, info.clone(), rungs.clone());
     let covered = shared.covering(|nodes| {
-        let asks = cover(target, &shared, &order.cause, nodes)?;
-        // All causes are set before anybody hears of the stop, so that whoever does can ask why.
+        let asks = cover(target, &shared, &request.cause, nodes)?;
+        // All causes are set before the stop can be observed: each observer finds the cause.
         shared.announce();
         Ok(asks)
     });
@@ -38,18 +49,19 @@ pub(crate) fn accept(target: &Node, order: StopRequest) -> Stop {
         Ok(asks) => {
             let signals = Signals::of(shared.nodes());
             asks.send();
-            ladder::begin(env, &shared, order.bystanders, signals);
+            let bystanders = request.bystanders.into_iter().map(Scope::into_node);
+            ladder::begin(env, &shared, bystanders.collect(), signals);
             Stop { shared }
         }
         Err(NotCovered::Join(running)) => {
             running.wait_for_walk();
-            // Who asks for a part of it does not force all of it.
-            if order.grace == Some(Duration::ZERO) && running.is_of(target) {
+            // A request for a part of it does not force all of it.
+            if request.grace == Some(Duration::ZERO) && running.is_of(target) {
                 running.force();
             }
             Stop { shared: running }
         }
-        Err(NotCovered::Ended) => already_ended(target, request, rungs),
+        Err(NotCovered::Ended) => already_ended(target, info, rungs),
     }
 }
 
@@ -105,11 +117,11 @@ pub(super) fn walk(
 
 /// Answers for what has ended, or can no longer be stopped. An engine that writes its commit at this moment is waited for,
 /// as long as the ask may take; what its turn has left running can no longer be ended by this stop, and is named.
-fn already_ended(target: &Node, mut request: StopInfo, rungs: Rungs) -> Stop {
+fn already_ended(target: &Node, mut info: StopInfo, rungs: Rungs) -> Stop {
     if let Some(first) = target.covering_stop() {
-        request.stop_id = first.request().stop_id.clone();
+        info.stop_id = first.request().stop_id.clone();
     }
-    let shared = StopInProgress::too_late(target, request, rungs);
+    let shared = StopInProgress::too_late(target, info, rungs);
     target.watch_engines(&shared);
     ladder::begin(target.env(), &shared, Vec::new(), Signals::default());
     Stop { shared }

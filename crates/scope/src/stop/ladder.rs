@@ -3,11 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::StopInProgress;
-use crate::cell::{FuturesOf, Node, Reached};
-use crate::collect;
+use super::answer::account;
+use crate::cell::{FuturesOf, Node, Reached, StopInProgress};
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
-use crate::scope::Scope;
 use crate::sync::{
     AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until,
 };
@@ -63,7 +61,7 @@ impl Drop for Signals {
 pub(super) fn begin(
     env: &ScopeEnv,
     shared: &Arc<StopInProgress>,
-    bystanders: Vec<Scope>,
+    bystanders: Vec<Node>,
     signals: Signals,
 ) {
     // The walk is over: what remains is what runs.
@@ -88,7 +86,7 @@ pub(super) fn begin(
 struct Unanswered {
     signals: Signals,
     shared: Arc<StopInProgress>,
-    bystanders: Vec<Scope>,
+    bystanders: Vec<Node>,
 }
 
 impl Drop for Unanswered {
@@ -143,15 +141,6 @@ fn force(nodes: &[Node], futures_of: FuturesOf) {
         forcible.futures.iter().for_each(AbortHandle::abort);
         forcible.processes.iter().for_each(ProcessHandle::force);
     }
-}
-
-pub(super) fn account(shared: &StopInProgress, bystanders: &[Scope]) {
-    let receipt = shared.findings(&shared.nodes()).with_outside_items(
-        bystanders
-            .iter()
-            .flat_map(|scope| collect::items_running(scope.node())),
-    );
-    shared.answer(receipt);
 }
 
 fn spawn_driver(env: &ScopeEnv, driver: impl Future<Output = ()> + Send + 'static) {

@@ -1,13 +1,13 @@
-//! A stop: what it is asked for, and the handle that everyone who asked shares.
+//! A stop: its request, and the handle that all its callers share.
 //!
-//! Its parts, in the order in which they act: [`accept()`] closes the barrier of the extent, [`progress`] counts what it
-//! waits for and holds its answer, [`ladder`] asks, waits and forces, [`part`] accounts for a piece of a wider stop.
+//! Its parts, in the order in which they act: [`accept`] closes the barrier of the extent, [`ladder`] asks, waits and
+//! forces, [`answer`] makes the receipt, [`part`] accounts for a part of a wider stop. Its shared state is a
+//! [`StopInProgress`], beside the cells that it covers.
 
 mod accept;
-pub(crate) mod countdown;
+mod answer;
 mod ladder;
 mod part;
-mod progress;
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -17,12 +17,10 @@ use std::time::Duration;
 use allstop_core::receipt::StopInfo;
 use allstop_core::{Cause, Extent, Receipt};
 
+use crate::cell::StopInProgress;
 use crate::scope::Scope;
 
-pub(crate) use accept::accept;
 pub use part::Account;
-pub(crate) use part::account_of_part;
-pub(crate) use progress::StopInProgress;
 
 /// Request of a stop.
 #[derive(Debug, Clone)]
@@ -99,7 +97,7 @@ impl Stop {
 
     /// Receipt of this moment, for callers that cannot wait: an item that has not ended is still running.
     pub fn account_now(&self) -> Arc<Receipt> {
-        self.shared.account_now()
+        answer::account_now(&self.shared)
     }
 
     /// The receipt, if it is there.

@@ -5,9 +5,18 @@ use std::sync::Arc;
 use allstop_core::receipt::StopInfo;
 use allstop_core::{Extent, Receipt};
 
-use super::{Stop, StopInProgress, accept, ladder};
-use crate::cell::{Node, Reached, Role};
+use super::{Stop, accept, answer};
+use crate::cell::{Node, Reached, Role, StopInProgress};
 use crate::scope::Scope;
+
+impl Scope {
+    /// The account of the stop that covers this scope, seen from here alone: what of *this* stopped and what did not.
+    /// For an engine that was stopped by a wider stop and owes its own log a receipt. `None` where no stop covers it.
+    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Account> {
+        let bystanders = bystanders.into_iter().map(Self::into_node);
+        account_of_part(self.node(), extent, bystanders.collect())
+    }
+}
 
 /// Account of one part of a wider stop: the same stop, seen from one scope. It climbs no ladder.
 #[derive(Debug)]
@@ -21,7 +30,7 @@ enum AccountKind {
     Part {
         part: Stop,
         wider: Stop,
-        bystanders: Vec<Scope>,
+        bystanders: Vec<Node>,
     },
 }
 
@@ -41,8 +50,8 @@ impl Account {
                 tokio::select! {
                     biased;
                     _answered_before = part.receipt() => {}
-                    () = part.shared.count().quiet() => ladder::account(&part.shared, bystanders),
-                    _ladder_climbed = wider.receipt() => ladder::account(&part.shared, bystanders),
+                    () = part.shared.count().quiet() => answer::account(&part.shared, bystanders),
+                    _ladder_climbed = wider.receipt() => answer::account(&part.shared, bystanders),
                 }
                 part.receipt().await
             }
@@ -52,11 +61,7 @@ impl Account {
 
 /// The account of one part of a wider stop that runs or has run. `None` where no stop covers it. A stop of `part`
 /// itself is its own account.
-pub(crate) fn account_of_part(
-    part: &Node,
-    extent: Extent,
-    bystanders: Vec<Scope>,
-) -> Option<Account> {
+fn account_of_part(part: &Node, extent: Extent, bystanders: Vec<Node>) -> Option<Account> {
     let cause = part.cause()?;
     let covering = part.covering_stop()?;
     let account = |part, bystanders, wider| {
@@ -89,6 +94,6 @@ pub(crate) fn account_of_part(
     });
     // The walk is over: what remains is what runs.
     shared.count().one_less();
-    stop.add_part(&shared, bystanders.clone());
+    answer::add_part(&stop, &shared, bystanders.clone());
     Some(account(shared, bystanders, stop))
 }

@@ -19,6 +19,8 @@
 
 #[path = "../../src/cell/mod.rs"]
 mod cell;
+#[path = "../../src/child_scope.rs"]
+mod child_scope;
 #[path = "../../src/collect.rs"]
 mod collect;
 #[path = "../../src/env.rs"]

@@ -19,9 +19,10 @@ use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use loom::thread::JoinHandle;
 
 use crate::cell::Placement;
+use crate::child_scope::ScopeOptions;
 use crate::env::RootOptions;
 use crate::registration::Registration;
-use crate::scope::{Scope, ScopeOptions};
+use crate::scope::Scope;
 use crate::stop::{Stop, StopRequest};
 use crate::sync::{ContainmentChoice, Handle};
 use crate::work::WorkSpec;

@@ -2,7 +2,8 @@
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
 use crate::cell::Placement;
-use crate::scope::{Scope, ScopeOptions};
+use crate::child_scope::ScopeOptions;
+use crate::scope::Scope;
 use crate::work::Ending;
 
 /// A scope below `parent` that may move, and work in it that ends when it is told to.

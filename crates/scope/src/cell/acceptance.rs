@@ -6,8 +6,7 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 
 use super::entry::Engine;
-use super::{CellState, EndedWork, Node, Seat};
-use crate::stop::StopInProgress;
+use super::{CellState, EndedWork, Node, Seat, StopInProgress};
 use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
 
