@@ -26,10 +26,10 @@ pub struct ScopeOptions {
     pub placement: Placement,
 }
 
-/// A moment at which a scope stops by itself, and its name in receipts.
+/// Time at which a scope stops by itself, and its name in receipts.
 #[derive(Debug, Clone)]
 pub struct Deadline {
-    /// When, on tokio's clock.
+    /// On tokio's clock.
     pub at: Instant,
     /// The scope that it stops, if the end of this part is the end of a scope above; `None`: its own.
     pub stops: Option<Scope>,
@@ -75,7 +75,7 @@ impl Scope {
         };
         let target = deadline.stops.unwrap_or_else(|| self.clone());
         if deadline.at <= Instant::now() {
-            // A deadline that has passed stops before anything starts, without a timer's detour.
+            // A deadline that has passed stops before anything starts, without a timer.
             let _receipt = target.stop(request);
             return;
         }

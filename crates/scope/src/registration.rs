@@ -6,14 +6,14 @@ use crate::cell::{Node, WorkKey};
 use crate::gate::NotStarted;
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// A registered piece of work. It must be answered: [`Registration::finish`] says how it ended, and a drop says that
-/// it was dropped.
+/// A registered piece of work. It must be answered: [`Registration::finish`] says how it ended; a drop of the
+/// registration says that the work was dropped.
 #[must_use = "dropping a registration says that the work was dropped"]
 pub struct Registration {
     node: Node,
     key: WorkKey,
     answered: bool,
-    /// Most work has none: a task is as large as what it may carry.
+    /// Boxed, because most work has no details and every task carries this field.
     details: Option<Box<Details>>,
 }
 
@@ -57,19 +57,19 @@ impl Registration {
 
     /// Says that the work heard the stop, at this checkpoint. It still has to end.
     ///
-    /// Without a stop that covers it this changes nothing: nothing is acknowledged before it was asked.
+    /// Without a stop that covers the work this changes nothing: an ask comes before its acknowledgement.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
         let _cause = self.node.acknowledge(self.key, checkpoint.into());
     }
 
-    /// Takes the work out of the registry without an ending: it belongs to somebody else now.
+    /// Takes the work out of the registry without an ending: it has moved to another registration.
     pub(crate) fn release(mut self) {
         self.answered = true;
         self.node.release_work(self.key);
     }
 
-    /// Moves the work to another scope. It is registered there before it is released here, so that at every moment a
-    /// stop of either finds it; and what a stop covers here does not slip away.
+    /// Moves the work to another scope. It is registered there before it is released here, so that a stop of either
+    /// finds it at any time; and work that a stop covers here stays here.
     pub(crate) fn move_to(
         mut self,
         node: &Node,

@@ -1,4 +1,4 @@
-//! The scope: the node of the cancellation tree that a piece of work runs in.
+//! The scope: handle of one node of the tree that work runs in, and the guard of its engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,12 +36,12 @@ impl Scope {
         self.node.label()
     }
 
-    /// Hangs this scope, with all that runs in it and below, below another one of the same tree, in one step: stops of
-    /// that one cover it from now on, and those of the one that it was made below do not. So do deadlines.
+    /// Moves this scope, with all that runs in it and below, below another scope of the same tree, in one step: from
+    /// now on stops and deadlines of the new parent cover it, and those of the former parent do not.
     ///
     /// # Errors
-    /// If a stop covers either, or the new one is closed: then it stays where it is. A stop of the new one that came in
-    /// between may cover it all the same.
+    /// If a stop covers either parent, or the new one is closed: then this scope stays where it is. A stop of the new
+    /// parent that came in between may cover it all the same.
     ///
     /// # Panics
     /// In debug builds, if the scope was not made to move, or is of another tree.
@@ -49,13 +49,13 @@ impl Scope {
         self.node.move_below(&to.node)
     }
 
-    /// Name in receipts of the item that this scope belongs to: the id of its unit, behind those of the units that it was
-    /// made in: `call_1/call_2`. `None` where it lies in none.
+    /// Name in receipts of the item that this scope belongs to: the id of its unit, after the ids of the units around
+    /// it: `call_1/call_2`. `None` outside of units.
     pub fn item_path(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.node.unit()?.path))
     }
 
-    /// The unit that receipts call so, if it is here or below. While one runs it is found.
+    /// The unit of this name in receipts, if it is here or below. A running unit is always found.
     pub fn find_unit(&self, path: &str) -> Option<Self> {
         self.node.find_unit(path).map(Self::of)
     }
@@ -108,8 +108,8 @@ impl Scope {
     }
 
     /// Resolves when a stop covers this scope, and acknowledges it at this checkpoint for the futures that run in it.
-    /// For the body of a unit, such as a tool's call, that has the scope and not its own
-    /// [`WorkCx`](crate::WorkCx). It still has to return.
+    /// For the body of a unit, such as a tool's call, that has the scope and no [`WorkCx`](crate::WorkCx). The body
+    /// still has to return.
     ///
     /// # Cancel safety
     /// Cancel safe: it acknowledges only when it resolves.
@@ -139,18 +139,18 @@ impl Scope {
     /// True if work could start here.
     ///
     /// # Errors
-    /// Gives the reason if not. The answer is old as soon as it is given: to start something, register it.
+    /// The reason why not. The result can be outdated at once: to start something, register it.
     pub fn check(&self) -> Result<(), NotStarted> {
         self.node.check()
     }
 
-    /// The token, for code that knows tokio-util and not this crate. Cancelling it is no stop: it closes no barrier
-    /// and makes no receipt; so this is a child of the scope's own.
+    /// A token for code that uses tokio-util and not this crate. Cancelling it closes no barrier and makes no receipt,
+    /// and so is no stop: therefore this is a child of the scope's token.
     pub fn token(&self) -> CancellationToken {
         self.node.token().child_token()
     }
 
-    /// Registers work that is polled inside other registered work, or that somebody else runs.
+    /// Registers work that is polled inside other registered work, or that runs outside of this crate.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed.
@@ -158,8 +158,8 @@ impl Scope {
         self.node.register(spec, Force::Inline)
     }
 
-    /// Registers a call of another machine. `ask` is called once when a stop covers it, and must not block. Unless
-    /// the registration is finished with the remote's confirmation, a receipt says `unreachable`.
+    /// Registers a call of another machine. `ask` is called once when a stop covers the call, and must not block.
+    /// Unless the registration is finished with the remote's confirmation, a receipt says `unreachable`.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed.
@@ -171,8 +171,8 @@ impl Scope {
         self.node.register(spec, Force::Remote(Arc::new(ask)))
     }
 
-    /// Says that an engine drives this scope: a stop waits for its acknowledgement, and `cancel_observed` depends on
-    /// it. The guard's drop says that the engine has ended.
+    /// Registers the engine that drives this scope: a stop waits for its acknowledgement, and `cancel_observed` depends
+    /// on that. The guard's drop says that the engine has ended.
     pub fn attach_engine(&self) -> EngineGuard {
         self.node.attach_engine();
         EngineGuard {
@@ -180,8 +180,8 @@ impl Scope {
         }
     }
 
-    /// Closes the scope: what it was for has ended, and nothing starts in it any more. What still runs goes on, and is
-    /// still covered by stops.
+    /// Closes the scope after its purpose has ended: nothing starts in it any more. Work that runs is not interrupted,
+    /// and is still covered by stops.
     pub fn close(&self) {
         self.node.close();
     }
@@ -206,7 +206,7 @@ pub struct EngineGuard {
 }
 
 impl EngineGuard {
-    /// Says that the engine heard the stop at a checkpoint. Without a stop that covers the scope it changes nothing.
+    /// Says that the engine observed the stop at a checkpoint. Changes nothing without a stop that covers the scope.
     pub fn acknowledge(&self) {
         if self.scope.node.cause().is_some() {
             self.scope.node.engine_done();

@@ -16,7 +16,7 @@ pub struct WorkSpec {
     pub kind: ItemKind,
     /// For people.
     pub name: Arc<str>,
-    /// Its id in receipts; `None`: a number is made up. A unit in another is called by the ids of both.
+    /// Its id in receipts; `None`: a number is generated. The name of a unit in another one has the ids of both.
     pub id: Option<Arc<str>>,
     /// Effect of repeating the work, where an unknown outcome matters.
     pub effect: Option<Effect>,
@@ -33,7 +33,7 @@ impl WorkSpec {
         }
     }
 
-    /// The same, with an id of its own.
+    /// The same, with this id.
     #[must_use]
     pub fn id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.id = Some(id.into());
@@ -47,7 +47,7 @@ impl WorkSpec {
         self
     }
 
-    /// Id in receipts of this work, which is number `seq` of all.
+    /// Id in receipts of this work, which is number `seq` of all work.
     pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
         match &self.id {
             Some(id) => Arc::clone(id),
@@ -73,7 +73,7 @@ fn numbered(kind: ItemKind, seq: u64) -> Arc<str> {
 pub enum Ending {
     /// It returned by itself.
     Returned,
-    /// It heard the stop at this checkpoint, and returned.
+    /// It observed the stop at this checkpoint, and returned.
     Acknowledged(Cow<'static, str>),
     /// Its future was dropped.
     Dropped,
@@ -81,16 +81,16 @@ pub enum Ending {
     NotBegun,
     /// It panicked.
     Panicked,
-    /// It was ended from outside, as said.
+    /// It was ended from outside.
     Stopped {
-        /// By what.
+        /// Method that ended it.
         how: EndMethod,
         /// Evidence of the end.
         evidence: Evidence,
     },
     /// The remote was asked and has not confirmed.
     NotConfirmed,
-    /// Its watcher is gone, so that its end is not known.
+    /// Its watcher is gone, so its end is unknown.
     WatcherGone,
 }
 
@@ -104,14 +104,14 @@ pub(crate) enum Force {
     Process(ProcessHandle),
     /// Not at all: a thread.
     Thread,
-    /// Not at all: somebody else's machine. The closure asks it.
+    /// Not at all: another machine. The closure asks it.
     Remote(Arc<dyn Fn() + Send + Sync>),
     /// By ending the future that it is polled in, which is registered itself.
     Inline,
 }
 
 impl Force {
-    /// True if a stop has to ask it: nothing in the work observes the signal of its scope.
+    /// True if a stop has to ask the work by itself: nothing in the work observes the signal of its scope.
     pub(crate) fn is_asked(&self) -> bool {
         matches!(self, Self::Process(_) | Self::Remote(_))
     }

@@ -1,9 +1,12 @@
 //! The tree of scopes. A [`Node`] is one scope; nodes that belong together, such as a run with its turn and its calls,
-//! lie in one [`Cell`]: one lock, one signal, one registry of work, with a light entry for each.
+//! share one [`Cell`]: one lock, one signal, one registry of work, with a light entry for each.
 //!
-//! Locking: one mutex a cell, never held across an await and never while another cell's is taken. A stop walks from its
-//! target downwards, one cell at a time; it counts as accepted when the walk is done, because until then a cell that was
-//! not reached yet may still start work, which the walk then finds and covers.
+//! Locking: one mutex per cell, never held across an await and never while another cell's is taken. A stop walks from
+//! its target downwards, one cell at a time. It counts as accepted when the walk is done: until then a cell that the
+//! walk has not reached may still start work, which the walk then finds and covers.
+//!
+//! Cells, entries and stops hold each other: this file, [`entry`] and [`progress`]. The operations on them stand above:
+//! [`registry`] for work, [`acceptance`] for stops, [`moving`] for moves, [`queries`] for whole subtrees.
 
 mod acceptance;
 pub(crate) mod countdown;
@@ -54,7 +57,7 @@ pub(crate) struct WeakNode {
 struct Cell {
     env: Arc<ScopeEnv>,
     place: Place,
-    /// Given once a stop covers something here; which of the scopes, their entries know.
+    /// Given once a stop covers a scope here; the entries say which.
     signal: StopSignal,
     state: Mutex<CellState>,
 }
@@ -65,7 +68,7 @@ struct CellState {
     ended: Vec<EndedWork>,
     /// The cells below, each with the seat that it was made at.
     children: Slab<(Seat, Weak<Cell>)>,
-    /// The work that a stop has to ask by itself: processes and remotes.
+    /// Number of processes and remotes, which a stop has to ask one by one.
     asked: usize,
 }
 
@@ -97,7 +100,7 @@ impl CellState {
         })
     }
 
-    /// The cells below this seat that are alive. To be dropped outside the lock: the last handle of a child locks its
+    /// The cells below this seat that are alive. Drop them outside the lock: the last handle of a child locks its
     /// parent.
     fn children(&self, top: Seat) -> impl Iterator<Item = Node> {
         self.children
@@ -165,7 +168,7 @@ impl Node {
         &self.cell.env
     }
 
-    /// Its name in receipts: `session/01J…/turn/7`.
+    /// Name of the scope in receipts: `session/01J…/turn/7`.
     pub(crate) fn label(&self) -> Arc<str> {
         Arc::clone(&self.cell.state.lock().entries.get(self.seat).label)
     }
@@ -184,7 +187,7 @@ impl Node {
     /// A token that is cancelled once a stop covers this scope.
     pub(crate) fn token(&self) -> CancellationToken {
         let mut state = self.cell.state.lock();
-        // A stop that is accepted later finds it, in one step with the cause.
+        // A stop that is accepted later finds the token, in one step with the cause.
         let stopped = state.entries.cause(self.seat).is_some();
         let entry = state.entries.get_mut(self.seat);
         let token = entry.token.get_or_insert_default().clone();
@@ -260,7 +263,7 @@ impl WeakNode {
 }
 
 impl Below {
-    /// Below a parent, in whose cell it is known by this key.
+    /// Below a parent, in whose cell the child has this key.
     fn of(parent: Node, key: usize, there: &CellState) -> Self {
         let unit = there.entries.unit(parent.seat).cloned();
         Self { parent, key, unit }
@@ -272,7 +275,7 @@ impl Below {
 }
 
 impl Place {
-    /// Below a parent, in whose cell, which is locked, it is known by this key.
+    /// Below a parent, in whose cell, which is locked, the child has this key.
     fn below(parent: Node, key: usize, there: &CellState, placement: Placement) -> Self {
         let below = Below::of(parent, key, there);
         if placement == Placement::Movable {
@@ -323,7 +326,7 @@ impl Place {
 impl Drop for Cell {
     fn drop(&mut self) {
         self.state.get_mut().entries.abort_timers();
-        // Those above of which this was the last handle, one after another.
+        // In a loop, because this may be the last handle of the cell above, and so on.
         let mut above = self.place.leave();
         while let Some(parent) = above {
             let last = Arc::into_inner(parent.cell);

@@ -1,4 +1,5 @@
-//! The shared state of one stop: the nodes that it covers, the count of those where something runs, and its one receipt.
+//! The shared state of one stop: the nodes that it covers, the count of those where something runs, and its one
+//! receipt.
 //!
 //! It stands beside the cells because each holds the other: a cell keeps the stops that cover it, so that a second stop
 //! can join, and a stop keeps the nodes that it covers until it is answered.
@@ -19,7 +20,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, SetOnce, StopSignal};
 pub(crate) struct Rungs {
     pub(crate) accepted_at: Instant,
     pub(crate) grace: Duration,
-    /// Given when somebody does not want to wait for the grace.
+    /// Given to end the grace early.
     pub(crate) forced: Arc<StopSignal>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct StopInProgress {
     /// True if the target had ended or could no longer be stopped: the stop covers nothing, and waits for engines only.
     too_late: bool,
     rungs: Rungs,
-    /// All that it covers, until it is answered: cells hold their stops, so this must not stay.
+    /// All that it covers, until it is answered: cells hold their stops, so a longer life would be a cycle.
     nodes: Mutex<Arc<Vec<Node>>>,
     /// The accounts of its parts, each with the bystanders that it names.
     parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Node>)>>,
@@ -163,11 +164,12 @@ impl StopInProgress {
         self.receipt.get().cloned()
     }
 
-    /// Sets the receipt and drops the nodes. The accounts of parts have to be answered next: [`StopInProgress::take_parts`].
+    /// Sets the receipt and drops the nodes. The accounts of parts have to be answered next:
+    /// [`StopInProgress::take_parts`].
     pub(crate) fn finish(&self, receipt: Receipt) {
-        // Done before the receipt is readable: a stop by somebody who has read it gets `already_ended`.
+        // Done before the receipt is readable: a stop after that gets `already_ended`.
         self.done.store(true, Ordering::Release);
-        // Of two who account for a part at once the first one's receipt stays.
+        // If two callers account for a part at once, the first receipt stays.
         drop(self.receipt.set(Arc::new(receipt)));
         // Last: a caller that finds no nodes finds the receipt.
         let nodes = std::mem::take(&mut *self.nodes.lock());

@@ -1,7 +1,5 @@
-//! Questions about a scope with all scopes below it, or above it.
-//!
-//! They walk with a list of nodes and not by recursion: scopes may be nested deeper than a stack is. Each takes one cell's
-//! lock at a time.
+//! Queries over a scope and all scopes below it, or above it: with lists instead of recursion, because scopes may be
+//! nested deeper than a stack is.
 
 use std::sync::Arc;
 
@@ -63,7 +61,7 @@ impl Node {
                 let unit = state.entries.get(*seat).unit.as_ref();
                 unit.is_some_and(|unit| *unit.path == *path)
             };
-            // The last one: an entry stays when its scope has ended, and models use the same ids again.
+            // The last match: an entry stays when its scope has ended, and models reuse ids.
             if let Some(seat) = state.entries.below(node.seat).filter(is_it).last() {
                 let cell = Arc::clone(&node.cell);
                 return Some(Self { cell, seat });

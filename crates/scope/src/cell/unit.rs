@@ -1,8 +1,8 @@
 //! Scopes that are one item of a receipt each, and their names there.
 //!
-//! A unit may lie in another one: a call of an agent that is itself a call. Ids of calls are unique in one agent only, so
-//! the path of both names the inner call, `call_1/call_2`: in receipts, in events, and to stop that call alone. A unit
-//! keeps its path when it moves.
+//! A unit may lie in another one: a call of an agent that is itself a call. Ids of calls are unique in one agent only,
+//! so the path of both names the inner call, `call_1/call_2`: in receipts, in events, and to stop that call alone. A
+//! unit keeps its path when it moves.
 
 use std::sync::Arc;
 

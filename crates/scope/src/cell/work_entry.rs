@@ -14,9 +14,9 @@ pub(crate) struct WorkEntry {
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) force: Force,
-    /// Set by the work itself when it heard the stop.
+    /// Set by the work itself when it observed the stop.
     pub(crate) acknowledged: Option<Cow<'static, str>>,
-    /// Set when force was asked for while the task was being made.
+    /// True if the work was forced while its task was being made.
     pub(crate) forced: bool,
 }
 
@@ -55,7 +55,8 @@ pub(crate) struct EndedWork {
 const BEFORE_ITS_START: &str = "before_its_start";
 
 impl EndedWork {
-    /// The record that a stop keeps of a call that was asked for and has not begun. Other units are made when they begin.
+    /// The record that a stop keeps of a call that was requested and has not begun. Other units are made when they
+    /// begin.
     pub(super) fn not_begun(call: &Unit, seat: Seat) -> Self {
         Self {
             seat,

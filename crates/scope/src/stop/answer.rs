@@ -1,4 +1,5 @@
-//! The receipt of a stop: made from the registries of what it covers, given once, and given to the accounts of its parts.
+//! The receipt of a stop: made from the registries of the covered nodes, and given once, with the accounts of its
+//! parts.
 
 use std::sync::Arc;
 

@@ -46,14 +46,14 @@ impl StopRequest {
         }
     }
 
-    /// The same, with work outside the extent named.
+    /// The same, with a scope outside the extent whose work the receipt names.
     #[must_use]
     pub fn bystander(mut self, scope: &Scope) -> Self {
         self.bystanders.push(scope.clone());
         self
     }
 
-    /// The same, with a grace of its own.
+    /// The same, with this grace.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Stop {
 }
 
 impl Stop {
-    /// Forces now what was being asked.
+    /// Ends the grace and forces now.
     pub fn force(&self) {
         self.shared.force();
     }
@@ -90,7 +90,7 @@ impl Stop {
     /// The receipt, when the ladder has been climbed: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
     ///
     /// # Cancel safety
-    /// Cancel safe: the ladder is climbed by a task of the scope, whoever waits.
+    /// Cancel safe: a task of the scope climbs the ladder.
     pub async fn receipt(&self) -> Arc<Receipt> {
         self.shared.receipt().await
     }
