@@ -9,8 +9,9 @@ use allstop_process::{
 };
 
 use crate::gate::NotStarted;
+use crate::registration::Registration;
 use crate::scope::Scope;
-use crate::work::{Ending, Force, Registration, WorkSpec};
+use crate::work::{Ending, Force, WorkSpec};
 
 /// Failure to start a process.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +42,8 @@ impl Scope {
         work: WorkSpec,
         spec: ProcessSpec,
     ) -> Result<(Process, OutputReader), SpawnProcessError> {
-        // Registered before it is launched: what starts is in the extent of every stop that comes later, and what a
-        // stop has overtaken does not start.
+        // Registered before it is launched: a process that starts is in the extent of every later stop, and a process
+        // that a stop has overtaken does not start.
         let registration = self.node().register(work, Force::AbortSoon)?;
         let (handle, driver, output) = match launch(spec) {
             Ok(launched) => launched,
@@ -112,12 +113,12 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     if status.keeper_lost {
         details.note = status.keeper_lost_note().map(Into::into);
         if status.empty == Some(EndProof::ProcessGroupEmpty) {
-            // The stronger level is no longer what the claim rests on.
+            // The claim no longer rests on the stronger level.
             details.containment = Some(Containment::GroupAndMarker);
         }
     }
     if status.detached {
-        // A stop that was accepted meanwhile covers it, and must not lose sight of it.
+        // A stop that was accepted meanwhile covers the process, and has to name it.
         details.note = Some("it was let go on purpose, and runs on".into());
     }
     registration.finish(match (status.empty, how) {
@@ -140,7 +141,7 @@ impl Process {
     /// Resolves when the process itself has exited; descendants may still run.
     ///
     /// # Errors
-    /// If it never started, was detached, or nobody watches it any more.
+    /// If it never started, was detached, or is no longer watched.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -156,12 +157,12 @@ impl Process {
         self.handle.members().await
     }
 
-    /// Hands its running tree over to another scope: background work that outlives its call. From now on it belongs
-    /// there, and a stop of the old scope does not cover it. A stop of the old scope that was accepted first keeps it:
-    /// nothing that a stop covers slips away.
+    /// Moves the running tree to another scope: background work that outlives its call. From now on a stop of the old
+    /// scope does not cover the tree. If a stop of the old scope was accepted first, the tree stays: nothing escapes a
+    /// stop that covers it.
     ///
     /// # Errors
-    /// If a stop covers the old scope, or the other scope takes nothing any more: then it stays where it was.
+    /// If a stop covers the old scope, or the other scope is stopped or closed: then the tree stays where it was.
     pub fn adopt(&self, scope: &Scope, work: WorkSpec) -> Result<(), NotStarted> {
         let mut owner = self.owner.lock();
         let Some(old) = owner.take() else {
@@ -181,8 +182,8 @@ impl Process {
         }
     }
 
-    /// Lets the process outlive its owner, with its further output going to a file. No scope covers it any more: the caller
-    /// keeps its [`ProcessHandle::identity`].
+    /// Lets the process outlive its owner; its further output is written to a file. No scope covers it any more: the
+    /// caller keeps its [`ProcessHandle::identity`].
     ///
     /// # Errors
     /// If the containment cannot detach it.

@@ -1,4 +1,4 @@
-//! From the registries of a stopped extent to the items of its receipt.
+//! Items of receipts, made from the registries of an extent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use tokio::time::Instant;
 
-use crate::cell::{Listed, Node, Unit};
-use crate::work::{EndedWork, Force, WorkEntry, WorkSpec};
+use crate::cell::{EndedWork, Listed, Node, Unit, WorkEntry};
+use crate::work::{Force, WorkSpec};
 
 /// Items of the receipt of a stop: everything in its extent that ran when it was accepted.
 pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[ReceiptItem]> {
@@ -18,7 +18,7 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
         node.list(|unit, listed| match listed {
             Listed::EndedCount(count) => collector.expect(unit, count),
             Listed::Ended(ended) => {
-                // A wider stop that came later does not list what ended under the narrower one before it.
+                // A wider stop that came later does not list work that ended under the narrower stop before it.
                 if let Some(after) = ended.at.checked_duration_since(accepted_at) {
                     collector.add(unit, ended.seq, &ended.spec, Part::ended(ended, after));
                 }
@@ -27,14 +27,14 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
                 collector.add(unit, entry.seq, &entry.spec, Part::running(entry));
             }
             Listed::Engine(seq, scope) => collector.add_engine(unit, scope, seq),
-            // The stop has not reached it yet, or has made an end of it.
+            // The stop has not reached this call yet, or has recorded it as ended.
             Listed::Waiting(_) => {}
         });
     }
     collector.finish()
 }
 
-/// Items that run in a scope and below it, now. An engine is no work: it answers for the work.
+/// Items that run in a scope and below it now, without engines: an engine answers for the work.
 pub(crate) fn items_running(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, |_, _, _, _| {})
 }
@@ -66,7 +66,7 @@ fn list_running(
     collector.finish()
 }
 
-/// Items by the order in which their work was registered. A unit's parts fall on one item.
+/// Items in the order in which their work was registered. All parts of a unit make one item.
 struct Collector {
     flat: Vec<(u64, Option<ReceiptItem>)>,
     /// In the order in which they were listed, with the unit that each belongs to.
@@ -101,7 +101,7 @@ impl Part {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                // As they were seen last: this is under the cell's lock, and looks at nothing.
+                // As last seen: the cell is locked here, so nothing is looked up in the system.
                 process.known_members(),
             ),
             _ => (None, Vec::new()),
@@ -116,7 +116,7 @@ impl Part {
         }
     }
 
-    /// As a future that is there.
+    /// Part of a call that has not begun: named like a running future, with a note.
     fn waiting() -> Self {
         Self {
             note: Some("it has not begun".into()),
@@ -136,8 +136,8 @@ impl Part {
     }
 }
 
-/// Rank of a state: a unit is in the worst state of its work. Of two equal states that of the process counts, because it
-/// says more than that of the future that waited for the process.
+/// Rank of a state: a unit is in the worst state of its work. Of two equal states the state of the process counts,
+/// because it says more than the state of the future that waited for the process.
 fn severity(state: &ItemState) -> u8 {
     match state {
         ItemState::Finished { .. } => 0,
@@ -150,7 +150,7 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
-    /// For about this many cells.
+    /// With room for the units of about this many cells.
     fn of(nodes: usize) -> Self {
         Self {
             flat: Vec::new(),
@@ -158,7 +158,7 @@ impl Collector {
         }
     }
 
-    /// So much work of one cell follows.
+    /// Makes room for this much work of one cell.
     fn expect(&mut self, unit: Option<&Arc<Unit>>, work: usize) {
         if unit.is_none() {
             self.flat.reserve(work);
@@ -200,7 +200,7 @@ impl Collector {
                 flat.push((unit.seq, Some(item)));
             }
         }
-        // Numbers are sorted, and not items: those are large, and each is moved once.
+        // Numbers are sorted instead of items, which are large: so each item is moved once.
         let numbers = flat.iter().enumerate().map(|(at, (seq, _))| (*seq, at));
         let mut order: Vec<(u64, usize)> = numbers.collect();
         order.sort_unstable();
@@ -223,7 +223,7 @@ fn item_of_unit<'a>(
     let (mut worst, mut has_process) = (first, first.is_process);
     for part in others {
         part.describe(&mut item);
-        // Of two alike the process speaks, and one that has been there counts as one.
+        // Of two equal states that of a process counts, unless an earlier part was a process too.
         if (severity(&part.state), part.is_process) > (severity(&worst.state), has_process) {
             item.state = part.state.clone();
             worst = part;
@@ -264,8 +264,8 @@ impl Part {
     }
 }
 
-/// A tool's future that was dropped has verifiably ended on our side, but what it had asked of the world may have
-/// happened. Where repeating that does harm, the state is `unknown`. Processes are accounted for by themselves.
+/// Turns `stopped` into `unknown` where a tool's future was dropped and repeating its effect does harm: the future has
+/// verifiably ended, but its effect may have happened. Processes are accounted for separately.
 fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
     let repeatable = item.effect.is_none_or(Effect::may_repeat);
     if let ItemState::Stopped {

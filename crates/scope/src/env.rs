@@ -13,24 +13,23 @@ use crate::sync::{ContainmentChoice, Handle};
 /// Default time between the ask and force.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Longest time of force with the account and the writing of an ending after it. A kill that has not
-/// worked by then is one that the kernel cannot carry out (a process in uninterruptible sleep): waiting longer tells
-/// nothing new.
+/// Longest time of force, with the account and the writing of an ending after it. If a kill has not worked by then, the
+/// kernel cannot carry it out (a process in uninterruptible sleep), and a longer wait would not help.
 pub const FORCE_MAX: Duration = Duration::from_secs(1);
 
 /// Longest time of each of the two rounds of force: first the processes, then the futures that waited for them. Both
 /// fit into [`FORCE_MAX`], and leave time for what follows.
 pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
 
-/// The same where somebody has asked twice: a killed process is gone in a few milliseconds, and who presses Ctrl-C
-/// again wants an answer before anything else.
+/// The same after a second request to stop: a killed process is gone in a few milliseconds, and a user who presses
+/// Ctrl-C again wants an answer first of all.
 pub(crate) const FORCE_ROUND_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Stands for a moment that never comes: longer than any process lives, and no clock overflows by it.
+/// Duration until a time that never comes: longer than any process lives, and short enough that no clock overflows.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
 
-/// The moment that lies a duration after another one, however long it is: `Duration::MAX` is in use for "no limit", and
-/// the sum of a clock and that would panic.
+/// Adds a duration of any length to an instant: `Duration::MAX` is in use for "no limit", and plain addition would
+/// panic.
 pub fn instant_after(from: Instant, duration: Duration) -> Instant {
     from.checked_add(duration).unwrap_or_else(|| from + NEVER)
 }
@@ -38,9 +37,9 @@ pub fn instant_after(from: Instant, duration: Duration) -> Instant {
 /// Options of a tree of scopes.
 #[derive(Clone)]
 pub struct RootOptions {
-    /// Runs the ladder, timers and engines. Give it threads of its own where work may block the threads it runs on.
+    /// Runs the ladder, timers and engines. Give it separate threads if work may block the threads that it runs on.
     pub control: Handle,
-    /// Runs the work: tools, hooks, whatever comes from somebody else.
+    /// Runs the work: tools, hooks and other code of users.
     pub work: Handle,
     /// Longest time of an ask.
     pub grace: Duration,

@@ -1,6 +1,6 @@
 //! The stop barrier of one scope: registering work and checking for a stop are one step.
 //!
-//! Pure and synchronous: whoever uses it holds the mutex of the scope's cell. Invariants:
+//! Pure and synchronous: the caller holds the mutex of the scope's cell. Invariants:
 //! 1. After [`Gate::accept_stop`] or [`Gate::close`] nothing begins here, ever: a gate never opens again.
 //! 2. Every [`Gate::count`] is matched by exactly one [`Gate::finish`].
 //! 3. The first cause wins: a later stop leaves it as it is.
@@ -13,13 +13,13 @@ pub enum NotStarted {
     /// A stop covers the scope.
     #[error("not started: stopped, {0}")]
     Stopped(Cause),
-    /// The scope has been closed: what it was for has ended.
+    /// The scope has been closed because its purpose has ended.
     #[error("not started: the scope is closed")]
     Closed,
 }
 
 impl NotStarted {
-    /// The cause, if a stop was it.
+    /// The cause, if a stop is the reason.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Stopped(cause) => Some(cause),
@@ -76,7 +76,7 @@ impl Gate {
         }
     }
 
-    /// Closes the barrier because what the scope was for has ended.
+    /// Closes the barrier because the purpose of the scope has ended.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }

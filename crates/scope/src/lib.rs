@@ -30,11 +30,15 @@
 //! processes ([`Scope::spawn_process`]) are killed with all their descendants; threads ([`Scope::spawn_blocking`])
 //! cannot be forced, are counted and named; calls of other machines ([`Scope::register_remote`]) can only be asked.
 
+// From below: sync, signal, env, gate and work; cell; collect and registration; scope; stop; child_scope, spawn and
+// child_process. A file imports from its own layer and those below it.
 mod cell;
 mod child_process;
+mod child_scope;
 mod collect;
 mod env;
 mod gate;
+mod registration;
 mod scope;
 mod signal;
 mod spawn;
@@ -42,10 +46,13 @@ mod stop;
 mod sync;
 mod work;
 
+pub use cell::Placement;
 pub use child_process::{Process, SpawnProcessError};
+pub use child_scope::{Deadline, ScopeOptions};
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use gate::NotStarted;
-pub use scope::{Deadline, EngineGuard, Placement, Scope, ScopeOptions};
+pub use registration::Registration;
+pub use scope::{EngineGuard, Scope};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
 pub use stop::{Account, Stop, StopRequest};
-pub use work::{Details, Ending, Registration, WorkSpec};
+pub use work::{Details, Ending, WorkSpec};

@@ -1,21 +1,20 @@
-//! The scope: the node of the cancellation tree that a piece of work runs in.
+//! The scope: handle of one node of the tree that work runs in, and the guard of its engine.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{ReceiptItem, StopInfo};
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_core::{Cause, Extent, Receipt};
 use tokio::time::Instant;
 
-use crate::cell::{Node, NodeSpec};
+use crate::cell::Node;
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
 use crate::gate::NotStarted;
-use crate::stop::{self, Account, Stop, StopRequest};
-use crate::sync::{self, CancellationToken, CommitDecision};
-use crate::work::{Force, Registration, WorkSpec};
+use crate::registration::Registration;
+use crate::sync::CancellationToken;
+use crate::work::{Force, WorkSpec};
 
 /// A cheap handle of one scope. Clones are the same scope.
 ///
@@ -26,77 +25,10 @@ pub struct Scope {
     node: Node,
 }
 
-/// Options of a new scope.
-#[derive(Debug, Default)]
-pub struct ScopeOptions {
-    /// When it stops by itself, with cause `deadline`.
-    pub deadline: Option<Deadline>,
-    /// Set where the scope and all in it are one item of a receipt: a tool call with what it started.
-    pub unit: Option<WorkSpec>,
-    /// The turn's decision between commit and stop: a stop that comes after the commit finds nothing to do.
-    pub decision: Option<Arc<CommitDecision>>,
-    /// Its place below the scope that it is made in.
-    pub placement: Placement,
-}
-
-/// Place of a scope below the one that it is made in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// On its own, for good: it is gone with its last handle.
-    #[default]
-    Fixed,
-    /// On its own, and it may move below another one later: see [`Scope::move_below`].
-    Movable,
-    /// As a part of it: with one lock, one signal and one registry of work, and there as long as that is. For the short
-    /// and many that belong together, as a turn and its calls, which cost less so, and end and are accounted for in one
-    /// step. Close it when it has ended.
-    Shared,
-}
-
-/// A moment at which a scope stops by itself, and its name in receipts.
-#[derive(Debug, Clone)]
-pub struct Deadline {
-    /// When, on tokio's clock.
-    pub at: Instant,
-    /// The scope above that it stops, where the end of this part is the end of that; `None`: its own.
-    pub stops: Option<Scope>,
-    /// `turn deadline of 2s`.
-    pub detail: Cow<'static, str>,
-    /// Extent of the stop in the receipt.
-    pub extent: Extent,
-    /// Scopes outside the extent whose work the receipt names.
-    pub bystanders: Vec<Scope>,
-}
-
 impl Scope {
     /// The root of a new tree.
     pub fn root(label: impl Into<Arc<str>>, options: RootOptions) -> Self {
-        Self {
-            node: Node::root(Arc::new(ScopeEnv::new(options)), label.into()),
-        }
-    }
-
-    /// A scope below this one. It is stopped with this one.
-    ///
-    /// # Errors
-    /// If a stop covers this scope, or it is closed: nothing starts behind the barrier.
-    pub fn child(
-        &self,
-        label: impl Into<Arc<str>>,
-        options: ScopeOptions,
-    ) -> Result<Self, NotStarted> {
-        let spec = NodeSpec {
-            unit: options.unit,
-            decision: options.decision,
-            deadline: options.deadline.as_ref().map(|deadline| deadline.at),
-            placement: options.placement,
-        };
-        let node = self.node.child(label.into(), spec)?;
-        let child = Self { node };
-        if let Some(deadline) = options.deadline {
-            child.arm(deadline);
-        }
-        Ok(child)
+        Self::of(Node::root(Arc::new(ScopeEnv::new(options)), label.into()))
     }
 
     /// Name of the scope in receipts.
@@ -104,12 +36,12 @@ impl Scope {
         self.node.label()
     }
 
-    /// Hangs this scope, with all that runs in it and below, below another one of the same tree, in one step: stops of
-    /// that one cover it from now on, and those of the one that it was made below do not. So do deadlines.
+    /// Moves this scope, with all that runs in it and below, below another scope of the same tree, in one step: from
+    /// now on stops and deadlines of the new parent cover it, and those of the former parent do not.
     ///
     /// # Errors
-    /// If a stop covers either, or the new one is closed: then it stays where it is. A stop of the new one that came in
-    /// between may cover it all the same.
+    /// If a stop covers either parent, or the new one is closed: then this scope stays where it is. A stop of the new
+    /// parent that came in between may cover it all the same.
     ///
     /// # Panics
     /// In debug builds, if the scope was not made to move, or is of another tree.
@@ -117,39 +49,31 @@ impl Scope {
         self.node.move_below(&to.node)
     }
 
-    /// Name in receipts of the item that this scope belongs to: the id of its unit, behind those of the units that it was
-    /// made in: `call_1/call_2`. `None` where it lies in none.
+    /// Name in receipts of the item that this scope belongs to: the id of its unit, after the ids of the units around
+    /// it: `call_1/call_2`. `None` outside of units.
     pub fn item_path(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.node.unit()?.path))
     }
 
-    /// The unit that receipts call so, if it is here or below. While one runs it is found.
+    /// The unit of this name in receipts, if it is here or below. A running unit is always found.
     pub fn find_unit(&self, path: &str) -> Option<Self> {
-        let node = self.node.find_unit(path)?;
-        Some(Self { node })
+        self.node.find_unit(path).map(Self::of)
+    }
+
+    pub(crate) fn of(node: Node) -> Self {
+        Self { node }
     }
 
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
+    pub(crate) fn into_node(self) -> Node {
+        self.node
+    }
+
     pub(crate) fn env(&self) -> &Arc<ScopeEnv> {
         self.node.env()
-    }
-
-    /// Stops what the order covers, beginning here. When this returns the barrier is closed; the ladder is climbed by
-    /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
-    ///
-    /// A second stop of this scope or one inside it joins the first; one of a scope above covers it too. Of a scope
-    /// that has ended, or whose turn has committed, the answer is `already_ended`, with what still runs there.
-    pub fn stop(&self, order: StopRequest) -> Stop {
-        stop::accept(&self.node, order)
-    }
-
-    /// The account of the stop that covers this scope, seen from here alone: what of *this* stopped and what did not.
-    /// For an engine that was stopped by a wider stop and owes its own log a receipt. `None` where no stop covers it.
-    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Account> {
-        stop::account_of_part(&self.node, extent, bystanders)
     }
 
     /// Dry run of a stop of this scope: the items that it would find now.
@@ -184,8 +108,8 @@ impl Scope {
     }
 
     /// Resolves when a stop covers this scope, and acknowledges it at this checkpoint for the futures that run in it.
-    /// For the body of a unit, such as a tool's call, that has the scope and not its own
-    /// [`WorkCx`](crate::WorkCx). It still has to return.
+    /// For the body of a unit, such as a tool's call, that has the scope and no [`WorkCx`](crate::WorkCx). The body
+    /// still has to return.
     ///
     /// # Cancel safety
     /// Cancel safe: it acknowledges only when it resolves.
@@ -215,18 +139,18 @@ impl Scope {
     /// True if work could start here.
     ///
     /// # Errors
-    /// Gives the reason if not. The answer is old as soon as it is given: to start something, register it.
+    /// The reason why not. The result can be outdated at once: to start something, register it.
     pub fn check(&self) -> Result<(), NotStarted> {
         self.node.check()
     }
 
-    /// The token, for code that knows tokio-util and not this crate. Cancelling it is no stop: it closes no barrier
-    /// and makes no receipt; so this is a child of the scope's own.
+    /// A token for code that uses tokio-util and not this crate. Cancelling it closes no barrier and makes no receipt,
+    /// and so is no stop: therefore this is a child of the scope's token.
     pub fn token(&self) -> CancellationToken {
         self.node.token().child_token()
     }
 
-    /// Registers work that is polled inside other registered work, or that somebody else runs.
+    /// Registers work that is polled inside other registered work, or that runs outside of this crate.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed.
@@ -234,8 +158,8 @@ impl Scope {
         self.node.register(spec, Force::Inline)
     }
 
-    /// Registers a call of another machine. `ask` is called once when a stop covers it, and must not block. Unless
-    /// the registration is finished with the remote's confirmation, a receipt says `unreachable`.
+    /// Registers a call of another machine. `ask` is called once when a stop covers the call, and must not block.
+    /// Unless the registration is finished with the remote's confirmation, a receipt says `unreachable`.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed.
@@ -247,8 +171,8 @@ impl Scope {
         self.node.register(spec, Force::Remote(Arc::new(ask)))
     }
 
-    /// Says that an engine drives this scope: a stop waits for its acknowledgement, and `cancel_observed` depends on
-    /// it. The guard's drop says that the engine has ended.
+    /// Registers the engine that drives this scope: a stop waits for its acknowledgement, and `cancel_observed` depends
+    /// on that. The guard's drop says that the engine has ended.
     pub fn attach_engine(&self) -> EngineGuard {
         self.node.attach_engine();
         EngineGuard {
@@ -256,8 +180,8 @@ impl Scope {
         }
     }
 
-    /// Closes the scope: what it was for has ended, and nothing starts in it any more. What still runs goes on, and is
-    /// still covered by stops.
+    /// Closes the scope after its purpose has ended: nothing starts in it any more. Work that runs is not interrupted,
+    /// and is still covered by stops.
     pub fn close(&self) {
         self.node.close();
     }
@@ -266,45 +190,11 @@ impl Scope {
     pub fn threads(&self) -> usize {
         self.node.env().threads()
     }
-
-    /// Gives the scope a deadline from now on, for work whose time begins later than its scope. At most one a scope:
-    /// a second one takes the place of the first.
-    pub fn arm(&self, deadline: Deadline) {
-        let order = StopRequest {
-            extent: deadline.extent,
-            cause: Cause::new(CauseKind::Deadline).detail(deadline.detail),
-            grace: None,
-            bystanders: deadline.bystanders,
-        };
-        let target = deadline.stops.unwrap_or_else(|| self.clone());
-        if deadline.at <= Instant::now() {
-            // A deadline that has passed stops before anything starts, without a timer's detour.
-            let _receipt = target.stop(order);
-            return;
-        }
-        let node = target.node.downgrade();
-        let timer = async move {
-            sync::sleep_until(deadline.at).await;
-            if let Some(node) = node.upgrade() {
-                let _receipt = stop::accept(&node, order);
-            }
-        };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one place that spawns; ends with the scope"
-        )]
-        let timer = self.node.env().options.control.spawn(timer);
-        self.node.set_deadline_timer(timer.abort_handle());
-    }
 }
 
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field("label", &self.node.label())
-            .field("cause", &self.node.cause())
-            .field("live", &self.node.live())
-            .finish_non_exhaustive()
+        self.node.fmt(f)
     }
 }
 
@@ -316,7 +206,7 @@ pub struct EngineGuard {
 }
 
 impl EngineGuard {
-    /// Says that the engine heard the stop at a checkpoint. Without a stop that covers the scope it changes nothing.
+    /// Says that the engine observed the stop at a checkpoint. Changes nothing without a stop that covers the scope.
     pub fn acknowledge(&self) {
         if self.scope.node.cause().is_some() {
             self.scope.node.engine_done();

@@ -1,14 +1,14 @@
-//! A signal that is given once, for ever, and that anybody can wait for: the token of a cell, without a tree.
+//! A signal that is given once and stays given: like a cancellation token, without a tree of tokens.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Given once; whoever waits then, or comes later, goes on. It allocates nothing.
+/// Signal that is given once. Waiters, present and later, resume. It allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     given: AtomicBool,
-    /// Given to all who share it: then nobody has to look any further.
+    /// True if given to all that share the signal: then no waiter has to check further.
     given_to_all: AtomicBool,
     waiting: Notify,
 }
@@ -21,17 +21,17 @@ impl StopSignal {
         }
     }
 
-    /// Gives the signal without waking those who wait: [`StopSignal::wake`] has to follow. Returns whether it is new.
+    /// Gives the signal without waking the waiters: [`StopSignal::wake`] has to follow. Returns whether it is new.
     pub(crate) fn set(&self) -> bool {
         !self.given.swap(true, Ordering::AcqRel)
     }
 
-    /// Wakes those who wait for a signal that has been set.
+    /// Wakes the waiters of a signal that has been set.
     pub(crate) fn wake(&self) {
         self.waiting.notify_waiters();
     }
 
-    /// Gives the signal to all who share it, and wakes them.
+    /// Gives the signal to all that share it, and wakes them.
     pub(crate) fn give_to_all(&self) {
         self.set();
         self.given_to_all.store(true, Ordering::Release);
@@ -51,10 +51,10 @@ impl StopSignal {
         self.given_to(|| self.is_given()).await;
     }
 
-    /// Resolves when the signal is given to this one of those who share it: each wake-up is a look.
+    /// Resolves when the signal is given to one of those that share it: `is_mine` is checked at each wake-up.
     pub(crate) async fn given_to(&self, is_mine: impl Fn() -> bool) {
         loop {
-            // Made before the look: a signal that is given in between wakes it.
+            // Made before the check: a signal that is given in between wakes it.
             let woken = self.waiting.notified();
             if is_mine() {
                 return;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_and_whoever_comes_later_goes_on() {
+    async fn signal_resumes_present_and_later_waiters() {
         let signal = StopSignal::default();
         let mut waits = std::pin::pin!(signal.given());
         tokio::select! {

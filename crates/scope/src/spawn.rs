@@ -1,5 +1,5 @@
-//! Spawning in a scope: futures, which are dropped by force, and threads, which cannot be forced. The only place of
-//! the whole system that spawns.
+//! Spawning in a scope: futures, which are dropped by force, and threads, which cannot be forced. Nothing else in the
+//! workspace spawns.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 
 use crate::cell::WorkKey;
 use crate::gate::NotStarted;
+use crate::registration::Registration;
 use crate::scope::Scope;
-use crate::work::{Ending, Force, Registration, WorkSpec};
+use crate::work::{Ending, Force, WorkSpec};
 
 /// Reason why spawned work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +122,7 @@ impl WorkCx {
             .expect("a cause is set before the signal is given")
     }
 
-    /// Says that the work heard the stop.
+    /// Says that the work observed the stop.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
         let _cause = self.scope.node().acknowledge(self.key, checkpoint.into());
     }
@@ -143,8 +144,8 @@ pin_project! {
 }
 
 impl<F: Future> Future for Tracked<F> {
-    /// `None`: a stop was accepted between its registration and its first poll. It was registered in time, but nothing
-    /// of it has happened yet, and behind the barrier nothing happens any more.
+    /// `None`: a stop was accepted between the registration and the first poll. The work was registered in time, but
+    /// none of it has happened yet, and nothing begins behind the barrier.
     type Output = Option<F::Output>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
@@ -158,7 +159,7 @@ impl<F: Future> Future for Tracked<F> {
             Some(future) if !overtaken => Some(std::task::ready!(future.poll(cx))),
             _ => None,
         };
-        // Also one that has returned: what it holds may take its time to go, and until then it has not ended.
+        // A future that has returned is dropped too: its destructors may take time, and the work ends after them.
         this.future.set(None);
         if let Some(registration) = this.registration.take() {
             registration.finish(if overtaken {
@@ -172,8 +173,8 @@ impl<F: Future> Future for Tracked<F> {
 }
 
 impl Scope {
-    /// Spawns a future on the tree's work runtime. One that a stop overtakes before its first poll is dropped, and its
-    /// item says `not_begun`.
+    /// Spawns a future on the tree's work runtime. If a stop is accepted before the first poll, the future is dropped,
+    /// and its item says `not_begun`.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed: then `make` is not called.
@@ -188,8 +189,8 @@ impl Scope {
         self.spawn_on(&self.env().options.work, spec, false, make)
     }
 
-    /// The same for the rest of what has begun elsewhere, and comes here: a stop that overtakes its first poll here finds
-    /// it begun, and it has to end as what it is.
+    /// The same for work that has begun elsewhere and continues here: if a stop is accepted before the first poll here,
+    /// the future is polled all the same, and has to observe the stop.
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed: then `make` is not called.
@@ -236,9 +237,9 @@ impl Scope {
         })
     }
 
-    /// Spawns an engine: what drives a scope and answers for it, and so is no work that the scope has to stop. It runs
-    /// on the control runtime, is never forced, and must end soon after the work it drives has ended. It starts even
-    /// behind the barrier, because a turn that is refused there needs its ending too.
+    /// Spawns an engine, which drives a scope and answers for it, and so is not work that the scope has to stop. It
+    /// runs on the control runtime, is never forced, and must end soon after the work it drives has ended. It starts
+    /// even behind the barrier, because a turn that is refused there needs an ending too.
     ///
     /// Pair it with [`Scope::attach_engine`], so that stops wait for its acknowledgement.
     pub fn spawn_engine<F>(&self, engine: F) -> WorkHandle<F::Output>
@@ -269,9 +270,9 @@ impl Scope {
         self.spawn_on(&self.env().options.control, spec, false, make)
     }
 
-    /// Runs a closure on a thread of its own. A thread cannot be forced: one that never looks at its [`WorkCx`] is
-    /// named in the receipt as still running, and is never joined at exit. Where the system gives no thread, `run` is not
-    /// called, and the handle says so.
+    /// Runs a closure on a new thread. A thread cannot be forced: one that never checks its [`WorkCx`] is named in the
+    /// receipt as still running, and is never joined at exit. If the system gives no thread, `run` is not called, and
+    /// the handle returns [`WorkLost::NoThread`].
     ///
     /// # Errors
     /// If a stop covers this scope, or it is closed: then `run` is not called.
@@ -304,7 +305,7 @@ impl Scope {
                 Ending::Panicked
             });
             env.thread_ended();
-            // Nobody waits any more: the registration has the ending.
+            // Fails if the handle was dropped: the registration has the ending.
             drop(tx.send(result));
         };
         let thread = std::thread::Builder::new().name("allstop-work".to_owned());

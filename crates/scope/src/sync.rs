@@ -1,7 +1,7 @@
 //! The primitives that the truth of a receipt rests on: locks, counts, wake-ups, tokens, time, tasks and processes.
 //!
-//! Scopes, nodes and stops take them from here and from nowhere else, so that the models in `tests/loom` can build the
-//! very same source files over primitives whose every interleaving is tried.
+//! Scopes, nodes and stops import them from here alone, so that the models in `tests/loom` can build the same source
+//! files over primitives whose every interleaving is tried.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,6 +16,6 @@ pub(crate) use tokio_util::sync::CancellationToken;
 
 pub(crate) use crate::signal::StopSignal;
 
-/// The largest extent whose waiters are woken before the stop returns: a turn's and more. Waking those of thousands takes
-/// milliseconds, which belong to the ladder and not to whoever asked.
+/// The largest extent whose waiters are woken before the stop returns; a turn is smaller. Waking the waiters of
+/// thousands of cells takes milliseconds, which the ladder spends instead of the caller.
 pub(crate) const WOKEN_AT_ONCE_CELLS_MAX: usize = 64;

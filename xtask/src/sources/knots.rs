@@ -11,9 +11,6 @@ use crate::workspace;
 /// Files that one circle of imports may have: a parent and two children can belong together.
 const FILES_MAX: usize = 3;
 
-/// Circles that are still to be untied: a file of each, and its size, which must not grow.
-const KNOWN: [(&str, usize); 1] = [("crates/scope/src/cell/mod.rs", 14)];
-
 pub(super) fn check() -> anyhow::Result<()> {
     let root = workspace::root();
     let mut complaints = Vec::new();
@@ -23,9 +20,7 @@ pub(super) fn check() -> anyhow::Result<()> {
             let file = source.join(name);
             if file.exists() {
                 let imports = imports::of_crate(&file)?;
-                let knots = knots(&imports);
-                let unknown = knots.iter().filter(|knot| !is_known(root, knot));
-                complaints.extend(unknown.map(|knot| shown(root, knot)));
+                complaints.extend(knots(&imports).iter().map(|knot| shown(root, knot)));
             }
         }
     }
@@ -51,12 +46,6 @@ fn knots(imports: &Imports) -> Vec<BTreeSet<&Path>> {
         }
     }
     knots.into_iter().collect()
-}
-
-fn is_known(root: &Path, knot: &BTreeSet<&Path>) -> bool {
-    KNOWN
-        .iter()
-        .any(|(file, files)| knot.contains(&*root.join(file)) && knot.len() <= *files)
 }
 
 /// Every file that a file imports, directly or through others.

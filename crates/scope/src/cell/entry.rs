@@ -1,9 +1,9 @@
-//! The entries of a cell: what each of its scopes is, and how it stands to stops.
+//! The entries of a cell: description, barrier and stops of each of its scopes.
 //!
-//! An entry stays until its cell goes, also behind its end: it is lighter than what a turn keeps of a call anyway.
-//! Invariants:
-//! 1. Work counts in its entry and in all above it in the cell, so that an entry counts everything below it here.
-//! 2. A stop is kept in the one entry that it covers from; a cause likewise. Those below find it there.
+//! An entry stays until its cell is dropped, also after the scope has ended: it is lighter than a call in a turn's
+//! draft. Invariants:
+//! 1. Work counts in its entry and in all entries above it in the cell: an entry counts everything below it there.
+//! 2. A stop, like a cause, is kept only in the topmost entry that it covers. Entries below find it there.
 
 use std::sync::Arc;
 
@@ -11,31 +11,29 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::Unit;
-use super::cover::Engine;
+use super::{Placement, Seat, StopInProgress, Unit};
 use crate::gate::{Gate, NotStarted};
-use crate::scope::Placement;
-
-use crate::stop::StopInProgress;
 use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
 
-/// The place of one scope among the entries of its cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seat(u32);
-
-impl Seat {
-    /// Of the scope that the cell was made for: above all others there.
-    pub(super) const FIRST: Self = Self(0);
-}
-
-/// A new scope, beside its label.
+/// Description of a new scope, beside its label.
 #[derive(Default)]
 pub(crate) struct NodeSpec {
     pub(crate) unit: Option<WorkSpec>,
     pub(crate) decision: Option<Arc<CommitDecision>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) placement: Placement,
+}
+
+/// Acknowledgement of the engine that drives a scope.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    #[default]
+    None,
+    /// It has not acknowledged. The number is its place among all work of the tree.
+    Attached(u64),
+    /// It observed the stop at a checkpoint, or had verifiably ended before.
+    Done,
 }
 
 pub(super) struct Entry {
@@ -46,19 +44,18 @@ pub(super) struct Entry {
     pub(super) unit: Option<Arc<Unit>>,
     /// Commit versus stop, for the scope of a turn.
     pub(super) decision: Option<Arc<CommitDecision>>,
-    /// Of this scope; those above have their own.
+    /// Of this scope alone.
     pub(super) deadline: Option<Instant>,
     pub(super) deadline_timer: Option<AbortHandle>,
     /// An engine that has to acknowledge a stop, at a named checkpoint.
     pub(super) engine: Engine,
-    /// The stops that cover the cell from here and are still counting: seldom more than a wide one and the account of a
-    /// part.
+    /// The stops that cover the cell from here and still count: seldom more than a wide stop and the account of a part.
     pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
-    /// Set once one that is no longer kept has been announced.
+    /// True once a stop that is no longer kept has been announced.
     pub(super) was_stopped: bool,
-    /// Stops that came after the commit, and wait for the engine to have written it.
+    /// Stops that came after the commit, and wait until the engine has written it.
     pub(super) late_stops: Vec<Arc<StopInProgress>>,
-    /// For code that knows tokens and not scopes: made when somebody asks for one.
+    /// For code that uses tokens instead of scopes: made at the first request.
     pub(super) token: Option<CancellationToken>,
 }
 
@@ -85,7 +82,7 @@ impl Entry {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
 
-    /// Keeps a stop. Of those that are over only this scope's own is still asked for.
+    /// Keeps a stop. Of the finished stops only this scope's own is still needed.
     pub(super) fn keep_stop(
         &mut self,
         stop: Arc<StopInProgress>,
@@ -96,7 +93,7 @@ impl Entry {
         self.stops.push(stop);
     }
 
-    /// Closes the barrier for good. Returns the timer that is of no use any more.
+    /// Closes the barrier for good. Returns the timer, which is no longer needed.
     pub(super) fn close(&mut self) -> Option<AbortHandle> {
         self.gate.close();
         self.deadline_timer.take()
@@ -161,7 +158,7 @@ impl Entries {
         all.map(Seat).filter(move |seat| self.is_below(*seat, top))
     }
 
-    /// The first cause that a scope was stopped for: it stays.
+    /// Cause of the first stop of a scope; it stays.
     pub(super) fn cause(&self, seat: Seat) -> Option<&Cause> {
         self.upwards(seat).find_map(|entry| entry.gate.cause())
     }
@@ -179,12 +176,12 @@ impl Entries {
         self.upwards(seat).any(Entry::is_stopped)
     }
 
-    /// True where a stop covers this scope, announced or not, over or not.
+    /// True if a stop covers this scope, announced or not, finished or not.
     pub(super) fn is_covered(&self, seat: Seat) -> bool {
         self.upwards(seat).any(|entry| !entry.stops.is_empty())
     }
 
-    /// True while an account may still list work of this scope that has ended: a stop of it runs, or one covers more.
+    /// True while an account may still list ended work of this scope: its own stop runs, or a stop covers more.
     pub(super) fn is_asked_for(&self, seat: Seat) -> bool {
         let mut above = self.upwards(seat).skip(1);
         let own = &self.get(seat).stops;
@@ -210,12 +207,12 @@ impl Entries {
         Ok(())
     }
 
-    /// One piece of work, or an engine, has ended.
+    /// Ends the count of one piece of work, or of an engine.
     pub(super) fn finish(&mut self, seat: Seat) {
         self.for_each_upwards(seat, |entry| entry.gate.finish());
     }
 
-    /// The running stops count entries: those are done in which nothing is left by the end of that work.
+    /// Counts down the running stops of each entry that the end of this work has emptied.
     pub(super) fn ended_one(&self, seat: Seat) {
         let emptied = self.upwards(seat).filter(|entry| entry.gate.live() == 0);
         let stops = emptied.flat_map(|entry| &entry.stops);

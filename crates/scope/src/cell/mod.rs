@@ -1,34 +1,43 @@
 //! The tree of scopes. A [`Node`] is one scope; nodes that belong together, such as a run with its turn and its calls,
-//! lie in one [`Cell`]: one lock, one signal, one registry of work, with a light entry for each.
+//! share one [`Cell`]: one lock, one signal, one registry of work, with a light entry for each.
 //!
-//! Locking: one mutex a cell, never held across an await and never while another cell's is taken. A stop walks from its
-//! target downwards, one cell at a time; it counts as accepted when the walk is done, because until then a cell that was
-//! not reached yet may still start work, which the walk then finds and covers.
+//! Locking: one mutex per cell, never held across an await and never while another cell's is taken. A stop walks from
+//! its target downwards, one cell at a time. It counts as accepted when the walk is done: until then a cell that the
+//! walk has not reached may still start work, which the walk then finds and covers.
+//!
+//! Cells, entries and stops hold each other: this file, [`entry`] and [`progress`]. The operations on them stand above:
+//! [`registry`] for work, [`acceptance`] for stops, [`moving`] for moves, [`queries`] for whole subtrees.
 
-mod cover;
+mod acceptance;
+pub(crate) mod countdown;
 mod entry;
-mod place;
+mod moving;
+mod placement;
+mod progress;
+mod queries;
 mod registry;
 mod unit;
+mod work_entry;
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use allstop_core::Cause;
 use slab::Slab;
-use tokio::time::Instant;
 
 use crate::env::ScopeEnv;
 use crate::gate::NotStarted;
-use crate::scope::Placement;
 use crate::sync::{AbortHandle, CancellationToken, Mutex, StopSignal};
-use crate::work::{EndedWork, WorkEntry};
 
-pub(crate) use cover::{Accepted, Reached, Role};
+pub(crate) use acceptance::{Accepted, Reached, Role};
+pub(crate) use entry::NodeSpec;
 use entry::{Entries, Entry};
-pub(crate) use entry::{NodeSpec, Seat};
-use place::Place;
+pub use placement::Placement;
+use placement::Seat;
+pub(crate) use progress::{Rungs, StopInProgress};
 pub(crate) use registry::{FuturesOf, Listed, WorkKey};
 pub(crate) use unit::Unit;
+pub(crate) use work_entry::{EndedWork, WorkEntry};
 
 /// One scope: its cell, and its seat there.
 #[derive(Clone)]
@@ -48,7 +57,7 @@ pub(crate) struct WeakNode {
 struct Cell {
     env: Arc<ScopeEnv>,
     place: Place,
-    /// Given once a stop covers something here; which of the scopes, their entries know.
+    /// Given once a stop covers a scope here; the entries say which.
     signal: StopSignal,
     state: Mutex<CellState>,
 }
@@ -59,8 +68,25 @@ struct CellState {
     ended: Vec<EndedWork>,
     /// The cells below, each with the seat that it was made at.
     children: Slab<(Seat, Weak<Cell>)>,
-    /// The work that a stop has to ask by itself: processes and remotes.
+    /// Number of processes and remotes, which a stop has to ask one by one.
     asked: usize,
+}
+
+/// Place of a cell in the tree.
+///
+/// Locking: a movable place is locked while no cell is locked but one further down; under its lock the cells of the two
+/// parents are locked one after the other.
+enum Place {
+    Root,
+    Fixed(Below),
+    Movable(Mutex<Below>),
+}
+
+struct Below {
+    parent: Node,
+    key: usize,
+    /// The unit that the parent belongs to, as far as its cell knows.
+    unit: Option<Arc<Unit>>,
 }
 
 impl CellState {
@@ -74,7 +100,7 @@ impl CellState {
         })
     }
 
-    /// The cells below this seat that are alive. To be dropped outside the lock: the last handle of a child locks its
+    /// The cells below this seat that are alive. Drop them outside the lock: the last handle of a child locks its
     /// parent.
     fn children(&self, top: Seat) -> impl Iterator<Item = Node> {
         self.children
@@ -106,7 +132,10 @@ impl Node {
     /// Makes a child, unless the barrier is closed: one step with the check.
     pub(crate) fn child(&self, label: Arc<str>, mut spec: NodeSpec) -> Result<Self, NotStarted> {
         let placement = spec.placement;
-        let unit = spec.unit.take().map(|unit| Unit::below(self, unit));
+        let unit = spec.unit.take().map(|unit| {
+            let seq = self.env().next_seq();
+            Arc::new(Unit::new(unit, seq, self.unit().as_deref()))
+        });
         let entry = Entry::new(label, unit, spec);
         let mut state = self.cell.state.lock();
         state.entries.check(self.seat)?;
@@ -139,7 +168,7 @@ impl Node {
         &self.cell.env
     }
 
-    /// Its name in receipts: `session/01J…/turn/7`.
+    /// Name of the scope in receipts: `session/01J…/turn/7`.
     pub(crate) fn label(&self) -> Arc<str> {
         Arc::clone(&self.cell.state.lock().entries.get(self.seat).label)
     }
@@ -149,55 +178,16 @@ impl Node {
         self.cell.state.lock().children(self.seat).collect()
     }
 
-    /// True if nothing runs here or below and nothing ever will, because every barrier there is closed. Once true it
-    /// stays so: a scope that is closed and empty gets neither work nor children.
-    pub(crate) fn has_ended(&self) -> bool {
-        // With lists and not by recursion, here and below: scopes may be nested deeper than a stack is.
-        let mut below = vec![self.clone()];
-        while let Some(node) = below.pop() {
-            let state = node.cell.state.lock();
-            let entries = &state.entries;
-            let is_open = |seat: Seat| entries.check(seat).is_ok();
-            if entries.live(node.seat) > 0 || entries.below(node.seat).any(is_open) {
-                return false;
-            }
-            let children: Vec<_> = state.children(node.seat).collect();
-            drop(state);
-            below.extend(children);
-        }
-        true
-    }
-
-    /// Counts the work that runs here and below.
-    pub(crate) fn subtree_live(&self) -> usize {
-        let mut live = 0;
-        let mut below = vec![self.clone()];
-        while let Some(node) = below.pop() {
-            live += node.live();
-            below.extend(node.children());
-        }
-        live
-    }
-
-    /// The nearest deadline, of this scope or one above.
-    pub(crate) fn nearest_deadline(&self) -> Option<Instant> {
-        let mut nearest = None;
-        let mut next = Some(self.clone());
-        while let Some(node) = next {
-            let state = node.cell.state.lock();
-            let deadlines = state.entries.upwards(node.seat);
-            let here = deadlines.filter_map(|entry| entry.deadline);
-            nearest = here.chain(nearest).min();
-            drop(state);
-            next = node.cell.place.parent();
-        }
-        nearest
+    /// The unit that this scope belongs to: its own, or the nearest above.
+    pub(crate) fn unit(&self) -> Option<Arc<Unit>> {
+        let own = self.cell.state.lock().entries.unit(self.seat).cloned();
+        own.or_else(|| self.cell.place.unit())
     }
 
     /// A token that is cancelled once a stop covers this scope.
     pub(crate) fn token(&self) -> CancellationToken {
         let mut state = self.cell.state.lock();
-        // A stop that is accepted later finds it, in one step with the cause.
+        // A stop that is accepted later finds the token, in one step with the cause.
         let stopped = state.entries.cause(self.seat).is_some();
         let entry = state.entries.get_mut(self.seat);
         let token = entry.token.get_or_insert_default().clone();
@@ -246,6 +236,16 @@ impl Node {
     }
 }
 
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("label", &self.label())
+            .field("cause", &self.cause())
+            .field("live", &self.live())
+            .finish_non_exhaustive()
+    }
+}
+
 impl PartialEq<Node> for WeakNode {
     fn eq(&self, node: &Node) -> bool {
         std::ptr::eq(self.cell.as_ptr(), Arc::as_ptr(&node.cell)) && self.seat == node.seat
@@ -262,10 +262,71 @@ impl WeakNode {
     }
 }
 
+impl Below {
+    /// Below a parent, in whose cell the child has this key.
+    fn of(parent: Node, key: usize, there: &CellState) -> Self {
+        let unit = there.entries.unit(parent.seat).cloned();
+        Self { parent, key, unit }
+    }
+
+    fn leave(&self) {
+        drop(self.parent.cell.state.lock().children.remove(self.key));
+    }
+}
+
+impl Place {
+    /// Below a parent, in whose cell, which is locked, the child has this key.
+    fn below(parent: Node, key: usize, there: &CellState, placement: Placement) -> Self {
+        let below = Below::of(parent, key, there);
+        if placement == Placement::Movable {
+            Self::Movable(Mutex::new(below))
+        } else {
+            Self::Fixed(below)
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Below) -> T) -> Option<T> {
+        match self {
+            Self::Root => None,
+            Self::Fixed(below) => Some(look(below)),
+            Self::Movable(below) => Some(look(&below.lock())),
+        }
+    }
+
+    /// The scope above, at this moment.
+    fn parent(&self) -> Option<Node> {
+        self.look(|below| below.parent.clone())
+    }
+
+    /// The unit that the cell lies in, at this moment.
+    fn unit(&self) -> Option<Arc<Unit>> {
+        let of = |below: &Below| (below.unit.clone(), below.parent.clone());
+        let mut next = self.look(of);
+        while let Some((unit, parent)) = next {
+            if unit.is_some() {
+                return unit;
+            }
+            next = parent.cell.place.look(of);
+        }
+        None
+    }
+
+    /// Takes the cell out of the tree: its last handle is gone. Returns the scope above.
+    fn leave(&mut self) -> Option<Node> {
+        let below = match std::mem::replace(self, Self::Root) {
+            Self::Root => return None,
+            Self::Fixed(below) => below,
+            Self::Movable(below) => below.into_inner(),
+        };
+        below.leave();
+        Some(below.parent)
+    }
+}
+
 impl Drop for Cell {
     fn drop(&mut self) {
         self.state.get_mut().entries.abort_timers();
-        // Those above of which this was the last handle, one after another.
+        // In a loop, because this may be the last handle of the cell above, and so on.
         let mut above = self.place.leave();
         while let Some(parent) = above {
             let last = Arc::into_inner(parent.cell);

@@ -1,5 +1,5 @@
-//! The registry of a cell: the work that runs in its scopes, how it is forced, and how it ended. Work enters by the
-//! barrier, and every count of a stop goes down in the step that takes the work out.
+//! The registry of a cell: running work of its scopes, the means to force it, and ended work. Work enters through the
+//! barrier, and the counts of stops go down in the step that takes the work out.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -9,35 +9,35 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::cover::Engine;
-use super::{CellState, Node, Seat, Unit};
+use super::entry::Engine;
+use super::{CellState, EndedWork, Node, Seat, Unit, WorkEntry};
 use crate::gate::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
-use crate::work::{Details, EndedWork, Ending, Force, Registration, WorkEntry, WorkSpec};
+use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// Names one piece of work of a cell. The slot is used again after its end; the number is not.
+/// Key of one piece of work of a cell. The slot is reused after the work has ended; the number is not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkKey {
     slot: usize,
     seq: u64,
 }
 
-/// Events that came over a piece of work while it was being made.
+/// Events that befell a piece of work while its task was being made.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Meanwhile {
     pub(crate) stopped: bool,
     pub(crate) forced: bool,
 }
 
-/// Work, as a scope lists it.
+/// Entry of a scope's list of work.
 pub(crate) enum Listed<'a> {
-    /// So much follows that has ended under a stop.
+    /// Number of pieces of work that follow and have ended under a stop.
     EndedCount(usize),
     /// It ended under a stop.
     Ended(&'a EndedWork),
     /// It runs.
     Running(&'a WorkEntry),
-    /// It has been asked for and has not begun.
+    /// A call that was requested and has not begun.
     Waiting(&'a Unit),
     /// An engine that has not acknowledged a stop: its number, and the scope that it drives.
     Engine(u64, &'a Arc<str>),
@@ -59,7 +59,7 @@ pub(crate) struct Forcible {
 }
 
 impl CellState {
-    /// Takes a piece of work out, whose end it is here.
+    /// Takes out a piece of work, which ends here.
     fn take(&mut self, key: WorkKey) -> WorkEntry {
         let entry = self.work.remove(key.slot);
         self.asked -= usize::from(entry.force.is_asked());
@@ -76,11 +76,8 @@ impl CellState {
 }
 
 impl Node {
-    pub(crate) fn register(
-        &self,
-        spec: WorkSpec,
-        force: Force,
-    ) -> Result<Registration, NotStarted> {
+    /// Adds a piece of work, unless the barrier is closed: one step with the check.
+    pub(crate) fn add_work(&self, spec: WorkSpec, force: Force) -> Result<WorkKey, NotStarted> {
         let seq = self.env().next_seq();
         let mut state = self.cell.state.lock();
         state.entries.register(self.seat)?;
@@ -93,16 +90,12 @@ impl Node {
             acknowledged: None,
             forced: false,
         };
-        let key = WorkKey {
-            slot: state.work.insert(entry),
-            seq,
-        };
-        drop(state);
-        Ok(Registration::new(self.clone(), key))
+        let slot = state.work.insert(entry);
+        Ok(WorkKey { slot, seq })
     }
 
-    /// Says how a registered piece of work is forced, once its task exists. A future that force came for meanwhile is
-    /// dropped here; what else came over the work is for the caller to carry out.
+    /// Sets the means to force a registered piece of work, once its task exists. A future that was forced meanwhile is
+    /// dropped here; the caller handles the other events that are returned.
     pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> Meanwhile {
         let mut state = self.cell.state.lock();
         let stopped = state.entries.cause(self.seat).is_some();
@@ -126,8 +119,8 @@ impl Node {
         Meanwhile { stopped, forced }
     }
 
-    /// The work heard the stop, whose cause is returned. Without a stop there is nothing to acknowledge: a flag set early
-    /// would later read back as an observation.
+    /// Records that the work observed the stop, and returns its cause. Without a stop there is nothing to acknowledge:
+    /// an early flag would later read back as an observation.
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
         let mut state = self.cell.state.lock();
         let cause = state.entries.cause(self.seat)?.clone();
@@ -142,7 +135,7 @@ impl Node {
         self.cell.state.lock().entry_mut(key)?.acknowledged.clone()
     }
 
-    /// The futures of this scope heard the stop, whose cause is returned. Without one there is nothing to acknowledge.
+    /// The same for all futures of this scope.
     pub(crate) fn acknowledge_futures(&self, checkpoint: &'static str) -> Option<Cause> {
         let mut state = self.cell.state.lock();
         let cause = state.entries.cause(self.seat)?.clone();
@@ -156,7 +149,7 @@ impl Node {
     }
 
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
-        // Dropped after the lock: what a remote's closure holds may be the last handle of a scope below.
+        // Dropped after the lock: a remote's closure may hold the last handle of a scope below.
         let force;
         let mut state = self.cell.state.lock();
         let entry = state.take(key);
@@ -181,7 +174,7 @@ impl Node {
         state.entries.ended_one(entry.seat);
     }
 
-    /// Moves a piece of work to another scope: from now on it belongs there, and stops of this one do not cover it.
+    /// Takes out a piece of work that has moved to another scope: stops of this one do not cover it any more.
     pub(crate) fn release_work(&self, key: WorkKey) {
         let mut state = self.cell.state.lock();
         let released = state.take(key);
@@ -190,7 +183,7 @@ impl Node {
         drop(released);
     }
 
-    /// The same, unless a stop covers this scope: in one step with the check. A closed scope lets go.
+    /// The same, unless a stop covers this scope: in one step with the check. A closed scope releases its work.
     pub(crate) fn release_unless_stopped(&self, key: WorkKey) -> Result<(), NotStarted> {
         let mut state = self.cell.state.lock();
         if let Some(cause) = state.entries.cause(self.seat) {
@@ -202,13 +195,13 @@ impl Node {
         Ok(())
     }
 
-    /// Lists what ended under a stop and what runs, here and in the scopes below that share the cell, each with the unit
-    /// that it belongs to. In one step: work that ends meanwhile is in one of the two.
+    /// Lists the work that ended under a stop and the work that runs, here and in the scopes below that share the cell,
+    /// each with its unit. In one step: work that ends meanwhile is in one of the two.
     pub(crate) fn list(&self, mut visit: impl FnMut(Option<&Arc<Unit>>, Listed<'_>)) {
         let state = self.cell.state.lock();
         let entries = &state.entries;
         let is_here = |seat: Seat| entries.is_below(seat, self.seat);
-        // Looked for where something is listed: it may be far above.
+        // Looked up only if something is listed: the unit may be far above.
         let outside = OnceCell::new();
         let outside = || outside.get_or_init(|| self.cell.place.unit()).as_ref();
         let unit_of = |seat: Seat| entries.unit(seat).or_else(outside);
@@ -237,8 +230,8 @@ impl Node {
         }
     }
 
-    /// The work that a round of force has to end, here and in the scopes below that share the cell, in one step: what is
-    /// being made at this moment is either found here, or learns from [`Node::set_force`] that force came for it.
+    /// The work that a round of force has to end, here and in the scopes below that share the cell, in one step: a task
+    /// that is being made is either found here or forced by [`Node::set_force`].
     pub(crate) fn forcible(&self, futures_of: FuturesOf) -> Forcible {
         let mut forcible = Forcible::default();
         let mut with_process: SmallVec<[Seat; 4]> = SmallVec::new();

@@ -1,4 +1,4 @@
-//! Accepting a stop: the barrier of the whole extent closes before anybody hears of it.
+//! Accepting a stop: the barrier of the whole extent closes before the stop can be observed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,54 +8,62 @@ use allstop_core::receipt::StopInfo;
 use tokio::time::Instant;
 
 use super::ladder::{self, Asks, Signals};
-use super::progress::Rungs;
-use super::{Stop, StopInProgress, StopRequest};
-use crate::cell::{Accepted, Node, Reached, Role};
+use super::{Stop, StopRequest};
+use crate::cell::{Accepted, Node, Reached, Role, Rungs, StopInProgress};
+use crate::scope::Scope;
 
-/// Accepts a stop of `target`, synchronously: when this returns, nothing in the extent starts any more.
-pub(crate) fn accept(target: &Node, order: StopRequest) -> Stop {
-    let env = target.env();
-    let request = StopInfo {
-        stop_id: (env.options.new_stop_id)(),
-        target: target.label(),
-        extent: order.extent,
-        cause: order.cause.clone(),
-        requested_at: (env.options.now)(),
-    };
-    let rungs = Rungs {
-        accepted_at: Instant::now(),
-        grace: order.grace.unwrap_or(env.options.grace),
-        forced: Arc::default(),
-    };
-    let shared = StopInProgress::new(target, request.clone(), rungs.clone());
-    let covered = shared.covering(|nodes| {
-        let asks = cover(target, &shared, &order.cause, nodes)?;
-        // All causes are set before anybody hears of the stop, so that whoever does can ask why.
-        shared.announce();
-        Ok(asks)
-    });
-    match covered {
-        Ok(asks) => {
-            let signals = Signals::of(shared.nodes());
-            asks.send();
-            ladder::begin(env, &shared, order.bystanders, signals);
-            Stop { shared }
-        }
-        Err(NotCovered::Join(running)) => {
-            running.wait_for_walk();
-            // Who asks for a part of it does not force all of it.
-            if order.grace == Some(Duration::ZERO) && running.is_of(target) {
-                running.force();
+impl Scope {
+    /// Stops this scope and everything below it. When this returns the barrier is closed; the ladder is climbed by
+    /// a task of the tree, and the receipt comes within grace and [`crate::FORCE_MAX`].
+    ///
+    /// A second stop of this scope or a scope inside it joins the first; a stop of a scope above covers it too. If the
+    /// scope has ended or its turn has committed, the answer is `already_ended`, with what still runs there.
+    pub fn stop(&self, request: StopRequest) -> Stop {
+        let target = self.node();
+        let env = target.env();
+        let info = StopInfo {
+            stop_id: (env.options.new_stop_id)(),
+            target: target.label(),
+            extent: request.extent,
+            cause: request.cause.clone(),
+            requested_at: (env.options.now)(),
+        };
+        let rungs = Rungs {
+            accepted_at: Instant::now(),
+            grace: request.grace.unwrap_or(env.options.grace),
+            forced: Arc::default(),
+        };
+        let shared = StopInProgress::new(target, info.clone(), rungs.clone());
+        let covered = shared.covering(|nodes| {
+            let asks = cover(target, &shared, &request.cause, nodes)?;
+            // All causes are set before the stop can be observed: each observer finds the cause.
+            shared.announce();
+            Ok(asks)
+        });
+        match covered {
+            Ok(asks) => {
+                let signals = Signals::of(shared.nodes());
+                asks.send();
+                let bystanders = request.bystanders.into_iter().map(Self::into_node);
+                ladder::begin(env, &shared, bystanders.collect(), signals);
+                Stop { shared }
             }
-            Stop { shared: running }
+            Err(NotCovered::Join(running)) => {
+                running.wait_for_walk();
+                // A request for a part of it does not force all of it.
+                if request.grace == Some(Duration::ZERO) && running.is_of(target) {
+                    running.force();
+                }
+                Stop { shared: running }
+            }
+            Err(NotCovered::Ended) => already_ended(target, info, rungs),
         }
-        Err(NotCovered::Ended) => already_ended(target, request, rungs),
     }
 }
 
-/// Reason that a stop of its own is not needed.
+/// Reason why the target needs no new stop.
 enum NotCovered {
-    /// One that covers the target runs.
+    /// A stop that covers the target runs.
     Join(Arc<StopInProgress>),
     /// The work of the target has ended, or can no longer be stopped.
     Ended,
@@ -93,9 +101,9 @@ pub(super) fn walk(
     reached: &mut Reached,
 ) {
     nodes.push(target.clone());
-    // The latest first: what belongs together is listed, and then woken, together.
+    // The latest first, so that neighbours in the tree are listed, and then woken, together.
     while let Some(node) = reached.below.pop() {
-        // A child keeps the cause of its own earlier stop; a wider one only counts it too.
+        // A child keeps the cause of its own earlier stop; a wider stop only counts the child too.
         let accepted = node.accept(shared, cause, Role::Below, reached);
         if !matches!(accepted, Accepted::CoveredBefore) {
             nodes.push(node);
@@ -103,13 +111,13 @@ pub(super) fn walk(
     }
 }
 
-/// Answers for what has ended, or can no longer be stopped. An engine that writes its commit at this moment is waited for,
-/// as long as the ask may take; what its turn has left running can no longer be ended by this stop, and is named.
-fn already_ended(target: &Node, mut request: StopInfo, rungs: Rungs) -> Stop {
+/// Answers a stop of a target that has ended, or can no longer be stopped. The stop waits for an engine that is writing
+/// its commit, as long as the ask may take, and names the work that its turn has left running without ending it.
+fn already_ended(target: &Node, mut info: StopInfo, rungs: Rungs) -> Stop {
     if let Some(first) = target.covering_stop() {
-        request.stop_id = first.request().stop_id.clone();
+        info.stop_id = first.request().stop_id.clone();
     }
-    let shared = StopInProgress::too_late(target, request, rungs);
+    let shared = StopInProgress::too_late(target, info, rungs);
     target.watch_engines(&shared);
     ladder::begin(target.env(), &shared, Vec::new(), Signals::default());
     Stop { shared }

@@ -3,16 +3,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::StopInProgress;
-use crate::cell::{FuturesOf, Node, Reached};
-use crate::collect;
+use super::answer::account;
+use crate::cell::{FuturesOf, Node, Reached, StopInProgress};
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
-use crate::scope::Scope;
 use crate::sync::{
     AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_CELLS_MAX, sleep, sleep_until,
 };
 
-/// The ask beyond the signals of the cells: the tokens of foreign code, and the processes and remotes to be told.
+/// The ask beyond the signals of the cells: tokens of foreign code, processes, and remotes.
 pub(super) struct Asks(Reached);
 
 impl Asks {
@@ -30,7 +28,7 @@ impl Asks {
     }
 }
 
-/// The signals of all that a stop covers: those who wait for them are woken, at the latest when this is dropped.
+/// The signals of all that a stop covers: their waiters are woken at the latest when this is dropped.
 #[derive(Default)]
 pub(super) struct Signals {
     unwoken: Arc<Vec<Node>>,
@@ -63,7 +61,7 @@ impl Drop for Signals {
 pub(super) fn begin(
     env: &ScopeEnv,
     shared: &Arc<StopInProgress>,
-    bystanders: Vec<Scope>,
+    bystanders: Vec<Node>,
     signals: Signals,
 ) {
     // The walk is over: what remains is what runs.
@@ -83,12 +81,12 @@ pub(super) fn begin(
     }
 }
 
-/// A stop on its ladder. If the runtime goes away before it is climbed, the answer is what is known by then: whoever
-/// waits elsewhere has one, and the cells, which hold their stops, are let go.
+/// A stop on its ladder. If the runtime shuts down before the ladder is climbed, the stop is answered with what is
+/// known by then, for waiters on other runtimes, and so that stop and cells, which hold each other, are freed.
 struct Unanswered {
     signals: Signals,
     shared: Arc<StopInProgress>,
-    bystanders: Vec<Scope>,
+    bystanders: Vec<Node>,
 }
 
 impl Drop for Unanswered {
@@ -110,8 +108,8 @@ async fn climb(mut stop: Unanswered) {
         () = rungs.forced.given() => false,
         () = sleep_until(instant_after(rungs.accepted_at, rungs.grace)) => false,
     };
-    // First the processes, and only the futures that wait for none: a shell's future returns by itself, with what it
-    // knows, as soon as its tree is gone. Then whatever is left.
+    // First the processes and the futures that wait for no process: a shell's future returns by itself, with its
+    // result, as soon as its tree is gone. Then the rest.
     if !asked_in_time
         && !shared.is_too_late()
         && !force_and_wait(shared, FuturesOf::ScopesWithoutProcess).await
@@ -143,15 +141,6 @@ fn force(nodes: &[Node], futures_of: FuturesOf) {
         forcible.futures.iter().for_each(AbortHandle::abort);
         forcible.processes.iter().for_each(ProcessHandle::force);
     }
-}
-
-pub(super) fn account(shared: &StopInProgress, bystanders: &[Scope]) {
-    let receipt = shared.findings(&shared.nodes()).with_outside_items(
-        bystanders
-            .iter()
-            .flat_map(|scope| collect::items_running(scope.node())),
-    );
-    shared.answer(receipt);
 }
 
 fn spawn_driver(env: &ScopeEnv, driver: impl Future<Output = ()> + Send + 'static) {

@@ -1,13 +1,13 @@
-//! A stop: what it is asked for, and the handle that everyone who asked shares.
+//! A stop: its request, and the handle that all its callers share.
 //!
-//! Its parts, in the order in which they act: [`accept()`] closes the barrier of the extent, [`progress`] counts what it
-//! waits for and holds its answer, [`ladder`] asks, waits and forces, [`part`] accounts for a piece of a wider stop.
+//! Its parts, in the order in which they act: [`accept`] closes the barrier of the extent, [`ladder`] asks, waits and
+//! forces, [`answer`] makes the receipt, [`part`] accounts for a part of a wider stop. Its shared state is a
+//! [`StopInProgress`], beside the cells that it covers.
 
 mod accept;
-pub(crate) mod countdown;
+mod answer;
 mod ladder;
 mod part;
-mod progress;
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -17,12 +17,10 @@ use std::time::Duration;
 use allstop_core::receipt::StopInfo;
 use allstop_core::{Cause, Extent, Receipt};
 
+use crate::cell::StopInProgress;
 use crate::scope::Scope;
 
-pub(crate) use accept::accept;
 pub use part::Account;
-pub(crate) use part::account_of_part;
-pub(crate) use progress::StopInProgress;
 
 /// Request of a stop.
 #[derive(Debug, Clone)]
@@ -48,14 +46,14 @@ impl StopRequest {
         }
     }
 
-    /// The same, with work outside the extent named.
+    /// The same, with a scope outside the extent whose work the receipt names.
     #[must_use]
     pub fn bystander(mut self, scope: &Scope) -> Self {
         self.bystanders.push(scope.clone());
         self
     }
 
-    /// The same, with a grace of its own.
+    /// The same, with this grace.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
@@ -79,7 +77,7 @@ impl std::fmt::Debug for Stop {
 }
 
 impl Stop {
-    /// Forces now what was being asked.
+    /// Ends the grace and forces now.
     pub fn force(&self) {
         self.shared.force();
     }
@@ -92,14 +90,14 @@ impl Stop {
     /// The receipt, when the ladder has been climbed: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
     ///
     /// # Cancel safety
-    /// Cancel safe: the ladder is climbed by a task of the scope, whoever waits.
+    /// Cancel safe: a task of the scope climbs the ladder.
     pub async fn receipt(&self) -> Arc<Receipt> {
         self.shared.receipt().await
     }
 
     /// Receipt of this moment, for callers that cannot wait: an item that has not ended is still running.
     pub fn account_now(&self) -> Arc<Receipt> {
-        self.shared.account_now()
+        answer::account_now(&self.shared)
     }
 
     /// The receipt, if it is there.

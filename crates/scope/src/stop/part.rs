@@ -5,8 +5,8 @@ use std::sync::Arc;
 use allstop_core::receipt::StopInfo;
 use allstop_core::{Extent, Receipt};
 
-use super::{Stop, StopInProgress, accept, ladder};
-use crate::cell::{Node, Reached, Role};
+use super::{Stop, accept, answer};
+use crate::cell::{Node, Reached, Role, StopInProgress};
 use crate::scope::Scope;
 
 /// Account of one part of a wider stop: the same stop, seen from one scope. It climbs no ladder.
@@ -16,12 +16,12 @@ pub struct Account(AccountKind);
 
 #[derive(Debug)]
 enum AccountKind {
-    /// The scope was itself what the stop was asked of.
+    /// The scope was itself the target of the stop.
     Own(Stop),
     Part {
         part: Stop,
         wider: Stop,
-        bystanders: Vec<Scope>,
+        bystanders: Vec<Node>,
     },
 }
 
@@ -29,7 +29,7 @@ impl Account {
     /// The receipt: when nothing of the part runs any more, or the ladder of the stop has been climbed.
     ///
     /// # Cancel safety
-    /// Cancel safe: asked again, it goes on waiting, and gives the same receipt once there is one.
+    /// Cancel safe: a second call keeps waiting, and returns the same receipt.
     pub async fn receipt(&self) -> Arc<Receipt> {
         match &self.0 {
             AccountKind::Own(stop) => stop.receipt().await,
@@ -41,8 +41,8 @@ impl Account {
                 tokio::select! {
                     biased;
                     _answered_before = part.receipt() => {}
-                    () = part.shared.count().quiet() => ladder::account(&part.shared, bystanders),
-                    _ladder_climbed = wider.receipt() => ladder::account(&part.shared, bystanders),
+                    () = part.shared.count().quiet() => answer::account(&part.shared, bystanders),
+                    _ladder_climbed = wider.receipt() => answer::account(&part.shared, bystanders),
                 }
                 part.receipt().await
             }
@@ -50,45 +50,46 @@ impl Account {
     }
 }
 
-/// The account of one part of a wider stop that runs or has run. `None` where no stop covers it. A stop of `part`
-/// itself is its own account.
-pub(crate) fn account_of_part(
-    part: &Node,
-    extent: Extent,
-    bystanders: Vec<Scope>,
-) -> Option<Account> {
-    let cause = part.cause()?;
-    let covering = part.covering_stop()?;
-    let account = |part, bystanders, wider| {
-        Account(AccountKind::Part {
-            part: Stop { shared: part },
-            wider: Stop { shared: wider },
-            bystanders,
-        })
-    };
-    // An account is answered by whoever waits for it, so what is waited for beside it is the stop behind it.
-    let stop = Arc::clone(covering.wider().unwrap_or(&covering));
-    if covering.is_of(part) {
-        return Some(if covering.is_part() {
-            account(covering, bystanders, stop)
-        } else {
-            Account(AccountKind::Own(Stop { shared: covering }))
+impl Scope {
+    /// The account of the stop that covers this scope, with the work of this scope alone. For an engine that was
+    /// stopped by a wider stop and writes a receipt into its own log. `None` if no stop covers the scope. A stop of the
+    /// scope itself is its own account.
+    pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<Account> {
+        let part = self.node();
+        let cause = part.cause()?;
+        let covering = part.covering_stop()?;
+        let bystanders: Vec<Node> = bystanders.into_iter().map(Self::into_node).collect();
+        let account = |part, bystanders, wider| {
+            Account(AccountKind::Part {
+                part: Stop { shared: part },
+                wider: Stop { shared: wider },
+                bystanders,
+            })
+        };
+        // If the covering stop is itself the account of a part, the wider stop is the one that climbs the ladder.
+        let stop = Arc::clone(covering.wider().unwrap_or(&covering));
+        if covering.is_of(part) {
+            return Some(if covering.is_part() {
+                account(covering, bystanders, stop)
+            } else {
+                Account(AccountKind::Own(Stop { shared: covering }))
+            });
+        }
+        let request = StopInfo {
+            target: part.label(),
+            extent,
+            cause: cause.clone(),
+            ..stop.request().clone()
+        };
+        let shared = StopInProgress::of_part(part, request, Arc::clone(&stop));
+        shared.covering(|nodes| {
+            let mut reached = Reached::default();
+            part.accept(&shared, &cause, Role::Below, &mut reached);
+            accept::walk(part, &shared, &cause, nodes, &mut reached);
         });
+        // The walk is over: what remains is what runs.
+        shared.count().one_less();
+        answer::add_part(&stop, &shared, bystanders.clone());
+        Some(account(shared, bystanders, stop))
     }
-    let request = StopInfo {
-        target: part.label(),
-        extent,
-        cause: cause.clone(),
-        ..stop.request().clone()
-    };
-    let shared = StopInProgress::of_part(part, request, Arc::clone(&stop));
-    shared.covering(|nodes| {
-        let mut reached = Reached::default();
-        part.accept(&shared, &cause, Role::Below, &mut reached);
-        accept::walk(part, &shared, &cause, nodes, &mut reached);
-    });
-    // The walk is over: what remains is what runs.
-    shared.count().one_less();
-    stop.add_part(&shared, bystanders.clone());
-    Some(account(shared, bystanders, stop))
 }

@@ -19,12 +19,16 @@
 
 #[path = "../../src/cell/mod.rs"]
 mod cell;
+#[path = "../../src/child_scope.rs"]
+mod child_scope;
 #[path = "../../src/collect.rs"]
 mod collect;
 #[path = "../../src/env.rs"]
 mod env;
 #[path = "../../src/gate.rs"]
 mod gate;
+#[path = "../../src/registration.rs"]
+mod registration;
 #[path = "../../src/scope.rs"]
 mod scope;
 #[path = "../../src/stop/mod.rs"]

@@ -8,9 +8,10 @@ use super::{
     by_user, child, every_interleaving, interruptions, joined, options, receipt_of, register, root,
     spawn, work,
 };
+use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
-use crate::work::{Ending, Registration};
+use crate::work::Ending;
 
 /// Registers in `scope`, if it may, and ends when it has heard the stop. Returns whether it ran.
 fn works_until_stopped(scope: &Scope, ended: &AtomicBool) -> bool {

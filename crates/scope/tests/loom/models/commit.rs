@@ -8,7 +8,8 @@ use allstop_core::{Cause, CauseKind};
 use super::{
     by, by_user, every_interleaving, interruptions, joined, options, receipt_of, root, spawn,
 };
-use crate::scope::{Scope, ScopeOptions};
+use crate::child_scope::ScopeOptions;
+use crate::scope::Scope;
 use crate::sync::{CommitDecision, CommitVerdict};
 
 fn turn(parent: &Scope, decision: &Arc<CommitDecision>) -> Scope {

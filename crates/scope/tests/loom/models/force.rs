@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{by_user, every_interleaving, joined, receipt_of, root, spawn, work};
+use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::sync::{AbortHandle, Mutex, ProcessHandle};
-use crate::work::{Ending, Force, Registration};
+use crate::work::{Ending, Force};
 
 /// A task that holds its registration, as one that was spawned does; dropping it is the end of the work.
 fn task(registration: Registration) -> AbortHandle {

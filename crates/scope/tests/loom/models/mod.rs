@@ -18,11 +18,14 @@ use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use loom::thread::JoinHandle;
 
+use crate::cell::Placement;
+use crate::child_scope::ScopeOptions;
 use crate::env::RootOptions;
-use crate::scope::{Placement, Scope, ScopeOptions};
+use crate::registration::Registration;
+use crate::scope::Scope;
 use crate::stop::{Stop, StopRequest};
 use crate::sync::{ContainmentChoice, Handle};
-use crate::work::{Registration, WorkSpec};
+use crate::work::WorkSpec;
 
 /// Longer than any model takes, on the clock of the machine.
 const NEVER: Duration = Duration::from_hours(1);

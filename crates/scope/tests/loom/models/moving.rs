@@ -1,8 +1,9 @@
 //! Work that moves to another scope, against stops of either: it is in the extent of exactly one.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, work};
+use crate::registration::Registration;
 use crate::scope::Scope;
-use crate::work::{Ending, Force, Registration};
+use crate::work::{Ending, Force};
 
 /// Moves it if it may, and says whether it did; then it ends.
 fn move_and_end(work_of_turn: Registration, to: &Scope) -> bool {

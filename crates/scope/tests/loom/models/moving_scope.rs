@@ -1,7 +1,9 @@
 //! A scope that moves below another one, with what runs in it, against stops of either.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
-use crate::scope::{Placement, Scope, ScopeOptions};
+use crate::cell::Placement;
+use crate::child_scope::ScopeOptions;
+use crate::scope::Scope;
 use crate::work::Ending;
 
 /// A scope below `parent` that may move, and work in it that ends when it is told to.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::sync::block_on;
 
 use super::{every_interleaving, joined, spawn};
-use crate::stop::countdown::Countdown;
+use crate::cell::countdown::Countdown;
 use crate::sync::{AtomicBool, Ordering};
 
 #[test]

@@ -1,12 +1,12 @@
-//! Stops of a scope: being covered by one, joining one that runs, and the engine that has to acknowledge it.
+//! Acceptance of stops by a scope: the walk covers it, a second stop joins the first, and its engine acknowledges.
 
 use std::sync::Arc;
 
 use allstop_core::Cause;
 use smallvec::SmallVec;
 
-use super::{CellState, Node, Seat};
-use crate::stop::StopInProgress;
+use super::entry::Engine;
+use super::{CellState, EndedWork, Node, Seat, StopInProgress};
 use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
 
@@ -17,7 +17,7 @@ pub(crate) enum Role {
     Target,
     /// The same, once it is known that something runs there behind a closed barrier.
     ShutTarget,
-    /// It is below the target, or a part that a wider stop covers already.
+    /// It is below the target, or a part that a wider stop already covers.
     Below,
 }
 
@@ -35,26 +35,15 @@ pub(crate) enum Accepted {
     Shut,
 }
 
-/// The reach of a stop's walk, not dealt with yet: to be dropped outside of every lock.
+/// Nodes, tokens and work that a stop's walk has found and not handled yet. Drop it outside of every lock.
 #[derive(Default)]
 pub(crate) struct Reached {
     /// Scopes whose barrier is still open.
     pub(crate) below: Vec<Node>,
     pub(crate) tokens: Vec<CancellationToken>,
-    /// A process that is being made at this moment is asked by its maker.
+    /// A process that is being launched is not in the list: its launcher asks it.
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
-}
-
-/// Acknowledgement of the engine that drives a scope.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Engine {
-    #[default]
-    None,
-    /// It has not acknowledged. With its number among all work of the tree.
-    Attached(u64),
-    /// It heard the stop at a checkpoint, or had verifiably ended before.
-    Done,
 }
 
 impl Node {
@@ -80,7 +69,7 @@ impl Node {
             return Accepted::CoveredBefore;
         }
         if role != Role::Below {
-            // The account of a part is answered only if somebody waits for it: nothing to join.
+            // Not the account of a part, which climbs no ladder.
             let mut covering = entries.upwards(self.seat).flat_map(|entry| &entry.stops);
             if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {
                 return Accepted::Join(Arc::clone(running));
@@ -106,8 +95,9 @@ impl Node {
             if entry.gate.waits()
                 && entries.cause(seat).is_none()
                 && let Some(unit) = &entry.unit
+                && unit.is_call()
             {
-                ended.extend(unit.not_begun(seat));
+                ended.push(EndedWork::not_begun(unit, seat));
             }
             reached.tokens.extend(entry.token.clone());
         }
@@ -116,10 +106,10 @@ impl Node {
         }
         let live = entries.live(self.seat);
         stop.count().more(usize::from(live > 0));
-        // What ended under a stop of its own scope alone, which is answered, is asked for by nobody any more.
+        // Work that ended under a stop of its own scope alone is dropped once that stop is answered.
         ended.retain(|ended| entries.is_asked_for(ended.seat));
         if ended.is_empty() {
-            // Seldom more than one, or many: a vector that grows has room for four at first.
+            // Mostly one piece of work, or many: a growing vector would begin with room for four.
             ended.reserve_exact(live);
         }
         if *asked > 0 {
@@ -137,7 +127,7 @@ impl Node {
         let own = entries.get_mut(self.seat);
         own.keep_stop(Arc::clone(stop), |stop| stop.is_of(self));
         reached.below.extend(state.children(self.seat));
-        // Only a hint: whether the stop covers a scope here, and has been announced, its entry knows.
+        // Only a hint: the entry of a scope says if a stop covers it and has been announced.
         self.cell.signal.set();
         Accepted::Covered
     }
@@ -168,8 +158,8 @@ impl Node {
         self.cell.signal.given_to(|| self.is_stopped()).await;
     }
 
-    /// Wakes whoever waits for a stop in this cell, once one of this scope has been announced. Those whom it does not
-    /// concern wait on.
+    /// Wakes all waiters of this cell, once a stop of this scope has been announced. Waiters that it does not cover
+    /// keep waiting.
     pub(crate) fn wake(&self) {
         if self.seat == Seat::FIRST {
             self.cell.signal.give_to_all();
@@ -178,7 +168,7 @@ impl Node {
         }
     }
 
-    /// An engine drives this scope: a stop waits for its acknowledgement too, and names it until then.
+    /// Registers an engine of this scope: a stop waits for its acknowledgement too, and names the engine until then.
     pub(crate) fn attach_engine(&self) {
         let seq = self.env().next_seq();
         let entries = &mut self.cell.state.lock().entries;
@@ -187,7 +177,7 @@ impl Node {
         }
     }
 
-    /// The engine heard the stop, or has ended.
+    /// Records that the engine observed the stop, or has ended.
     pub(crate) fn engine_done(&self) {
         let mut state = self.cell.state.lock();
         let entries = &mut state.entries;
@@ -205,7 +195,7 @@ impl Node {
         }
     }
 
-    /// Lets a stop that came too late wait for the engines here and below that have not answered.
+    /// Makes a stop that came too late wait for the engines here and below that have not acknowledged.
     pub(crate) fn watch_engines(&self, stop: &Arc<StopInProgress>) {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {

@@ -2,9 +2,9 @@
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the cells that the walk has reached and in which something runs, plus one while the walk goes on, so that it is
-/// zero only when everything that the stop covers has ended. Once zero it stays zero: what has become empty behind its
-/// barrier stays so. How much runs in a cell is counted there, under its lock.
+/// Counts the cells that the walk has reached and in which something runs, plus one during the walk, so that the count
+/// is zero only when everything that the stop covers has ended. Once zero it stays zero, because nothing starts behind
+/// a barrier. The work of one cell is counted in the cell, under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,
@@ -19,14 +19,14 @@ impl Countdown {
         }
     }
 
-    /// There are so many more cells, or engines, to wait for.
+    /// Adds cells, or engines, to wait for.
     pub(crate) fn more(&self, cells: usize) {
         self.remaining.fetch_add(cells, Ordering::Relaxed);
     }
 
-    /// All that runs in a cell that was counted has ended, or the walk has.
+    /// Subtracts a cell in which all work has ended, an engine, or the walk.
     pub(crate) fn one_less(&self) {
-        // Release: what the work did happens before the receipt of whoever sees zero, which acquires.
+        // Release: the effects of the work happen before a receipt that is made after an acquiring read of zero.
         if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.quiet.notify_one();
         }

@@ -1,0 +1,114 @@
+//! The guard of a registered piece of work, which must be answered, and the move of work to another scope.
+
+use std::borrow::Cow;
+
+use crate::cell::{Node, WorkKey};
+use crate::gate::NotStarted;
+use crate::work::{Details, Ending, Force, WorkSpec};
+
+/// A registered piece of work. It must be answered: [`Registration::finish`] says how it ended; a drop of the
+/// registration says that the work was dropped.
+#[must_use = "dropping a registration says that the work was dropped"]
+pub struct Registration {
+    node: Node,
+    key: WorkKey,
+    answered: bool,
+    /// Boxed, because most work has no details and every task carries this field.
+    details: Option<Box<Details>>,
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Registers a piece of work, unless the barrier is closed: one step with the check.
+    pub(crate) fn register(
+        &self,
+        spec: WorkSpec,
+        force: Force,
+    ) -> Result<Registration, NotStarted> {
+        Ok(Registration {
+            key: self.add_work(spec, force)?,
+            node: self.clone(),
+            answered: false,
+            details: None,
+        })
+    }
+}
+
+impl Registration {
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub(crate) fn key(&self) -> WorkKey {
+        self.key
+    }
+
+    /// Details of the item beside its state.
+    pub fn details_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
+    }
+
+    /// Says that the work heard the stop, at this checkpoint. It still has to end.
+    ///
+    /// Without a stop that covers the work this changes nothing: an ask comes before its acknowledgement.
+    pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
+        let _cause = self.node.acknowledge(self.key, checkpoint.into());
+    }
+
+    /// Takes the work out of the registry without an ending: it has moved to another registration.
+    pub(crate) fn release(mut self) {
+        self.answered = true;
+        self.node.release_work(self.key);
+    }
+
+    /// Moves the work to another scope. It is registered there before it is released here, so that a stop of either
+    /// finds it at any time; and work that a stop covers here stays here.
+    pub(crate) fn move_to(
+        mut self,
+        node: &Node,
+        spec: WorkSpec,
+        force: Force,
+    ) -> Result<Self, Box<(Self, NotStarted)>> {
+        let moved = match node.register(spec, force) {
+            Ok(moved) => moved,
+            Err(refused) => return Err(Box::new((self, refused))),
+        };
+        match self.node.release_unless_stopped(self.key) {
+            Ok(()) => {
+                self.answered = true;
+                Ok(moved)
+            }
+            Err(refused) => {
+                moved.release();
+                Err(Box::new((self, refused)))
+            }
+        }
+    }
+
+    /// Says how the work ended. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.
+    pub fn finish(mut self, ending: Ending) {
+        self.answered = true;
+        let details = self.details.take();
+        self.node.end_work(self.key, ending, details);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.answered {
+            let ending = if std::thread::panicking() {
+                Ending::Panicked
+            } else {
+                Ending::Dropped
+            };
+            self.node.end_work(self.key, ending, self.details.take());
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The receipt of a stop: made from the registries of the covered nodes, and given once, with the accounts of its
+//! parts.
+
+use std::sync::Arc;
+
+use allstop_core::Receipt;
+use allstop_core::receipt::StopFindings;
+
+use crate::cell::{Node, StopInProgress};
+use crate::collect;
+
+/// Answers a stop with its receipt of this moment, and then those accounts of its parts that have no answer.
+pub(super) fn account(stop: &StopInProgress, bystanders: &[Node]) {
+    let outside = bystanders.iter().flat_map(collect::items_running);
+    let receipt = findings(stop, &stop.nodes()).with_outside_items(outside);
+    stop.finish(receipt);
+    account_parts(stop);
+}
+
+fn account_parts(stop: &StopInProgress) {
+    for (part, bystanders) in stop.take_parts() {
+        if let Some(part) = part.upgrade()
+            && !part.is_done()
+        {
+            account(&part, &bystanders);
+        }
+    }
+}
+
+/// Has the account of this part answered with the stop at the latest: its caller may no longer wait for it, and an
+/// account without an answer holds its nodes.
+pub(super) fn add_part(stop: &StopInProgress, part: &Arc<StopInProgress>, bystanders: Vec<Node>) {
+    stop.add_part(part, bystanders);
+    // Done is set before the parts are taken: either this sees it, or the stop sees the part.
+    if stop.is_done() {
+        account_parts(stop);
+    }
+}
+
+/// The receipt if there is one, else a receipt of this moment.
+pub(super) fn account_now(stop: &StopInProgress) -> Arc<Receipt> {
+    // First the nodes, then the look for a receipt: if the nodes have been dropped already, the receipt is there.
+    let nodes = stop.nodes();
+    stop.try_receipt()
+        .unwrap_or_else(|| Arc::new(findings(stop, &nodes)))
+}
+
+/// Receipt of this moment over these nodes, which are all that the stop covers.
+fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
+    let request = stop.request().clone();
+    if stop.is_too_late() {
+        let left = stop.target().map(|target| collect::items_left(&target));
+        return Receipt::of_ended(request, left.unwrap_or_default());
+    }
+    let accepted_at = stop.rungs().accepted_at;
+    let findings = StopFindings {
+        items: collect::items_of_stop(nodes, accepted_at),
+        elapsed: accepted_at.elapsed(),
+    };
+    Receipt::of_stop(request, findings)
+}
