@@ -65,10 +65,7 @@ impl StreamWriter {
     ///
     /// # Panics
     /// In debug builds, if an earlier append is not settled.
-    pub async fn append(
-        &mut self,
-        records: Vec<RecordBytes>,
-    ) -> Result<Version, StreamWriteError> {
+    pub async fn append(&mut self, records: Vec<RecordBytes>) -> Result<Version, StreamWriteError> {
         debug_assert!(self.is_settled(), "one append at a time");
         self.pending = Some(UnconfirmedAppend {
             id: self.ids.next_id(),

@@ -16,10 +16,8 @@ pub trait Executor: Send + Sync {
     ///
     /// A stop cancels the scope first; after the grace the future is dropped. An executor that returns
     /// [`ExecutorReturn::Finished`] without an event that ends the execution has failed.
-    fn execute(
-        &self,
-        cx: ExecutionCx,
-    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>>;
+    fn execute(&self, cx: ExecutionCx)
+    -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>>;
 
     /// True if an execution of this task, which a crash has interrupted, can be repeated from its records. Otherwise
     /// the task ends with cause `failure`, detail `crash`.

@@ -39,10 +39,10 @@ impl TaskSubscription {
         cursor: Version,
         task: Arc<Task>,
     ) -> Self {
+        let id = task.id.clone();
         Self {
-            has_ended: false,
-            snapshot: Some(Arc::clone(&task)),
-            ..Self::from_cursor(log, feed, cursor, task.id.clone())
+            snapshot: Some(task),
+            ..Self::from_cursor(log, feed, cursor, id)
         }
     }
 

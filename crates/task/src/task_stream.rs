@@ -95,9 +95,15 @@ pub(crate) struct TaskStream {
     id: TaskId,
     writer: StreamWriter,
     task: Option<Arc<Task>>,
-    /// Records of the append that the store has not confirmed, and the task behind them.
-    unconfirmed: Option<(Vec<Arc<TaskRecord>>, Option<Arc<Task>>)>,
+    unconfirmed: Option<UnconfirmedRecords>,
     feed: Arc<TaskFeed>,
+}
+
+/// Records of the append that the store has not confirmed, and the task behind them.
+#[derive(Debug)]
+struct UnconfirmedRecords {
+    records: Vec<Arc<TaskRecord>>,
+    task: Option<Arc<Task>>,
 }
 
 impl TaskStream {
@@ -156,7 +162,8 @@ impl TaskStream {
             apply(&self.id, version, &mut task, record)?;
         }
         let encoded = records.iter().map(encode).collect();
-        self.unconfirmed = Some((records.into_iter().map(Arc::new).collect(), task));
+        let records = records.into_iter().map(Arc::new).collect();
+        self.unconfirmed = Some(UnconfirmedRecords { records, task });
         let before = self.writer.version();
         let written = self.writer.append(encoded).await;
         self.confirm(before, written)
@@ -176,7 +183,11 @@ impl TaskStream {
     ) -> Result<(), TaskStoreError> {
         match written {
             Ok(_version) => {
-                if let Some((records, Some(task))) = self.unconfirmed.take() {
+                if let Some(UnconfirmedRecords {
+                    records,
+                    task: Some(task),
+                }) = self.unconfirmed.take()
+                {
                     let numbered = records.into_iter().zip(before.0 + 1..);
                     let updates = numbered.map(|(record, number)| TaskUpdate {
                         version: Version(number),

@@ -125,6 +125,7 @@ impl ExecutionEngine {
         }
         self.manager.note(&self.stream);
         let task = Arc::clone(self.stream.task()?);
+        self.execution.is_accepted.send_replace(true);
         let _unheard = accepted.send(Ok((self.stream.version(), task)));
         let slot = self.wait_for_slot(slot).await;
         if !was_executing && !self.is_executing() {

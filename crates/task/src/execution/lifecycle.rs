@@ -107,9 +107,7 @@ impl Lifecycle {
                 }
                 self.handle(LifecycleEvent::Wrote(event), at)
             }
-            (LifecyclePhase::Running, LifecycleEvent::Silent(end)) => {
-                self.fail(end.failure(), at)
-            }
+            (LifecyclePhase::Running, LifecycleEvent::Silent(end)) => self.fail(end.failure(), at),
             (LifecyclePhase::Running, LifecycleEvent::Failed(reason)) => self.fail(reason, at),
             (LifecyclePhase::Running, LifecycleEvent::Stopped(cause)) => {
                 self.phase = LifecyclePhase::stopping(cause);

@@ -1,7 +1,7 @@
 //! Executions: what runs for a task between two rests, from its acceptance to its end.
 
-mod engine;
 mod ending;
+mod engine;
 mod idle_cancel;
 mod lifecycle;
 mod run_loop;
@@ -25,6 +25,7 @@ pub(crate) use engine::{Acceptance, ExecutionEngine, ExecutionJob};
 pub(crate) struct Execution {
     scope: Scope,
     decision: Arc<CommitDecision>,
+    is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
     is_released: watch::Sender<bool>,
 }
@@ -53,6 +54,7 @@ impl Execution {
         Ok(Self {
             scope: root.child(label, options)?,
             decision,
+            is_accepted: watch::Sender::new(false),
             result: watch::Sender::new(None),
             is_released: watch::Sender::new(false),
         })
@@ -76,6 +78,23 @@ impl Execution {
     /// True if a stop was accepted.
     pub(crate) fn is_stopping(&self) -> bool {
         self.scope.is_stopped()
+    }
+
+    /// Resolves when the message that started it is durable.
+    ///
+    /// # Errors
+    /// If the message was not accepted.
+    pub(crate) async fn accepted(&self) -> Result<(), ExecuteError> {
+        let mut accepted = self.is_accepted.subscribe();
+        tokio::select! {
+            biased;
+            // The sender is in this handle, so the wait ends with the value.
+            _accepted = accepted.wait_for(|is_accepted| *is_accepted) => Ok(()),
+            result = self.result() => match result {
+                ExecutionResult::NotStarted(error) => Err(error),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// The result, once there is one.

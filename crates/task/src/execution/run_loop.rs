@@ -207,7 +207,11 @@ impl RunLoop<'_> {
     }
 
     /// Handles one event: adds records, or returns the record of the end.
-    async fn handle(&mut self, event: RunEvent, records: &mut Vec<TaskRecord>) -> Option<TaskRecord> {
+    async fn handle(
+        &mut self,
+        event: RunEvent,
+        records: &mut Vec<TaskRecord>,
+    ) -> Option<TaskRecord> {
         match event {
             RunEvent::Wrote(event) => {
                 self.reset_inactivity();
@@ -238,8 +242,14 @@ impl RunLoop<'_> {
                 self.end_stopped(records).await
             }
             RunEvent::Inactive => {
-                let max = self.engine.manager.options.inactivity_max.unwrap_or_default();
-                let cause = Cause::new(CauseKind::Inactivity).detail(format!("no event for {max:?}"));
+                let max = self
+                    .engine
+                    .manager
+                    .options
+                    .inactivity_max
+                    .unwrap_or_default();
+                let cause =
+                    Cause::new(CauseKind::Inactivity).detail(format!("no event for {max:?}"));
                 // The loop sees the stop, and waits for its receipt there.
                 drop(self.engine.execution.stop(cause));
                 None
@@ -247,7 +257,11 @@ impl RunLoop<'_> {
         }
     }
 
-    fn decide(&mut self, event: LifecycleEvent, records: &mut Vec<TaskRecord>) -> Option<TaskRecord> {
+    fn decide(
+        &mut self,
+        event: LifecycleEvent,
+        records: &mut Vec<TaskRecord>,
+    ) -> Option<TaskRecord> {
         let is_failure = matches!(event, LifecycleEvent::Failed(_));
         match self.lifecycle.handle(event, self.engine.now()) {
             LifecycleEffect::None => None,
@@ -259,7 +273,10 @@ impl RunLoop<'_> {
                 if is_failure {
                     // The executor works for nothing from here on; its end is awaited behind the write.
                     let cause = Cause::new(CauseKind::Failure).detail("the task has failed");
-                    drop(self.work_scope.stop(StopRequest::new(Extent::Subtree, cause)));
+                    drop(
+                        self.work_scope
+                            .stop(StopRequest::new(Extent::Subtree, cause)),
+                    );
                 }
                 Some(record)
             }
@@ -273,16 +290,20 @@ impl RunLoop<'_> {
         };
         let task = Arc::clone(self.engine.stream.task()?);
         let processor = Arc::clone(processor);
-        let decision = self.engine.user_code("processor", move |_scope| async move {
-            processor.process(event, task).await
-        });
+        let decision = self
+            .engine
+            .user_code("processor", move |_scope| async move {
+                processor.process(event, task).await
+            });
         match decision.await {
             Ok(ProcessorDecision::Keep(event) | ProcessorDecision::Replace(event)) => {
                 Some(LifecycleEvent::Wrote(event))
             }
             Ok(ProcessorDecision::Drop) | Err(user_code::UserCodeError::Stopped) => None,
             Ok(ProcessorDecision::Fail(reason)) => Some(LifecycleEvent::Failed(reason)),
-            Err(error) => Some(LifecycleEvent::Failed(format!("the processor {error}").into())),
+            Err(error) => Some(LifecycleEvent::Failed(
+                format!("the processor {error}").into(),
+            )),
         }
     }
 

@@ -8,7 +8,7 @@ use allstop_scope::Stop;
 use ulid::Ulid;
 
 use super::slot_guard::SlotRequest;
-use super::table::StopTarget;
+use super::table::TaskToStop;
 use super::{ManagerInner, TaskManager};
 use crate::error::{CancelError, ExecuteError, ReadTaskError};
 use crate::execution::{Execution, ExecutionJob, ExecutionResult};
@@ -20,7 +20,7 @@ use crate::model::{Task, TaskState};
 pub struct CancelOutcome {
     /// The task behind its end.
     pub task: Arc<Task>,
-    /// What stopped, and what did not.
+    /// Receipt of the stop.
     pub receipt: Arc<Receipt>,
 }
 
@@ -34,9 +34,8 @@ impl TaskManager {
     /// Dropping the future does not take the stop back.
     pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
         loop {
-            let (execution, stop) = match self.inner.begin_stop(id, &cause)? {
-                Some(begun) => begun,
-                None => return self.already_ended(id, cause).await,
+            let Some((execution, stop)) = self.inner.begin_stop(id, &cause)? else {
+                return self.already_ended(id, cause).await;
             };
             let receipt = stop.receipt().await;
             match execution.result().await {
@@ -64,12 +63,11 @@ impl TaskManager {
     pub fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
         let target = self.inner.table.lock().stop_target(id)?;
         Ok(match target {
-            StopTarget::Running(execution) => execution.scope().preview(Extent::Subtree, cause),
-            StopTarget::AtRest => Receipt::of_preview(self.inner.stop_info(id, cause), Vec::new()),
-            StopTarget::Ended => Receipt::of_nothing(
-                self.inner.stop_info(id, cause),
-                NothingToStop::AlreadyEnded,
-            ),
+            TaskToStop::Running(execution) => execution.scope().preview(Extent::Subtree, cause),
+            TaskToStop::AtRest => Receipt::of_preview(self.inner.stop_info(id, cause), Vec::new()),
+            TaskToStop::Ended => {
+                Receipt::of_nothing(self.inner.stop_info(id, cause), NothingToStop::AlreadyEnded)
+            }
         })
     }
 
@@ -100,9 +98,9 @@ impl ManagerInner {
     ) -> Result<Option<(Arc<Execution>, Stop)>, CancelError> {
         let mut table = self.table.lock();
         let execution = match table.stop_target(id)? {
-            StopTarget::Ended => return Ok(None),
-            StopTarget::Running(execution) => execution,
-            StopTarget::AtRest => {
+            TaskToStop::Ended => return Ok(None),
+            TaskToStop::Running(execution) => execution,
+            TaskToStop::AtRest => {
                 if table.is_closed {
                     return Err(CancelError::ShuttingDown);
                 }

@@ -42,8 +42,9 @@ pub struct AcceptedTask {
 }
 
 /// Answer of the table to a request.
-enum Admission {
-    Repeated(TaskId),
+enum RequestAdmission {
+    /// The message is known. Its execution, if one runs, may not be accepted yet.
+    Repeated(TaskId, Option<Arc<Execution>>),
     /// An execution is just ending: ask again behind it.
     Wait(Arc<Execution>),
     /// The engine runs.
@@ -59,9 +60,14 @@ impl TaskManager {
         let message = Arc::new(request.message.clone());
         loop {
             match self.inner.admit(&request, &message)? {
-                Admission::Wait(execution) => execution.released().await,
-                Admission::Repeated(id) => return self.repeated(id).await,
-                Admission::Started(task_id, feed, acceptance) => {
+                RequestAdmission::Wait(execution) => execution.released().await,
+                RequestAdmission::Repeated(id, execution) => {
+                    if let Some(execution) = execution {
+                        execution.accepted().await?;
+                    }
+                    return self.repeated(id).await;
+                }
+                RequestAdmission::Started(task_id, feed, acceptance) => {
                     let accepted = acceptance.await.unwrap_or(Err(ExecuteError::ShuttingDown));
                     let (version, task) = accepted?;
                     let log = Arc::clone(&self.inner.log);
@@ -95,18 +101,18 @@ impl ManagerInner {
         self: &Arc<Self>,
         request: &TaskRequest,
         message: &Arc<TaskMessage>,
-    ) -> Result<Admission, ExecuteError> {
+    ) -> Result<RequestAdmission, ExecuteError> {
         let mut table = self.table.lock();
         if table.is_closed {
             return Err(ExecuteError::ShuttingDown);
         }
         if let Some(id) = table.task_of_message(&request.owner, &message.id) {
-            return Ok(Admission::Repeated(id.clone()));
+            return Ok(RequestAdmission::Repeated(id.clone(), table.execution(id)));
         }
         if let Some(id) = &request.task_id {
             let ending = table.check_message(id, request.context_id.as_ref())?;
             if let Some(ending) = ending {
-                return Ok(Admission::Wait(ending));
+                return Ok(RequestAdmission::Wait(ending));
             }
         }
         let is_new = request.task_id.is_none();
@@ -138,7 +144,7 @@ impl ManagerInner {
             (feed, ExecutionJob::Message(Arc::clone(message)))
         };
         let acceptance = self.spawn_engine(scopes, id.clone(), Arc::clone(&feed), job, slot);
-        Ok(Admission::Started(id, feed, acceptance))
+        Ok(RequestAdmission::Started(id, feed, acceptance))
     }
 
     /// Takes a slot, or a place in the queue.

@@ -45,7 +45,9 @@ impl TaskManager {
                 });
                 let is_stored = matches!(
                     ended.await,
-                    Ok(ExecutionResult::Ended(_) | ExecutionResult::Refused(_) | ExecutionResult::NotStarted(_))
+                    Ok(ExecutionResult::Ended(_)
+                        | ExecutionResult::Refused(_)
+                        | ExecutionResult::NotStarted(_))
                 );
                 let receipt = stop.try_receipt().unwrap_or_else(|| stop.account_now());
                 (receipt, is_stored)

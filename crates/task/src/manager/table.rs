@@ -1,4 +1,4 @@
-//! What the manager knows of every task without reading the log, under one short lock.
+//! Table of all tasks, in memory and under one short lock: no decision about a request reads the log.
 //!
 //! Invariants:
 //! 1. A task has at most one execution. It is in the table from before its first record to after its last.
@@ -72,7 +72,7 @@ struct TaskEntry {
 }
 
 /// State of a task for a stop.
-pub(crate) enum StopTarget {
+pub(crate) enum TaskToStop {
     Running(Arc<Execution>),
     AtRest,
     Ended,
@@ -160,13 +160,13 @@ impl TaskTable {
             .insert((Arc::clone(owner), message.clone()), id.clone());
     }
 
-    pub(crate) fn stop_target(&self, id: &TaskId) -> Result<StopTarget, CancelError> {
+    pub(crate) fn stop_target(&self, id: &TaskId) -> Result<TaskToStop, CancelError> {
         let entry = self.tasks.get(id);
         let entry = entry.ok_or_else(|| CancelError::NotFound(id.clone()))?;
         Ok(match (&entry.execution, &entry.summary) {
-            (Some(execution), _) => StopTarget::Running(Arc::clone(execution)),
-            (None, Some(summary)) if summary.has_ended() => StopTarget::Ended,
-            (None, _) => StopTarget::AtRest,
+            (Some(execution), _) => TaskToStop::Running(Arc::clone(execution)),
+            (None, Some(summary)) if summary.has_ended() => TaskToStop::Ended,
+            (None, _) => TaskToStop::AtRest,
         })
     }
 
@@ -184,8 +184,7 @@ impl TaskTable {
                 feed: Arc::downgrade(feed),
             });
         if let Some(before) = &entry.summary {
-            self.by_time
-                .remove(&(before.updated_at, before.id.clone()));
+            self.by_time.remove(&(before.updated_at, before.id.clone()));
         }
         self.by_time
             .insert((summary.updated_at, summary.id.clone()));
@@ -213,6 +212,11 @@ impl TaskTable {
             entry.feed = Arc::downgrade(&feed);
             feed
         }))
+    }
+
+    /// The execution that runs.
+    pub(crate) fn execution(&self, id: &TaskId) -> Option<Arc<Execution>> {
+        self.tasks.get(id)?.execution.clone()
     }
 
     pub(crate) fn summary(&self, id: &TaskId) -> Option<&TaskSummary> {

@@ -14,7 +14,7 @@ pub struct TaskMessage {
     /// Id given by the sender. A message that is sent again with its id starts nothing new.
     pub id: MessageId,
     /// Sender.
-    pub role: MessageRole,
+    pub role: MessageSender,
     /// Content.
     pub parts: Vec<MessagePart>,
     /// Fields of the sender.
@@ -31,7 +31,7 @@ pub struct TaskMessage {
 /// Sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MessageRole {
+pub enum MessageSender {
     /// The client.
     User,
     /// The executor.
@@ -71,7 +71,7 @@ pub enum PartContent {
 
 impl TaskMessage {
     /// Creates a message with one part of text.
-    pub fn text(id: impl Into<MessageId>, role: MessageRole, text: impl Into<Arc<str>>) -> Self {
+    pub fn text(id: impl Into<MessageId>, role: MessageSender, text: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),
             role,

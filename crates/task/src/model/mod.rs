@@ -12,7 +12,7 @@ pub use artifact::{Artifact, ArtifactUpdate};
 pub use codec::TaskRecordError;
 pub(crate) use codec::{decode, encode};
 pub use event::{StatusUpdate, TaskEvent};
-pub use message::{JsonMap, MessagePart, MessageRole, PartContent, TaskMessage};
+pub use message::{JsonMap, MessagePart, MessageSender, PartContent, TaskMessage};
 pub use record::{TaskEnding, TaskRecord};
 pub use status::{TaskState, TaskStatus};
 pub use task::{IllegalTaskRecord, Task};

@@ -88,7 +88,10 @@ impl Task {
     ///
     /// # Errors
     /// If the record is not allowed there; then the task is unchanged.
-    pub fn apply(task: &mut Option<Arc<Self>>, record: &TaskRecord) -> Result<(), IllegalTaskRecord> {
+    pub fn apply(
+        task: &mut Option<Arc<Self>>,
+        record: &TaskRecord,
+    ) -> Result<(), IllegalTaskRecord> {
         match task {
             None => *task = Some(Arc::new(Self::created(record)?)),
             Some(task) => {

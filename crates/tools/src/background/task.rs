@@ -113,7 +113,7 @@ where
 {
     let slot = WorkSlot::create(host, &spec.name)?;
     let output = spec.output;
-    let state = Arc::new(TaskState {
+    let state = Arc::new(FutureWorkState {
         link: spec.link,
         end: OnceLock::new(),
         stopped_at: OnceLock::new(),
@@ -161,7 +161,7 @@ where
 }
 
 /// Waits until the task and everything that it started have ended.
-async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle<()>>) {
+async fn watch(work: &BackgroundWork, state: &FutureWorkState, body: Option<WorkHandle<()>>) {
     let ended = async {
         // The guard has recorded the end.
         if let Some(body) = body {
@@ -194,13 +194,13 @@ async fn watch(work: &BackgroundWork, state: &TaskState, body: Option<WorkHandle
 
 /// State of a task's future: its end and its usage.
 #[derive(Debug)]
-pub(super) struct TaskState {
+pub(super) struct FutureWorkState {
     pub(super) link: CallLink,
     end: OnceLock<BackgroundEnd>,
     stopped_at: OnceLock<Instant>,
 }
 
-impl TaskState {
+impl FutureWorkState {
     pub(super) fn end(&self) -> Option<BackgroundEnd> {
         self.end.get().cloned()
     }
@@ -218,7 +218,7 @@ impl TaskState {
 /// Drop guard of the future. Records its end before the scope's registry does, so that the end is known before a
 /// receipt.
 struct EndGuard {
-    state: Arc<TaskState>,
+    state: Arc<FutureWorkState>,
     begun: bool,
 }
 

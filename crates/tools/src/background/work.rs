@@ -13,7 +13,7 @@ use tokio::sync::SetOnce;
 use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
 use super::slice::OutputSlice;
-use super::task::TaskState;
+use super::task::FutureWorkState;
 use crate::output::SharedOutput;
 
 /// A command or a task in the background, with its output.
@@ -39,7 +39,7 @@ pub struct BackgroundWork {
 #[derive(Debug)]
 pub(super) enum WorkBody {
     Process(Process),
-    Task(Arc<TaskState>),
+    Task(Arc<FutureWorkState>),
 }
 
 pub(super) struct WorkInfo {

@@ -1,0 +1,337 @@
+//! Stops: of what runs, of what rests, of what is just ending.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use allstop_core::CauseKind;
+use allstop_core::receipt::NothingToStop;
+use allstop_task::model::{Artifact, MessageSender};
+use allstop_task::{
+    CancelCx, CancelError, Canceler, ExecuteError, ExecutorError, ExecutorReturn, TaskEvent,
+    TaskMessage, TaskOptions, TaskParts, TaskState,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::support::{
+    ScriptedExecutor, ended, endless, follow_up, manager, manager_of, request, rest, start,
+    three_events, user, wait_until, writes,
+};
+
+/// Canceler that counts its calls, writes an event, and may refuse.
+#[derive(Clone, Default)]
+struct ScriptedCanceler {
+    calls: Arc<AtomicUsize>,
+    refusals: Arc<AtomicUsize>,
+    event: Option<TaskEvent>,
+}
+
+impl Canceler for ScriptedCanceler {
+    fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let refuses = self
+            .refusals
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok();
+        let event = self.event.clone();
+        async move {
+            if refuses {
+                return Err(ExecutorError::new("not now"));
+            }
+            if let Some(event) = event {
+                cx.events.write(event).await.expect("the execution runs");
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn with_canceler(executor: &ScriptedExecutor, canceler: &ScriptedCanceler) -> TaskParts {
+    TaskParts {
+        canceler: Some(Arc::new(canceler.clone())),
+        ..TaskParts::of(executor.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_execution_is_stopped_with_a_receipt() {
+    let executor = endless(false);
+    let manager = manager_of(&executor).await;
+    let mut accepted = start(&manager, &executor).await;
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(executor.live(), 0, "the work has ended, not only the state");
+    assert!(outcome.receipt.quiet());
+    assert!(outcome.receipt.cancel_observed());
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    let ending = &outcome.task.ending;
+    assert_eq!(ending.cause.as_ref().unwrap().kind, CauseKind::User);
+    assert_eq!(ending.receipt.as_ref().unwrap(), &outcome.receipt);
+    let items: Vec<_> = outcome
+        .receipt
+        .items()
+        .iter()
+        .map(|item| (&*item.name, item.state.as_str()))
+        .collect();
+    assert_eq!(items, [("executor", "stopped")]);
+    assert_eq!(
+        rest(&mut accepted.subscription).await,
+        ["snapshot submitted", "working", "ended canceled"]
+    );
+}
+
+/// G3: an executor that ignores its context.
+#[tokio::test(start_paused = true)]
+async fn deaf_executor_is_dropped_after_the_grace() {
+    let executor = endless(true);
+    let manager = manager_of(&executor).await;
+    let accepted = start(&manager, &executor).await;
+    let began = Instant::now();
+    let (first, second) = tokio::join!(
+        manager.cancel(&accepted.task_id, user()),
+        manager.cancel(&accepted.task_id, user())
+    );
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert!(began.elapsed() <= Duration::from_secs(3));
+    assert_eq!(executor.live(), 0);
+    assert_eq!(
+        first.receipt, second.receipt,
+        "a second stop joins the first"
+    );
+    assert!(first.receipt.quiet());
+    assert_eq!(first.task.status.state, TaskState::Canceled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn execution_that_completes_within_the_grace_is_completed() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        cx.scope.stopped_at("waiting").await;
+        let artifact = Artifact::text("last", "words");
+        cx.events
+            .write(TaskEvent::artifact(artifact))
+            .await
+            .unwrap();
+        cx.events
+            .write(TaskEvent::state(TaskState::Completed))
+            .await
+            .unwrap();
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let mut accepted = start(&manager, &executor).await;
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Completed);
+    assert_eq!(outcome.task.ending.cause, None);
+    assert!(outcome.task.ending.receipt.is_some());
+    assert_eq!(
+        rest(&mut accepted.subscription).await,
+        ["snapshot submitted", "artifact last", "ended completed"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_an_ended_task_answers_at_once() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
+    let CancelError::AlreadyEnded(task) = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(task.status.state, TaskState::Completed);
+    let refused = manager.cancel(&"nothing".into(), user()).await.unwrap_err();
+    assert!(matches!(refused, CancelError::NotFound(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_stopped_task_names_the_first_stop() {
+    let executor = endless(false);
+    let manager = manager_of(&executor).await;
+    let accepted = start(&manager, &executor).await;
+    let first = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    let again = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(again.receipt.outcome(), Some(NothingToStop::AlreadyEnded));
+    assert_eq!(again.receipt.stop_id(), first.receipt.stop_id());
+    assert_eq!(again.task, first.task);
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_at_rest_is_ended_by_a_stop() {
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let canceler = ScriptedCanceler {
+        event: Some(TaskEvent::status(
+            TaskState::Canceled,
+            TaskMessage::text("bye", MessageSender::Agent, "given up"),
+        )),
+        ..ScriptedCanceler::default()
+    };
+    let manager = manager(with_canceler(&executor, &canceler), TaskOptions::default()).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert_eq!(
+        outcome.task.status.message.as_ref().unwrap().id.as_str(),
+        "bye"
+    );
+    assert!(outcome.receipt.quiet());
+    assert_eq!(canceler.calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_stops_of_a_task_at_rest_share_their_result() {
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let canceler = ScriptedCanceler::default();
+    let manager = manager(with_canceler(&executor, &canceler), TaskOptions::default()).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let stops = (0..8).map(|_| manager.cancel(&accepted.task_id, user()));
+    let outcomes = futures::future::join_all(stops).await;
+    let first = outcomes[0].as_ref().unwrap();
+    for outcome in &outcomes {
+        assert_eq!(outcome.as_ref().unwrap().task, first.task);
+        assert_eq!(
+            outcome.as_ref().unwrap().receipt.stop_id(),
+            first.receipt.stop_id()
+        );
+    }
+    assert_eq!(canceler.calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_stop_leaves_the_task_as_it_was() {
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let canceler = ScriptedCanceler {
+        refusals: Arc::new(AtomicUsize::new(2)),
+        ..ScriptedCanceler::default()
+    };
+    let manager = manager(with_canceler(&executor, &canceler), TaskOptions::default()).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    let before = ended(&manager, &mut accepted).await;
+    // The first refusal, then a message is taken.
+    let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
+    assert!(matches!(refused, CancelError::Refused(_)));
+    assert_eq!(manager.get(&accepted.task_id).await.unwrap(), before);
+    let mut second = manager
+        .execute(follow_up("m2", &accepted.task_id))
+        .await
+        .unwrap();
+    ended(&manager, &mut second).await;
+    // The second refusal, then a stop succeeds.
+    let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
+    assert!(matches!(refused, CancelError::Refused(_)));
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_during_a_stop_is_refused() {
+    let executor = endless(true);
+    let manager = manager_of(&executor).await;
+    let accepted = start(&manager, &executor).await;
+    let stop = manager.cancel(&accepted.task_id, user());
+    let mut stop = std::pin::pin!(stop);
+    assert!(futures::poll!(&mut stop).is_pending());
+    let refused = manager.execute(follow_up("m2", &accepted.task_id)).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::CancellationInProgress(_)
+    ));
+    let _outcome = stop.await.unwrap();
+}
+
+/// The executor asks for input at the moment of the stop: the task is ended all the same.
+#[tokio::test(start_paused = true)]
+async fn stop_that_loses_against_input_required_is_decided_again() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        cx.events
+            .write(TaskEvent::state(TaskState::InputRequired))
+            .await
+            .unwrap();
+        // It is dropped only after its task rests: the stop finds an execution that is just ending.
+        cx.events.closed().await;
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    rest(&mut accepted.subscription).await;
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert!(outcome.receipt.quiet());
+    assert_eq!(executor.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceler_writes_the_end_of_a_running_execution() {
+    let executor = endless(false);
+    let canceler = ScriptedCanceler {
+        event: Some(TaskEvent::status(
+            TaskState::Canceled,
+            TaskMessage::text("bye", MessageSender::Agent, "stopped half way"),
+        )),
+        ..ScriptedCanceler::default()
+    };
+    let manager = manager(with_canceler(&executor, &canceler), TaskOptions::default()).await;
+    let accepted = start(&manager, &executor).await;
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(
+        outcome.task.status.message.as_ref().unwrap().id.as_str(),
+        "bye"
+    );
+    assert!(outcome.task.ending.receipt.is_some());
+    assert_eq!(executor.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn preview_stops_nothing() {
+    let executor = endless(false);
+    let manager = manager_of(&executor).await;
+    let accepted = start(&manager, &executor).await;
+    let preview = manager.preview(&accepted.task_id, user()).unwrap();
+    assert!(preview.is_preview());
+    assert_eq!(preview.items().len(), 1);
+    assert_eq!(executor.live(), 1);
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+}
+
+/// Whoever is first wins, and nothing is ended twice: a stop at every moment of a short execution.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_races_the_end() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    let mut endings = [0_usize; 2];
+    for number in 0..500 {
+        let mut accepted = manager
+            .execute(request(&format!("m{number}")))
+            .await
+            .unwrap();
+        for _ in 0..number % 17 {
+            tokio::task::yield_now().await;
+        }
+        let stopped = manager.cancel(&accepted.task_id, user()).await;
+        let words = rest(&mut accepted.subscription).await;
+        let ends = words
+            .iter()
+            .filter(|word| word.starts_with("ended"))
+            .count();
+        assert_eq!(ends, 1, "{words:?}");
+        match stopped {
+            Ok(outcome) => {
+                assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
+                endings[0] += 1;
+            }
+            Err(CancelError::AlreadyEnded(task)) => {
+                assert_eq!(task.status.state, TaskState::Completed);
+                endings[1] += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    wait_until("no executor is left", || executor.live() == 0).await;
+    assert_eq!(endings.iter().sum::<usize>(), 500);
+}

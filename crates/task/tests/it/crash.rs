@@ -1,0 +1,124 @@
+//! Processes that end without a shutdown, and the next one that opens the store.
+
+use std::sync::Arc;
+
+use allstop_core::{CauseKind, TaskId};
+use allstop_log::{Log, MemoryLog};
+use allstop_task::{
+    ExecutorReturn, TaskEvent, TaskManager, TaskOptions, TaskParts, TaskState, TaskStoreError,
+};
+
+use crate::support::{
+    ScriptedExecutor, ended, endless, follow_up, manager_over, request, root, three_events, writes,
+};
+
+/// Runs a future in a runtime of its own and drops the runtime with all that still runs: a crash, seen from the log.
+fn crash_after<T>(life: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(life)
+}
+
+fn one_slot() -> TaskOptions {
+    TaskOptions {
+        running_max: Some(1),
+        ..TaskOptions::default()
+    }
+}
+
+/// Tasks of a life that a crash has ended: one that runs, and one that waits for its slot.
+fn crashed(log: &Arc<dyn Log>) -> [TaskId; 2] {
+    let log = Arc::clone(log);
+    crash_after(async move {
+        let executor = endless(false);
+        let manager = manager_over(log, TaskParts::of(executor.clone()), one_slot()).await;
+        let mut first = manager.execute(request("m1")).await.unwrap();
+        executor.started().await;
+        // The snapshot and `working`: both are durable.
+        first.subscription.next().await.unwrap().unwrap();
+        first.subscription.next().await.unwrap().unwrap();
+        let second = manager.execute(request("m2")).await.unwrap();
+        [first.task_id, second.task_id]
+    })
+}
+
+#[test]
+fn interrupted_task_ends_and_waiting_task_runs() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let [interrupted, waiting] = crashed(&log);
+    crash_after(async {
+        let parts = TaskParts::of(three_events());
+        let manager = manager_over(Arc::clone(&log), parts, TaskOptions::default()).await;
+        for (id, state) in [
+            (&interrupted, TaskState::Failed),
+            (&waiting, TaskState::Completed),
+        ] {
+            let mut subscription = manager.subscribe(id, None).await.unwrap();
+            while subscription.next().await.is_some() {}
+            let task = manager.get(id).await.unwrap();
+            assert_eq!(task.status.state, state);
+            if state == TaskState::Failed {
+                let cause = task.ending.cause.as_ref().unwrap();
+                assert_eq!(cause.kind, CauseKind::Failure);
+                assert_eq!(cause.detail.as_deref(), Some("crash"));
+            }
+        }
+        // A repeated message of the life before starts nothing.
+        assert!(manager.execute(request("m1")).await.unwrap().is_repeated);
+    });
+}
+
+#[test]
+fn resumable_task_continues() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let [interrupted, _waiting] = crashed(&log);
+    crash_after(async {
+        let executor = ScriptedExecutor::new(|cx| async move {
+            if cx.task.id.as_str().is_empty() {
+                return Ok(ExecutorReturn::Finished);
+            }
+            let state = if cx.is_resumed {
+                TaskState::Completed
+            } else {
+                TaskState::Rejected
+            };
+            cx.events.write(TaskEvent::state(state)).await.unwrap();
+            Ok(ExecutorReturn::Finished)
+        });
+        let parts = TaskParts::of(executor.resumable());
+        let manager = manager_over(Arc::clone(&log), parts, TaskOptions::default()).await;
+        let mut subscription = manager.subscribe(&interrupted, None).await.unwrap();
+        while subscription.next().await.is_some() {}
+        let task = manager.get(&interrupted).await.unwrap();
+        assert_eq!(task.status.state, TaskState::Completed);
+        assert_eq!(task.epoch, 1);
+    });
+}
+
+#[test]
+fn task_at_rest_is_as_it_was() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let parts = || TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)));
+    let before = crash_after(async {
+        let manager = manager_over(Arc::clone(&log), parts(), TaskOptions::default()).await;
+        let mut accepted = manager.execute(request("m1")).await.unwrap();
+        ended(&manager, &mut accepted).await
+    });
+    crash_after(async {
+        let manager = manager_over(Arc::clone(&log), parts(), TaskOptions::default()).await;
+        assert_eq!(manager.get(&before.id).await.unwrap(), before);
+        let mut second = manager.execute(follow_up("m2", &before.id)).await.unwrap();
+        assert_eq!(ended(&manager, &mut second).await.epoch, 2);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_manager_of_a_store_is_refused() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let parts = TaskParts::of(three_events());
+    let _first = manager_over(Arc::clone(&log), parts.clone(), TaskOptions::default()).await;
+    let second = TaskManager::open(log, root(), Arc::new(parts), TaskOptions::default()).await;
+    assert!(matches!(second.unwrap_err(), TaskStoreError::InUse(_)));
+}

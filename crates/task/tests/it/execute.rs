@@ -1,0 +1,262 @@
+//! Executions from a message to an end.
+
+use std::sync::Arc;
+
+use allstop_task::model::{Artifact, MessageSender};
+use allstop_task::{
+    ExecuteError, ExecutorReturn, ListFilter, ReadTaskError, TaskEvent, TaskMessage, TaskState,
+};
+use tokio::sync::Semaphore;
+
+use crate::support::{
+    ScriptedExecutor, ended, endless, follow_up, manager_of, request, rest, start, three_events,
+    user, writes,
+};
+
+#[tokio::test(start_paused = true)]
+async fn execution_runs_from_message_to_end() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    assert_eq!(
+        rest(&mut accepted.subscription).await,
+        [
+            "snapshot submitted",
+            "working",
+            "artifact answer",
+            "ended completed"
+        ]
+    );
+    let task = manager.get(&accepted.task_id).await.unwrap();
+    assert_eq!(task.status.state, TaskState::Completed);
+    assert_eq!(task.artifacts[0].as_ref(), &Artifact::text("answer", "42"));
+    assert_eq!(task.ending.cause, None);
+    // created, working, artifact, completed
+    assert_eq!(task.generation, 4);
+    assert_eq!(executor.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_subscriber_gets_every_event() {
+    let executor = ScriptedExecutor::new({
+        let go = Arc::new(Semaphore::new(0));
+        let seen = Arc::clone(&go);
+        seen.add_permits(0);
+        move |cx| {
+            let go = Arc::clone(&go);
+            async move {
+                cx.events
+                    .write(TaskEvent::state(TaskState::Working))
+                    .await
+                    .unwrap();
+                for number in 0..100 {
+                    let artifact = Artifact::text(format!("a{number}"), "x");
+                    cx.events
+                        .write(TaskEvent::artifact(artifact))
+                        .await
+                        .unwrap();
+                }
+                drop(go);
+                cx.events
+                    .write(TaskEvent::state(TaskState::Completed))
+                    .await
+                    .unwrap();
+                Ok(ExecutorReturn::Finished)
+            }
+        }
+    });
+    let manager = manager_of(&executor).await;
+    let accepted = manager.execute(request("m1")).await.unwrap();
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        // From the acceptance on: nothing is missed, however late the reader begins.
+        let from = Some(accepted.subscription.cursor());
+        readers.push(manager.subscribe(&accepted.task_id, from).await.unwrap());
+    }
+    for mut reader in readers {
+        let words = rest(&mut reader).await;
+        assert_eq!(words.len(), 102);
+        assert_eq!(words.last().unwrap(), "ended completed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_during_an_execution_is_refused() {
+    let executor = endless(false);
+    let manager = manager_of(&executor).await;
+    let accepted = start(&manager, &executor).await;
+    let refused = manager.execute(follow_up("m2", &accepted.task_id)).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::ExecutionInProgress(_)
+    ));
+    let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_continues_a_task_that_waits_for_input() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        let state = if cx.task.epoch == 1 {
+            TaskState::InputRequired
+        } else {
+            TaskState::Completed
+        };
+        let question = TaskMessage::text("q", MessageSender::Agent, "which one?");
+        cx.events
+            .write(TaskEvent::status(state, question))
+            .await
+            .unwrap();
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let mut first = manager.execute(request("m1")).await.unwrap();
+    assert_eq!(
+        rest(&mut first.subscription).await,
+        ["snapshot submitted", "input_required"]
+    );
+    // At once behind the end of the first: a message waits for an execution that is just ending.
+    let mut second = manager
+        .execute(follow_up("m2", &first.task_id))
+        .await
+        .unwrap();
+    assert_eq!(
+        rest(&mut second.subscription).await,
+        ["snapshot input_required", "ended completed"]
+    );
+    let task = manager.get(&first.task_id).await.unwrap();
+    let texts: Vec<_> = task.history.iter().map(|m| m.id.as_str()).collect();
+    assert_eq!(texts, ["m1", "q", "m2"]);
+    assert_eq!(task.epoch, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_to_an_ended_or_unknown_task_is_refused() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let refused = manager.execute(follow_up("m2", &accepted.task_id)).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::Ended {
+            state: TaskState::Completed,
+            ..
+        }
+    ));
+    let refused = manager.execute(follow_up("m3", &"nothing".into())).await;
+    assert!(matches!(refused.unwrap_err(), ExecuteError::NotFound(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_of_another_context_is_refused() {
+    let executor = writes(TaskEvent::state(TaskState::InputRequired));
+    let manager = manager_of(&executor).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    let mut wrong = follow_up("m2", &accepted.task_id);
+    wrong.context_id = Some("another".into());
+    // An execution that is just ending is waited for, then the context decides.
+    let refused = manager.execute(wrong).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::OtherContext(_)
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_message_starts_nothing_new() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    let mut first = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut first).await;
+    let mut again = manager.execute(request("m1")).await.unwrap();
+    assert!(again.is_repeated);
+    assert_eq!(again.task_id, first.task_id);
+    assert_eq!(rest(&mut again.subscription).await, ["snapshot completed"]);
+    let page = manager.list(&ListFilter::default(), None, 10);
+    assert_eq!(page.total, 1);
+    // The id belongs to its owner.
+    let mut other = request("m1");
+    other.owner = "bob".into();
+    assert!(!manager.execute(other).await.unwrap().is_repeated);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reply_without_a_task_is_in_no_list() {
+    let answer = Arc::new(TaskMessage::text("r", MessageSender::Agent, "hello"));
+    let executor = writes(TaskEvent::Reply(answer));
+    let manager = manager_of(&executor).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    assert_eq!(
+        rest(&mut accepted.subscription).await,
+        ["snapshot submitted", "replied"]
+    );
+    assert!(matches!(
+        manager.get(&accepted.task_id).await.unwrap_err(),
+        ReadTaskError::NotFound(_)
+    ));
+    assert_eq!(manager.list(&ListFilter::default(), None, 10).total, 0);
+    // A second reader of the same message still gets the answer.
+    let mut again = manager.execute(request("m1")).await.unwrap();
+    let item = again.subscription.next().await.unwrap().unwrap();
+    let allstop_task::SubscriptionItem::Snapshot(_, task) = item else {
+        panic!("the first item is a snapshot");
+    };
+    assert_eq!(task.reply.as_ref().unwrap().id.as_str(), "r");
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_goes_away_stops_nothing() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    {
+        let sending = manager.execute(request("m1"));
+        let mut sending = std::pin::pin!(sending);
+        // Polled once and dropped: the request is decided, and its caller is gone.
+        assert!(futures::poll!(&mut sending).is_pending());
+    }
+    let mut again = manager.execute(request("m1")).await.unwrap();
+    assert!(again.is_repeated);
+    let task = ended(&manager, &mut again).await;
+    assert_eq!(task.status.state, TaskState::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_has_pages_and_filters() {
+    let executor = three_events();
+    let manager = manager_of(&executor).await;
+    for number in 0..5 {
+        let mut accepted = manager
+            .execute(request(&format!("m{number}")))
+            .await
+            .unwrap();
+        ended(&manager, &mut accepted).await;
+    }
+    let mut other = request("m0");
+    other.owner = "bob".into();
+    let mut other = manager.execute(other).await.unwrap();
+    ended(&manager, &mut other).await;
+
+    let filter = ListFilter {
+        owner: Some("alice".into()),
+        ..ListFilter::default()
+    };
+    let first = manager.list(&filter, None, 3);
+    assert_eq!((first.tasks.len(), first.total), (3, 5));
+    let second = manager.list(&filter, first.next.as_ref(), 3);
+    assert_eq!((second.tasks.len(), second.next), (2, None));
+    let mut ids: Vec<_> = first
+        .tasks
+        .iter()
+        .chain(&second.tasks)
+        .map(|t| &t.id)
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 5, "no task is in two pages");
+    let filter = ListFilter {
+        state: Some(TaskState::Working),
+        ..ListFilter::default()
+    };
+    assert_eq!(manager.list(&filter, None, 3).total, 0);
+}
