@@ -50,9 +50,9 @@ impl EndSignal {
     }
 }
 
-/// Signals so close together are one: `timeout` and a closing terminal signal the process and then its group. Nobody
-/// presses a key twice in a tenth of a second.
-const ONE_SIGNAL: Duration = Duration::from_millis(100);
+/// Signals within this time count as one: `timeout` and a closing terminal signal the process and then its group. Nobody
+/// presses Ctrl-C twice in a tenth of a second.
+pub(crate) const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Next step of the process.
 #[derive(Debug, PartialEq)]

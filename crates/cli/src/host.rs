@@ -1,4 +1,4 @@
-//! Environment, home, folders, runtimes and output of the process. Read here and nowhere else.
+//! Environment, home, folders, runtimes and output of the process. Nothing else reads the environment, but for clap.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ impl ProcessHost {
             started,
             signals,
             output,
-            terminal: Environment::read(|name| std::env::var_os(name)),
+            terminal: Environment::read(variable),
             folder,
             main: Builder::new_current_thread()
                 .enable_all()
@@ -77,7 +77,7 @@ impl ProcessHost {
                 .context("cannot start the main loop")?,
             control: runtime(2, "allstop-control")?,
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
-            keepers: Keepers::adopting_orphans(KeeperProgram {
+            keepers: Keepers::with_subreaper(KeeperProgram {
                 executable: "/proc/self/exe".into(),
                 args: vec![KEEPER_COMMAND.into()],
             })
@@ -116,11 +116,10 @@ impl ProcessHost {
 
     /// Finds keys by the name of the variable in which people keep them.
     pub(crate) fn keys() -> KeyLookup {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the binary reads the environment"
-        )]
-        Arc::new(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))
+        Arc::new(|name| {
+            let key = variable(name)?.into_string().ok()?;
+            (!key.is_empty()).then_some(key)
+        })
     }
 
     /// The variables that look like secrets: commands that a model runs, and MCP servers, do not inherit them.
@@ -131,7 +130,12 @@ impl ProcessHost {
                 || name == "ALLSTOP_BASE_URL"
                 || configured.iter().any(|configured| name == configured)
         };
-        std::env::vars_os()
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the binary reads the environment"
+        )]
+        let variables = std::env::vars_os();
+        variables
             .filter(|(name, value)| is_secret(name, value))
             .map(|(name, _)| name)
             .collect()
@@ -192,6 +196,15 @@ impl ProcessHost {
     }
 }
 
+/// Value of an environment variable.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment"
+    )]
+    std::env::var_os(name)
+}
+
 fn data_folder() -> Result<PathBuf, CliError> {
     home_folder("XDG_DATA_HOME", ".local/share")
         .map(|folder| folder.join("allstop"))
@@ -203,12 +216,12 @@ fn data_folder() -> Result<PathBuf, CliError> {
         })
 }
 
-/// A folder of the user's, by its variable or below the home folder.
-fn home_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+/// A folder of the user: the one that this variable names, else this one below the home folder.
+fn home_folder(named_by: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| {
-        std::env::var_os(name)
+        variable(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))
+    absolute(named_by).or_else(|| absolute("HOME").map(|home| home.join(below_home)))
 }

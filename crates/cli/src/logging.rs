@@ -2,6 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 
+use crate::host;
 use crate::terminal::OutputQueue;
 
 /// Variable with the filter: `info`, `debug`, `allstop_agent=trace` …
@@ -12,7 +13,7 @@ const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
 
 /// Logs to this queue if [`VARIABLE`] is set.
 pub(crate) fn start(queue: &OutputQueue) {
-    let Some(wanted) = std::env::var_os(VARIABLE) else {
+    let Some(wanted) = host::variable(VARIABLE) else {
         return;
     };
     let filter = EnvFilter::new(format!("{},{NEVER}", wanted.to_string_lossy()));

@@ -1,3 +1,5 @@
+//! The future of a log's answer.
+
 use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;

@@ -1,3 +1,5 @@
+//! The log in memory.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 

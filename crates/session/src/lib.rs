@@ -44,16 +44,20 @@
 //! background work that still runs, and `session_idle` once no attached background work runs. The model learns of ended
 //! background work with the next message, or at once ([`OnBackgroundEnd`]).
 //!
-//! Modules: `queue` is the message queue, synchronous and without a runtime; `queued_turn` is one queued turn, which a stop
-//! covers from the moment of sending; `inner` is the state shared by handles and owner; `accept` takes messages and commands; `owner` is the owner;
-//! `events` are the events for subscribers.
+//! # Modules
+//! - `intake` accepts messages and commands from handles; `queue` decides what happens with a message, synchronously and
+//!   without a runtime; `queued_turn` is one queued turn, which a stop covers from the moment of sending.
+//! - `inner` is the state that handles and owner share; `owner` is the owner's task; `events` are for subscribers.
+//! - `stop` accepts stops and finds their scopes; `stop_handle` has the targets and the handle of an accepted stop.
+//! - `unended` compares the background work in the log with the running processes; `orphans` lists the work that runs
+//!   without this process, and `orphan_stop` stops it.
 
-mod accept;
 mod command;
 mod compaction;
 mod events;
 mod follow_up;
 mod inner;
+mod intake;
 mod message;
 mod orphan_stop;
 mod orphans;
@@ -62,10 +66,10 @@ mod questions;
 mod queue;
 mod queued_turn;
 mod session;
-mod session_stop;
 mod sessions;
 mod source;
 mod stop;
+mod stop_handle;
 pub mod unended;
 mod wait;
 
@@ -79,7 +83,7 @@ pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, Se
 pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
 pub use session::{Session, WAIT_DEFAULT};
-pub use session_stop::{SessionStop, StopTarget};
 pub use sessions::{OpenError, Sessions};
 pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};
+pub use stop_handle::{SessionStop, StopTarget};
 pub use wait::WaitResult;

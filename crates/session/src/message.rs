@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::follow_up::FollowUp;
 use crate::queue::{Admission, MessageRefused};
-use crate::session_stop::SessionStop;
+use crate::stop_handle::SessionStop;
 
 /// A message to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use allstop_process::{ReattachError, reattach};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 
 use crate::inner::SessionInner;
-use crate::session_stop::{SessionStop, StopTarget};
+use crate::stop_handle::{SessionStop, StopTarget};
 use crate::unended::{self, UnendedWork};
 
 impl SessionInner {

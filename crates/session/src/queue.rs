@@ -1,5 +1,8 @@
 //! Message queue of a session: decides the order synchronously and without a runtime.
 //!
+//! Waiting messages are in memory only: a crash rolls back the running turn, so the messages behind it would lack their
+//! context. Their senders get no outcome.
+//!
 //! Invariants:
 //! 1. At most one entry runs.
 //! 2. Entries leave in the order of admission, including superseded entries: each entry has a separate turn, and thus

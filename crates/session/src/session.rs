@@ -18,7 +18,7 @@ use crate::inner::{LockedState, SessionInner};
 use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
 use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
-use crate::session_stop::{SessionStop, StopTarget};
+use crate::stop_handle::{SessionStop, StopTarget};
 use crate::unended::UnendedWork;
 use crate::wait::WaitResult;
 

@@ -60,8 +60,8 @@ impl Sessions {
         self.host.scope.check()?;
         let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
         let log = Arc::clone(&self.host.log);
-        let stream = SessionWriter::create(log, id, (self.host.options.now)(), folder).await?;
-        self.opened(stream)
+        let writer = SessionWriter::create(log, id, (self.host.options.now)(), folder).await?;
+        self.opened(writer)
     }
 
     /// Opens an existing session. A turn that a crash left open has been ended on return.
@@ -74,17 +74,17 @@ impl Sessions {
     pub async fn resume(&self, id: SessionId) -> Result<Session, OpenError> {
         self.host.scope.check()?;
         let log = Arc::clone(&self.host.log);
-        let stream = SessionWriter::resume(log, id, (self.host.options.now)()).await?;
-        self.opened(stream)
+        let writer = SessionWriter::resume(log, id, (self.host.options.now)()).await?;
+        self.opened(writer)
     }
 
-    fn opened(&self, stream: SessionWriter) -> Result<Session, OpenError> {
+    fn opened(&self, writer: SessionWriter) -> Result<Session, OpenError> {
         let position = LogPosition {
-            last_turn: TurnNumber(stream.state().next_turn().0 - 1),
-            version: stream.version(),
+            last_turn: TurnNumber(writer.state().next_turn().0 - 1),
+            version: writer.version(),
         };
-        let inner = SessionInner::new(Arc::clone(&self.host), stream.id().clone(), position);
-        inner.start_with(stream)?;
+        let inner = SessionInner::new(Arc::clone(&self.host), writer.id().clone(), position);
+        inner.start_with(writer)?;
         Ok(Session { inner })
     }
 }

@@ -10,7 +10,7 @@ use allstop_tools::{BackgroundHost as _, BackgroundWork};
 
 use crate::inner::{AwakeSession, LockedState, SessionInner};
 use crate::queued_turn::QueuedTurn;
-use crate::session_stop::{SessionStop, StopTarget};
+use crate::stop_handle::{SessionStop, StopTarget};
 
 impl SessionInner {
     /// Stops a target. On return no further work of the target starts.

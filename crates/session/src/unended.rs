@@ -161,10 +161,10 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<UnendedWor
 ///
 /// The outcome of such work is `unknown`, since its end was not observed.
 pub(crate) async fn record_lost_work(
-    stream: &mut SessionWriter,
+    writer: &mut SessionWriter,
     scope: &Scope,
 ) -> Result<Vec<UnendedWork>, SessionError> {
-    let found = settled_work(stream.state(), scope).await;
+    let found = settled_work(writer.state(), scope).await;
     let gone: Vec<SessionRecord> = found
         .iter()
         .filter(|work| !work.alive)
@@ -179,7 +179,7 @@ pub(crate) async fn record_lost_work(
         })
         .collect();
     if !gone.is_empty() {
-        stream.append(gone).await?;
+        writer.append(gone).await?;
     }
     Ok(found)
 }

@@ -20,14 +20,11 @@ use allstop_core::{Cause, CauseKind};
 
 use super::command::{ChatCommand, TypedLine};
 use super::history::InputHistory;
-use crate::control::{Control, ControlEffect, EndSignal};
+use crate::control::{Control, ControlEffect, EndSignal, ONE_SIGNAL};
 use crate::terminal::{InputLine, Style};
 pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
 use typing::{InputResult, TypedInput};
-
-/// Presses of Ctrl-C so close together are one: nobody presses a key twice in a tenth of a second.
-const ONE_PRESS: Duration = Duration::from_millis(100);
 
 /// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave: who wanted to stop or to
 /// force has seen by then that it is over.
@@ -158,7 +155,7 @@ impl ChatState {
     }
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {
-        let is_same = |at: Instant| now < at + ONE_PRESS;
+        let is_same = |at: Instant| now < at + ONE_SIGNAL;
         if self.stopped_at.is_some_and(is_same) {
             return Vec::new();
         }

@@ -176,7 +176,7 @@ impl DemoStage {
         let id = SessionId::from("demo");
         let now = Timestamp::from(std::time::SystemTime::now());
         let log = Arc::new(MemoryLog::new());
-        let stream = SessionWriter::create(log, id, now, folder.to_string_lossy())
+        let writer = SessionWriter::create(log, id, now, folder.to_string_lossy())
             .await
             .context("a session in memory")?;
         let session = root
@@ -206,7 +206,7 @@ impl DemoStage {
             agent: Agent::builder(model).tools(tools).build(),
             session,
             background,
-            history: std::cell::Cell::new(Some(RunHistory::Logged(Box::new(stream)))),
+            history: std::cell::Cell::new(Some(RunHistory::Logged(Box::new(writer)))),
         })
     }
 

@@ -127,6 +127,7 @@ impl InputReader {
         let reader = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("read-terminal".to_owned());
         // Not in a scope on purpose: a person may never press a key, and no exit waits for that.
+        #[expect(clippy::disallowed_methods, reason = "no exit waits for a key")]
         thread.spawn(move || reader.run(mode, &tx)).map(drop)?;
         Ok(Self {
             shared,

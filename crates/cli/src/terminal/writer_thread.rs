@@ -26,6 +26,7 @@ const SIZE_DEFAULT: (usize, usize) = (80, 24);
 pub(super) fn start(shared: Arc<SharedQueue>, name: &str) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(format!("write-{name}"));
     // Not in a scope on purpose: it outlives every stop, to print its receipt.
+    #[expect(clippy::disallowed_methods, reason = "it outlives every stop")]
     thread
         .spawn(move || WriterThread::default().run(&shared))
         .map(drop)

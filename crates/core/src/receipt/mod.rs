@@ -59,7 +59,7 @@ pub enum NothingToStop {
     NotFound,
 }
 
-/// Request for a stop: its target, extent, cause and time.
+/// A request as it was accepted: id, target, extent, cause and time of the stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopInfo {
     /// Id of the stop.

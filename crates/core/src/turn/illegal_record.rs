@@ -1,3 +1,5 @@
+//! Errors of records that are not allowed at their position.
+
 use crate::counted::counted;
 use crate::ids::{BackgroundId, TurnNumber};
 use crate::message::InvalidHistory;

@@ -1,3 +1,5 @@
+//! Recovery: the records that end a turn which a crash left open.
+
 use crate::cause::{Cause, CauseKind};
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;

@@ -1,3 +1,5 @@
+//! Errors of opening, reading and writing a session.
+
 use allstop_core::SessionId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::IllegalRecord;

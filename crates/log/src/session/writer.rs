@@ -67,7 +67,7 @@ struct PendingAppend {
 
 impl fmt::Debug for SessionWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionStream")
+        f.debug_struct("SessionWriter")
             .field("id", &self.id)
             .field("version", &self.version)
             .finish_non_exhaustive()

@@ -1,3 +1,5 @@
+//! The log on SQLite: passes appends to the writer's thread and reads to the reader's thread.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -10,5 +10,9 @@ use std::io;
 pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());
     // Not joined, see above.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a blocked disk must not delay the exit"
+    )]
     thread.spawn(run).map(drop)
 }

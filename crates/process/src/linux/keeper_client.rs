@@ -65,7 +65,7 @@ enum KeeperEvent {
 enum NextStep {
     Watch,
     Empty,
-    Orphaned,
+    KeeperLost,
     Detached,
 }
 
@@ -84,7 +84,7 @@ impl KeeperClient {
                     self.give_back();
                     return;
                 }
-                NextStep::Orphaned => return self.end_orphans().await,
+                NextStep::KeeperLost => return self.end_lost_tree().await,
                 NextStep::Detached => return,
             }
         }
@@ -93,7 +93,7 @@ impl KeeperClient {
     fn handle(&mut self, event: KeeperEvent) -> NextStep {
         match event {
             KeeperEvent::Reported(report) => return self.handle_report(report),
-            KeeperEvent::KeeperEnded => return NextStep::Orphaned,
+            KeeperEvent::KeeperEnded => return NextStep::KeeperLost,
             KeeperEvent::Detach(request) => match absolute(&request.output_file) {
                 Ok(path) => {
                     self.call.say(KeeperAction::Detach(path));

@@ -161,6 +161,10 @@ fn order_of(spec: &ProcessSpec) -> LaunchOrder {
             || name == MARKER_VARIABLE
             || spec.env.iter().any(|(set, _)| set == name)
     };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "passed on to the command, not read"
+    )]
     let inherited = std::env::vars_os().filter(|(name, _)| !is_set_or_hidden(name));
     let marker = (MARKER_VARIABLE.into(), (&*spec.marker).into());
     LaunchOrder {

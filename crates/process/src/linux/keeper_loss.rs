@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use crate::identity::identity;
 use crate::launch_error::LaunchError;
 
+use super::adopted::kill_adopted;
 use super::keeper_client::KeeperClient;
 use super::look::look;
-use super::orphans::end_orphans;
 use super::readiness::watch;
 use super::sweep::{EMPTY_SWEEPS, EmptinessProof, TreeSweep};
 use super::tree::signal_each;
@@ -23,7 +23,7 @@ const LOOK_REPEAT: Duration = Duration::from_millis(5);
 
 impl KeeperClient {
     /// Finds and ends the tree of a keeper that was killed.
-    pub(super) async fn end_orphans(mut self) {
+    pub(super) async fn end_lost_tree(mut self) {
         self.status.publish(|now| now.keeper_lost = true);
         let Some(keeper) = self.keeper.take() else {
             return;
@@ -39,7 +39,7 @@ impl KeeperClient {
         if main.is_none() {
             self.failed = Some(LaunchError::KeeperLost);
         }
-        if self.keepers.adopts_orphans() {
+        if self.keepers.is_subreaper() {
             self.end_adopted(pid).await;
         } else {
             // Killed before it said that it had started anything. If it had, the command died with it (the death signal)
@@ -53,12 +53,12 @@ impl KeeperClient {
     async fn end_adopted(&mut self, keeper: u32) {
         let mut empty_looks = 0;
         while empty_looks < EMPTY_SWEEPS {
-            let Some(orphans) = look(move || end_orphans(keeper)).await.flatten() else {
+            let Some(adopted) = look(move || kill_adopted(keeper)).await.flatten() else {
                 sleep(LOOK_REPEAT).await;
                 continue;
             };
-            self.known.set_stats(&orphans.living);
-            if orphans.is_empty() {
+            self.known.set_stats(&adopted.living);
+            if adopted.is_empty() {
                 empty_looks += 1;
             } else {
                 empty_looks = 0;
@@ -69,7 +69,7 @@ impl KeeperClient {
     }
 
     async fn sweep_away(&mut self, main: ProcessIdentity, keeper: u32) {
-        let sweep = Arc::new(TreeSweep::of_orphans(
+        let sweep = Arc::new(TreeSweep::of_lost_keeper(
             Arc::clone(&self.marker),
             main,
             keeper,

@@ -32,7 +32,7 @@ const CLOSE_WAIT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Keepers {
     program: KeeperProgram,
-    adopts_orphans: bool,
+    is_subreaper: bool,
     pool: Mutex<KeeperPool>,
 }
 
@@ -61,7 +61,7 @@ impl Keepers {
     pub fn new(program: KeeperProgram) -> Arc<Self> {
         Arc::new(Self {
             program,
-            adopts_orphans: false,
+            is_subreaper: false,
             pool: Mutex::default(),
         })
     }
@@ -72,11 +72,11 @@ impl Keepers {
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn adopting_orphans(program: KeeperProgram) -> io::Result<Arc<Self>> {
+    pub fn with_subreaper(program: KeeperProgram) -> io::Result<Arc<Self>> {
         rustix::process::set_child_subreaper(Some(getpid()))?;
         Ok(Arc::new(Self {
             program,
-            adopts_orphans: true,
+            is_subreaper: true,
             pool: Mutex::default(),
         }))
     }
@@ -97,8 +97,8 @@ impl Keepers {
         }
     }
 
-    pub(super) fn adopts_orphans(&self) -> bool {
-        self.adopts_orphans
+    pub(super) fn is_subreaper(&self) -> bool {
+        self.is_subreaper
     }
 
     /// Takes an idle keeper, or starts one without the hidden variables.

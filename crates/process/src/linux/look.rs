@@ -27,6 +27,7 @@ pub(super) async fn look<T: Send + 'static>(
 /// Begins a look without waiting for its end. `None`: the system gives no thread.
 pub(super) fn begin(look: impl FnOnce() + Send + 'static) -> Option<()> {
     let thread = std::thread::Builder::new().name("allstop-look".to_owned());
+    #[expect(clippy::disallowed_methods, reason = "a look into /proc may hang")]
     thread.spawn(look).ok().map(drop)
 }
 

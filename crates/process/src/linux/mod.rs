@@ -1,5 +1,6 @@
 //! Containment on Linux: keepers, and groups with a marker and sweeps of `/proc`.
 
+mod adopted;
 mod environment;
 mod group;
 mod group_driver;
@@ -11,7 +12,6 @@ mod keeper_loss;
 mod keeper_socket;
 mod keepers;
 mod look;
-mod orphans;
 mod procfs;
 mod readiness;
 mod reattach;

@@ -98,7 +98,7 @@ impl TreeSweep {
     }
 
     /// For the tree of a keeper that has just been killed.
-    pub(super) fn of_orphans(marker: Arc<str>, main: ProcessIdentity, keeper: u32) -> Self {
+    pub(super) fn of_lost_keeper(marker: Arc<str>, main: ProcessIdentity, keeper: u32) -> Self {
         Self::new(marker, main, Some(keeper), false, true)
     }
 
@@ -156,9 +156,9 @@ impl TreeSweep {
         let mut is_unsure = false;
         let is_complete = visit_processes(|stat| {
             all.push(stat);
-            // Only orphans are asked for their environment: any other process is found by its parent.
-            let is_orphan = may_adopt.contains(&stat.parent) && !stat.is_kernel;
-            if is_orphan && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
+            // Only an adopted process is asked for its environment: any other process is found by its parent.
+            let is_adopted = may_adopt.contains(&stat.parent) && !stat.is_kernel;
+            if is_adopted && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
                 match self.is_marked(&stat) {
                     Some(true) => drop(marked.insert(stat.pid)),
                     Some(false) => {}

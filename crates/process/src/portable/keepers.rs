@@ -27,7 +27,7 @@ impl PortableKeepers {
     ///
     /// # Errors
     /// Never.
-    pub fn adopting_orphans(program: KeeperProgram) -> io::Result<Arc<Self>> {
+    pub fn with_subreaper(program: KeeperProgram) -> io::Result<Arc<Self>> {
         Ok(Self::new(program))
     }
 

@@ -234,7 +234,7 @@ async fn a_late_force_spares_the_next_call() {
 }
 
 fn adopting() -> Arc<Keepers> {
-    Keepers::adopting_orphans(keeper_program()).expect("this process can be a subreaper")
+    Keepers::with_subreaper(keeper_program()).expect("this process can be a subreaper")
 }
 
 async fn orphans_are_adopted_and_ended() {

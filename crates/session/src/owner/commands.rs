@@ -61,15 +61,15 @@ impl SessionOwner {
 
     async fn undo(&mut self) -> Result<TurnNumber, UndoError> {
         let at = (self.inner.host.options.now)();
-        let stream = self.stream().ok_or(UndoError::NothingToUndo)?;
-        let last = stream.state().conversation().spans.last();
+        let writer = self.writer().ok_or(UndoError::NothingToUndo)?;
+        let last = writer.state().conversation().spans.last();
         let turn = last.ok_or(UndoError::NothingToUndo)?.turn;
         self.append(vec![SessionRecord::TurnUndone { turn, at }])
             .await?;
         Ok(turn)
     }
 
-    pub(super) fn stream(&mut self) -> Option<&mut allstop_log::SessionWriter> {
-        Some(&mut **self.resources.as_mut()?.stream.as_mut()?)
+    pub(super) fn writer(&mut self) -> Option<&mut allstop_log::SessionWriter> {
+        Some(&mut **self.resources.as_mut()?.writer.as_mut()?)
     }
 }

@@ -19,8 +19,8 @@ impl SessionOwner {
         let Some(compaction) = self.inner.host.options.compaction else {
             return;
         };
-        let Some(stream) = self.stream() else { return };
-        if tokens(stream.state().conversation()) <= compaction.tokens_max {
+        let Some(writer) = self.writer() else { return };
+        if tokens(writer.state().conversation()) <= compaction.tokens_max {
             return;
         }
         if let Err(error) = self.compact(&queued.scope, compaction.turns_kept).await {
@@ -35,10 +35,10 @@ impl SessionOwner {
         scope: &Scope,
         turns_kept: u32,
     ) -> Result<CompactionResult, CompactError> {
-        let Some(stream) = self.stream() else {
+        let Some(writer) = self.writer() else {
             return Err(CompactError::TooShort(0));
         };
-        let conversation = Arc::clone(stream.state().conversation());
+        let conversation = Arc::clone(writer.state().conversation());
         let Some((messages_dropped, turns_dropped)) = cut(&conversation, turns_kept) else {
             return Err(CompactError::TooShort(conversation.spans.len()));
         };

@@ -42,7 +42,7 @@ impl SessionOwner {
             return;
         }
         // An unconfirmed append may still be written, and would then conflict with the next owner's records.
-        let is_settled = self.stream().is_none_or(|stream| stream.is_settled());
+        let is_settled = self.writer().is_none_or(|writer| writer.is_settled());
         let may_sleep = running.is_empty() && self.pending_open.is_none() && is_settled;
         let sleep_after = self.inner.host.options.sleep_after;
         let is_sleep_due = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
@@ -72,14 +72,14 @@ impl SessionOwner {
     /// Appends records between two turns. Without a stop there is no time limit.
     pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         let scope = self.scope.clone();
-        let stream = self.stream().ok_or(SessionError::Indeterminate)?;
+        let writer = self.writer().ok_or(SessionError::Indeterminate)?;
         let patience = async {
             scope.stopped().await;
             tokio::time::sleep(RECORD_WRITE_MAX).await;
         };
         tokio::select! {
             biased;
-            appended = stream.append(records) => appended,
+            appended = writer.append(records) => appended,
             () = patience => Err(SessionError::Indeterminate),
         }
     }
@@ -89,10 +89,10 @@ impl SessionOwner {
         let Some(open) = &mut self.resources else {
             return false;
         };
-        let Some(stream) = &mut open.stream else {
+        let Some(writer) = &mut open.writer else {
             return false;
         };
-        let turn = TurnNumber(stream.state().next_turn().0.saturating_sub(1));
+        let turn = TurnNumber(writer.state().next_turn().0.saturating_sub(1));
         let mut records = open.background.take_records(turn);
         let orphan_ends = self.inner.state.lock().orphans.take_ends();
         let has_orphan_ended = !orphan_ends.is_empty();
@@ -101,7 +101,7 @@ impl SessionOwner {
             return false;
         }
         // A store that hangs must delay neither the next message nor the end of the session.
-        let is_recorded = match timeout(RECORD_WRITE_MAX, stream.append(records)).await {
+        let is_recorded = match timeout(RECORD_WRITE_MAX, writer.append(records)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the end of background work is not recorded yet");
@@ -112,7 +112,7 @@ impl SessionOwner {
                 false
             }
         };
-        open.background.give_back(stream.take_refused_records());
+        open.background.give_back(writer.take_refused_records());
         if has_orphan_ended {
             self.inner.send_background_changed();
         }

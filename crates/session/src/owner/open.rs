@@ -26,12 +26,12 @@ pub(super) struct OwnerResources {
     pub(super) background: Arc<SessionBackground>,
     pub(super) changes: watch::Receiver<u64>,
     /// `None` while a turn runs, which then has the log.
-    pub(super) stream: Option<Box<SessionWriter>>,
+    pub(super) writer: Option<Box<SessionWriter>>,
 }
 
 impl OwnerResources {
     pub(super) fn state(&self) -> Option<&SessionState> {
-        Some(self.stream.as_ref()?.state())
+        Some(self.writer.as_ref()?.state())
     }
 }
 
@@ -42,7 +42,7 @@ impl SessionOwner {
         if self
             .resources
             .as_ref()
-            .is_some_and(|open| open.stream.is_some())
+            .is_some_and(|open| open.writer.is_some())
         {
             return Ok(());
         }
@@ -57,13 +57,13 @@ impl SessionOwner {
             () = stopped.stopped() => return Err(not_open("it was stopped")),
         };
         self.pending_open = None;
-        let mut stream =
+        let mut writer =
             opened.map_err(|lost| TurnError::bug(format!("opening the log failed: {lost}")))??;
-        stream.observe(observer(&self.inner));
+        writer.observe(observer(&self.inner));
         match &mut self.resources {
             // The engine was lost, and the log with it. The background work is still owned by this session.
-            Some(open) => open.stream = Some(stream),
-            None => self.open_agent(stream).await?,
+            Some(open) => open.writer = Some(writer),
+            None => self.open_agent(writer).await?,
         }
         self.publish();
         Ok(())
@@ -76,23 +76,23 @@ impl SessionOwner {
         let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
         let is_ours = self.resources.is_some();
         self.scope.spawn_engine(async move {
-            let mut stream = if let Some(stream) = opened {
-                stream
+            let mut writer = if let Some(writer) = opened {
+                writer
             } else {
                 let (log, id) = (Arc::clone(&inner.host.log), inner.id.clone());
                 let at = (inner.host.options.now)();
                 Box::new(SessionWriter::resume(log, id, at).await?)
             };
             if !is_ours {
-                let works = unended::record_lost_work(&mut stream, &scope).await?;
+                let works = unended::record_lost_work(&mut writer, &scope).await?;
                 inner.state.lock().orphans.add(works);
             }
-            Ok(stream)
+            Ok(writer)
         })
     }
 
-    async fn open_agent(&mut self, stream: Box<SessionWriter>) -> Result<(), TurnError> {
-        let first = unended::next_number(stream.state());
+    async fn open_agent(&mut self, writer: Box<SessionWriter>) -> Result<(), TurnError> {
+        let first = unended::next_number(writer.state());
         let background = {
             // In one critical section: a stop of all background work must find the scope in which the tools start
             // theirs.
@@ -119,12 +119,12 @@ impl SessionOwner {
             agent = agent_future => agent.map_err(|_| not_open("its agent source panicked"))??,
             () = self.scope.stopped() => return Err(not_open("it was stopped")),
         };
-        let resumed = !stream.state().turns().is_empty();
+        let resumed = !writer.state().turns().is_empty();
         self.resources = Some(OwnerResources {
             changes: background.changes().subscribe(),
             background,
             session,
-            stream: Some(stream),
+            writer: Some(writer),
         });
         let event = HookEvent::SessionStart { resumed };
         self.call_hooks(&event, &self.scope).await;
@@ -146,15 +146,15 @@ impl SessionOwner {
     /// Publishes the current state of the log to the handles.
     pub(super) fn publish(&self) {
         let Some(open) = &self.resources else { return };
-        let Some(stream) = &open.stream else { return };
+        let Some(writer) = &open.writer else { return };
         let mut state = self.inner.state.lock();
         state.position = LogPosition {
-            last_turn: allstop_core::TurnNumber(stream.state().next_turn().0 - 1),
-            version: stream.version(),
+            last_turn: allstop_core::TurnNumber(writer.state().next_turn().0 - 1),
+            version: writer.version(),
         };
         if let Some(awake) = &mut state.awake {
             awake.background = Some(Arc::clone(&open.background));
-            awake.conversation = Some(Arc::clone(stream.state().conversation()));
+            awake.conversation = Some(Arc::clone(writer.state().conversation()));
         }
     }
 }

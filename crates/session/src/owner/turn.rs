@@ -46,13 +46,13 @@ impl SessionOwner {
     /// ending is ended as after a crash.
     async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         let at = (self.inner.host.options.now)();
-        let Some(stream) = self.stream() else {
+        let Some(writer) = self.writer() else {
             return Ok(());
         };
         let settling = async {
-            stream.settle().await?;
-            let records = stream.state().recovery_records(at);
-            stream.append(records).await
+            writer.settle().await?;
+            let records = writer.state().recovery_records(at);
+            writer.append(records).await
         };
         tokio::select! {
             biased;
@@ -67,11 +67,11 @@ impl SessionOwner {
         self.compact_if_long(queued).await;
         let open = self.resources.as_mut();
         let open = open.ok_or_else(|| TurnError::bug("the session is not open"))?;
-        let stream = open.stream.take();
-        let stream = stream.ok_or_else(|| TurnError::bug("the session has no log"))?;
-        queued.state.begin(stream.state().next_turn());
+        let writer = open.writer.take();
+        let writer = writer.ok_or_else(|| TurnError::bug("the session has no log"))?;
+        queued.state.begin(writer.state().next_turn());
         let request = RunRequest {
-            history: RunHistory::Logged(stream),
+            history: RunHistory::Logged(writer),
             prompts: VecDeque::from([queued.prompt.clone()]),
             context: None,
             background: Some(Arc::clone(&open.background)),
@@ -93,8 +93,8 @@ impl SessionOwner {
         };
         match ended {
             Ok(RunOutcome { mut turns, history }) => {
-                if let RunHistory::Logged(stream) = history {
-                    open.stream = Some(stream);
+                if let RunHistory::Logged(writer) = history {
+                    open.writer = Some(writer);
                 }
                 self.publish();
                 turns

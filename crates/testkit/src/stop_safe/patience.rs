@@ -27,6 +27,10 @@ pub(super) fn with(
         .unwrap_or("explorer")
         .to_owned();
     let thread = std::thread::Builder::new().name(name);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it may hang in the tool under test"
+    )]
     let exploring = thread
         .spawn(move || explore(run_begins))
         .expect("the system has a thread left");

@@ -251,6 +251,7 @@ fn full_disk_leaves_only_the_old_file() {
 
 #[tokio::test]
 async fn the_child_with_a_full_disk() {
+    #[expect(clippy::disallowed_methods, reason = "the parent test calls this one")]
     if std::env::var_os("ALLSTOP_TEST_FULL_DISK").is_none() {
         return;
     }

@@ -170,6 +170,10 @@ fn full_disk_ends_the_file_and_not_the_output() {
 
 #[test]
 fn the_child_with_a_full_disk() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the parent test names its folder"
+    )]
     let Some(folder) = std::env::var_os("ALLSTOP_TEST_FULL_DISK") else {
         return;
     };

@@ -2,7 +2,7 @@
 //! if the tools allow that. One call can be stopped, or time out, while its siblings and the turn continue.
 
 mod admission;
-mod ended_call;
+mod running_call;
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::controls::note_of;
 use crate::event::AgentEvent;
 use crate::hook::HookEvent;
 use admission::AdmittedCall;
-use ended_call::{EndedCall, ToolCallEnd, ToolCallResult};
+use running_call::{EndedCall, ToolCallEnd, ToolCallResult};
 
 impl RunningTurn<'_> {
     /// Runs the calls of a step and gives each call exactly one result.
@@ -75,7 +75,7 @@ impl RunningTurn<'_> {
                 .spec()
                 .timeout
                 .or(self.parts().settings.deadlines.tool);
-            let Some(call) = ended_call::start(admitted, limit, &self.work) else {
+            let Some(call) = running_call::start(admitted, limit, &self.work) else {
                 let ending = self.collect_stopped(running, None, TurnInterrupt::Stopped);
                 return Box::pin(ending).await;
             };
@@ -137,7 +137,7 @@ impl RunningTurn<'_> {
                 .iter()
                 .find(|item| Some(&item.id) == path.as_ref());
             let is_result = match item {
-                Some(item) => ended_call::ended_by_itself(item),
+                Some(item) => running_call::ended_by_itself(item),
                 // The call had ended before the stop of the turn, but its result had not been taken.
                 None => ended.scope.cause() == self.scope.cause(),
             };
@@ -162,7 +162,7 @@ impl RunningTurn<'_> {
         let leftover = match &ended.end {
             ToolCallEnd::StoppedAlone(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
             _ if ended.scope.is_quiet() => None,
-            _ => Box::pin(ended_call::end_leftovers(&ended.scope)).await,
+            _ => Box::pin(running_call::end_leftovers(&ended.scope)).await,
         };
         self.leftovers.extend(leftover);
         let event = self.take_result(ended)?;
@@ -176,7 +176,7 @@ impl RunningTurn<'_> {
             content,
             is_error,
             left,
-        } = ended_call::describe(ended.end);
+        } = running_call::describe(ended.end);
         let result = ToolResult {
             call_id: ended.call.id.clone(),
             content: Arc::clone(&content),

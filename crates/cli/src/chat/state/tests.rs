@@ -31,7 +31,7 @@ impl TestChat {
     }
 
     fn later(&mut self) -> &mut Self {
-        self.now += ONE_PRESS;
+        self.now += ONE_SIGNAL;
         self
     }
 
@@ -360,7 +360,7 @@ fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
     chat.now += GRACE;
     chat.hears(ChatEvent::Outcome(1));
     chat.hears(ChatEvent::StopEnded);
-    chat.now += END_TO_LEAVE.saturating_sub(ONE_PRESS);
+    chat.now += END_TO_LEAVE.saturating_sub(ONE_SIGNAL);
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
     chat.later();
     assert!(is_leave(&chat.ctrl_c()));

@@ -133,13 +133,15 @@ impl<'a> Allstop<'a> {
     /// Starts it.
     pub(crate) fn start(self) -> Running {
         let (program, first_args) = self.program.split_first().expect("there is a program");
+        #[expect(clippy::disallowed_methods, reason = "the binary finds shells by it")]
+        let path = std::env::var_os("PATH").unwrap_or_default();
         let mut command = Command::new(program);
         command
             .args(first_args)
             .args(&self.args)
             .current_dir(self.place.work())
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", path)
             .env("HOME", self.place.path("home"))
             .env(MARK, self.place.mark())
             .envs(self.environment)

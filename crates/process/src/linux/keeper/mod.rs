@@ -4,9 +4,9 @@ mod call;
 mod children;
 mod drain;
 mod killing;
+mod main_loop;
 pub(super) mod order;
 pub(super) mod protocol;
-mod watch;
 
 use std::process::ExitCode;
 
@@ -30,5 +30,5 @@ use std::process::ExitCode;
 /// }
 /// ```
 pub fn keeper_main() -> ExitCode {
-    watch::run()
+    main_loop::run()
 }

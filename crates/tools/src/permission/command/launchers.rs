@@ -1,7 +1,8 @@
 //! Programs and shell built-ins that run other programs, as their arguments say.
 //!
 //! The tables list the usual ones. An unlisted program counts as one that runs nothing else, and so do the files that a
-//! listed one reads: a `Makefile`, a hook, a configuration, a script given by its path.
+//! listed one reads: a `Makefile`, a hook, a configuration, a script given by its path. Doubting every unlisted program
+//! would deny even `cargo test` under `--yes` as soon as there is a denying rule.
 
 use super::{CommandWord, sed};
 

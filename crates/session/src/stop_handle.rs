@@ -1,4 +1,4 @@
-//! Targets of a stop, and running stops.
+//! Targets of a stop, and the handle of an accepted stop, which has its receipt.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A call from its start to its end, and its result for the log and the model.
+//! A running call: its start, the wait for its end or for the account of its stop, and its result for the log and the
+//! model.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ async fn watch(
         biased;
         joined = running => ended(joined, &scope, &turn).await,
         // Its timeout, or a stop of the call alone. The work may never join; then the account of the stop is its end.
-        receipt = account(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
+        receipt = account_of_call(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
     EndedCall {
         call,
@@ -101,7 +102,7 @@ async fn ended(
         Err(WorkLost::Panicked) => ToolCallEnd::Panicked,
         joined if turn.is_stopped() => ToolCallEnd::TurnStopped(joined.ok()),
         Ok(output) if scope.is_stopped() => {
-            let receipt = Box::pin(account(scope, turn)).await;
+            let receipt = Box::pin(account_of_call(scope, turn)).await;
             if receipt.items().iter().all(ended_by_itself) {
                 // The work did not notice the stop and finished before it was forced: that is a normal result.
                 ToolCallEnd::Returned(output)
@@ -111,7 +112,7 @@ async fn ended(
         }
         Ok(output) => ToolCallEnd::Returned(output),
         Err(WorkLost::Dropped | WorkLost::NoThread) => {
-            ToolCallEnd::StoppedAlone(Box::pin(account(scope, turn)).await, None)
+            ToolCallEnd::StoppedAlone(Box::pin(account_of_call(scope, turn)).await, None)
         }
     }
 }
@@ -135,7 +136,7 @@ pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
 }
 
 /// Account of a stop of this call alone; pending forever after a stop of the turn.
-async fn account(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
+async fn account_of_call(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
     scope.stopped().await;
     if turn.is_stopped() {
         return std::future::pending().await;

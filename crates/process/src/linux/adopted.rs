@@ -1,4 +1,4 @@
-//! Processes that a killed keeper leaves to this process, if that is a subreaper: found among its descendants, killed,
+//! Processes of a killed keeper, which the kernel makes children of this process if this is a subreaper: found, killed,
 //! reaped.
 //!
 //! Every command runs in a session of its own, and no process can join the session of another. So a child of this process
@@ -12,14 +12,14 @@ use super::tree::{rooted, signal_each};
 use crate::identity::raw_pid;
 
 /// Result of one look.
-pub(super) struct OrphanedProcesses {
+pub(super) struct AdoptedProcesses {
     /// Adopted processes and their descendants that still run.
     pub(super) living: Vec<ProcessStat>,
     /// True if all processes could be looked at.
     pub(super) is_complete: bool,
 }
 
-impl OrphanedProcesses {
+impl AdoptedProcesses {
     /// True if certainly none was there.
     pub(super) fn is_empty(&self) -> bool {
         self.is_complete && self.living.is_empty()
@@ -28,7 +28,7 @@ impl OrphanedProcesses {
 
 /// Kills and reaps what this process has adopted, now that `keeper` has ended. `None`: `/proc` does not show even this
 /// process.
-pub(super) fn end_orphans(keeper: u32) -> Option<OrphanedProcesses> {
+pub(super) fn kill_adopted(keeper: u32) -> Option<AdoptedProcesses> {
     let me = std::process::id();
     let mut all = Vec::new();
     let is_complete = visit_processes(|stat| all.push(stat));
@@ -51,7 +51,7 @@ pub(super) fn end_orphans(keeper: u32) -> Option<OrphanedProcesses> {
     }
     living.retain(|stat| !stat.is_dead());
     signal_each(&living, Signal::KILL);
-    Some(OrphanedProcesses {
+    Some(AdoptedProcesses {
         living,
         is_complete,
     })

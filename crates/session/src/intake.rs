@@ -17,9 +17,9 @@ use crate::queued_turn::QueuedTurn;
 
 impl SessionInner {
     /// Starts the owner of a session whose log is open.
-    pub(crate) fn start_with(self: &Arc<Self>, stream: SessionWriter) -> Result<(), NotStarted> {
+    pub(crate) fn start_with(self: &Arc<Self>, writer: SessionWriter) -> Result<(), NotStarted> {
         let mut state = self.state.lock();
-        state.opened = Some(Box::new(stream));
+        state.opened = Some(Box::new(writer));
         self.wake(&mut state).map(drop)
     }
 
