@@ -1,16 +1,38 @@
-//! Checks the relative links of the documents.
+//! Checks the relative links of the documents, and the source files that ARCHITECTURE.md names in code font.
 
 use std::path::Path;
 
+use anyhow::bail;
+
 use crate::documents::{self, prose};
+use crate::workspace;
 
 pub(crate) fn check() -> anyhow::Result<()> {
+    let map = std::fs::read_to_string(workspace::root().join("ARCHITECTURE.md"))?;
+    let missing = missing_files(&map, &workspace::root().join("crates"));
+    if !missing.is_empty() {
+        bail!(
+            "ARCHITECTURE.md names missing files: {}",
+            missing.join(", ")
+        );
+    }
     documents::report(|text, folder| {
         dead_links(text, folder)
             .into_iter()
             .map(|link| format!("dead link {link}"))
             .collect()
     })
+}
+
+/// Files in code font, such as `scope/src/gate.rs`, that are not below `crates`. A name without a folder is in a folder
+/// that is named before it.
+fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
+    let in_code_font = prose(map).flat_map(|line| line.split('`').skip(1).step_by(2));
+    in_code_font
+        .filter(|code| code.contains('/') && !code.contains(['*', '<', ' ']))
+        .filter(|code| code.contains("/src"))
+        .filter(|code| !crates.join(code.trim_end_matches('/')).exists())
+        .collect()
 }
 
 /// Relative links of a document in `folder` to a missing file or heading.
@@ -74,6 +96,13 @@ fn slug(line: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn missing_file_of_the_map_is_found() {
+        let crates = crate::workspace::root().join("crates");
+        let map = "see `scope/src/gate.rs`, `nowhere/src/gate.rs` and `gate.rs`";
+        assert_eq!(super::missing_files(map, &crates), ["nowhere/src/gate.rs"]);
+    }
+
     use super::*;
     use crate::workspace;
 

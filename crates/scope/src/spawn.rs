@@ -309,7 +309,12 @@ impl Scope {
             drop(tx.send(result));
         };
         let thread = std::thread::Builder::new().name("allstop-work".to_owned());
-        if let Err(error) = thread.spawn(body) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that spawns: registered above"
+        )]
+        let spawned = thread.spawn(body);
+        if let Err(error) = spawned {
             // The registration and the sender were dropped with the closure.
             tracing::warn!(%error, "the system gives no thread");
             threads.thread_ended();

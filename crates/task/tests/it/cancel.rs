@@ -299,7 +299,7 @@ async fn preview_stops_nothing() {
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
 }
 
-/// Whoever is first wins, and nothing is ended twice: a stop at every moment of a short execution.
+/// A stop at every moment of a short execution: one of the two wins, and nothing is ended twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_races_the_end() {
     let executor = three_events();

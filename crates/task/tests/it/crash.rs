@@ -34,12 +34,22 @@ fn crashed(log: &Arc<dyn Log>) -> [TaskId; 2] {
     crash_after(async move {
         let executor = endless(false);
         let manager = manager_over(log, TaskParts::of(executor.clone()), one_slot()).await;
-        let mut first = manager.execute(request("m1")).await.unwrap();
+        let mut first = manager.execute(request("m1")).await.expect("it works");
         executor.started().await;
         // The snapshot and `working`: both are durable.
-        first.subscription.next().await.unwrap().unwrap();
-        first.subscription.next().await.unwrap().unwrap();
-        let second = manager.execute(request("m2")).await.unwrap();
+        first
+            .subscription
+            .next()
+            .await
+            .expect("it works")
+            .expect("it works");
+        first
+            .subscription
+            .next()
+            .await
+            .expect("it works")
+            .expect("it works");
+        let second = manager.execute(request("m2")).await.expect("it works");
         [first.task_id, second.task_id]
     })
 }

@@ -25,7 +25,7 @@ use crate::support::{
 /// Runs one task to its end, and returns it with the executor's error.
 async fn failed(executor: &ScriptedExecutor, options: TaskOptions) -> Arc<Task> {
     let manager = manager(TaskParts::of(executor.clone()), options).await;
-    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    let mut accepted = manager.execute(request("m1")).await.expect("it works");
     let task = ended(&manager, &mut accepted).await;
     assert_eq!(task.status.state, TaskState::Failed);
     wait_until("nothing is left", || executor.live() == 0).await;

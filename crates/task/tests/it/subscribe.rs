@@ -18,12 +18,12 @@ fn chatty(events: usize) -> ScriptedExecutor {
             cx.events
                 .write(TaskEvent::artifact(artifact))
                 .await
-                .unwrap();
+                .expect("it works");
         }
         cx.events
             .write(TaskEvent::state(TaskState::Completed))
             .await
-            .unwrap();
+            .expect("it runs");
         Ok(ExecutorReturn::Finished)
     })
 }
