@@ -1,5 +1,10 @@
 //! Processes that are launched while a stop is accepted.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a thread of the test races the scope, and is joined"
+)]
+
 use std::fs;
 use std::path::PathBuf;
 

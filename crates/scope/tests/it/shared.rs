@@ -1,5 +1,10 @@
 //! Scopes that share the cell of the one above them: to whoever uses them, scopes like any other.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a thread of the test races the scope, and is joined"
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! Extents, causes, deadlines and the barrier over a tree of scopes.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a thread of the test races the scope, and is joined"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
