@@ -42,13 +42,9 @@ impl Table {
 
     /// Adds the counts of a report.
     pub(crate) fn add(&mut self, report: &CheckReport) {
-        for checker in CHECKERS {
-            let checks = report
-                .checks
-                .get(checker.name())
-                .copied()
-                .unwrap_or_default();
-            self.checked(checker.invariant(), checker.class(), checks);
+        for checker in &CHECKERS {
+            let checks = report.checks.get(checker.name).copied().unwrap_or_default();
+            self.checked(checker.invariant, checker.class, checks);
         }
         self.cases += report.cases;
         self.broken += report.failures.len();

@@ -1,17 +1,16 @@
 //! Observation of one run: everything that a checker can ask for, whichever driver made the run.
 
-mod machine;
+mod facts;
 mod point;
-mod session;
-mod stops;
 mod told;
 mod witness;
 
-pub use machine::{CallEffect, MachineLook};
+pub use facts::{
+    CallEffect, CallerGone, Disturbance, MachineLook, ObservedStop, SentMessage,
+    SessionObservation, StopAnswer, UndoneTurn,
+};
 pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};
-pub use session::{SentMessage, SessionObservation, UndoneTurn};
-pub use stops::{CallerGone, Disturbance, ObservedStop, StopAnswer};
 pub(crate) use told::ToldNotebook;
 pub use told::{ToldFacts, ToldOutcome};
 pub use witness::{CallEnding, LifeGuard, Order, RunWitness, WitnessedAnswer, WitnessedLife};
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{AgentEvent, Settings, TurnOutcome};
-use allstop_core::receipt::NothingToStop;
+use allstop_core::receipt::{ItemKind, NothingToStop};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{SessionState, StopPolicy};
 use allstop_core::{Cause, CauseKind, Extent, Message, StopReason, Usage};
@@ -51,6 +50,8 @@ pub enum EvidenceKind {
     Session,
     /// Word that the user was given of records and messages.
     Told,
+    /// Calls of tools that ran: seen by the parts, or by their traces in the world.
+    Calls,
     /// A message was sent after the run.
     Next,
     /// A killed process.
@@ -162,6 +163,7 @@ impl RunObservation {
             EvidenceKind::Points => !self.points.is_empty() && !has_failed,
             EvidenceKind::Run => self.is_followed,
             EvidenceKind::Witness => self.is_witnessed,
+            EvidenceKind::Calls => self.is_witnessed || !self.looks.is_empty(),
             EvidenceKind::Session => self.session.is_some(),
             EvidenceKind::Told => self.told.is_some() && !has_failed,
             EvidenceKind::Next => self.is_followed || self.kill.is_some() && !has_failed,
@@ -192,6 +194,25 @@ impl RunObservation {
     /// Stops that were asked for, and the last one.
     pub(crate) fn all_stops(&self) -> impl Iterator<Item = &ObservedStop> {
         self.stops.iter().chain(&self.last_stop)
+    }
+
+    /// Stops that found something to do, with their answers.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (&ObservedStop, &StopAnswer)> {
+        self.all_stops()
+            .filter_map(|asked| Some((asked, asked.answer.as_ref()?)))
+            .filter(|(_, answer)| answer.receipt.outcome().is_none())
+    }
+
+    /// The moments in which commits were handed to the log. The decision falls just before, and no point lies between.
+    pub(crate) fn commits(&self) -> impl Iterator<Item = &Point> {
+        let is_commit = |point: &&Point| point.is_append() && point.of.contains("turn_committed");
+        self.points.iter().filter(is_commit)
+    }
+
+    /// Calls of tools that really ran.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &WitnessedLife> {
+        let is_call = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
+        self.lived.iter().filter(is_call)
     }
 
     /// True if a stop of more than a call was told that everything had ended before it.

@@ -40,6 +40,12 @@ impl WitnessedLife {
     }
 }
 
+impl fmt::Display for WitnessedLife {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.id)
+    }
+}
+
 /// The end of a tool's call, seen by the tool.
 #[derive(Debug, Clone)]
 pub struct CallEnding {

@@ -105,7 +105,7 @@ impl fmt::Display for Failure {
         } in &self.violations
         {
             writeln!(f, "  {checker}: {what}")?;
-            if CHECKERS.iter().any(|known| known.name() == *checker) {
+            if CHECKERS.iter().any(|known| known.name == *checker) {
                 writeln!(f, "    (the promise: {})", in_plain(*invariant))?;
             }
         }

@@ -77,7 +77,7 @@ impl CheckReport {
             .iter()
             .filter(|checker| checker.applies(observation))
         {
-            *self.checks.entry(checker.name()).or_default() += 1;
+            *self.checks.entry(checker.name).or_default() += 1;
         }
     }
 

@@ -16,7 +16,6 @@
 //! ```
 
 mod behaviour;
-mod event;
 mod launch;
 mod tree;
 
@@ -33,8 +32,7 @@ use allstop_process::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use behaviour::Behaviour;
-pub use event::{SystemEvent, SystemEventKind};
+pub use behaviour::{Behaviour, SystemEvent, SystemEventKind};
 pub use launch::{SimulatedLife, SimulatedTree, contain};
 use tree::{SystemTree, TreeState};
 

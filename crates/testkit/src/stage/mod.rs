@@ -40,7 +40,6 @@ use crate::observe::{Moment, Points, RECORD, RunWitness, WitnessedLife};
 use crate::violation::{FailureClass, Invariant};
 use failing_store::FailingStore;
 use own::OwnChecks;
-use parts::{WatchedGuardrail, WatchedHook, WatchedModel, WatchedPrompter, WatchedTool};
 use processes::Processes;
 
 /// Stage on which a scenario builds its agent anew for each run. Parts from here have points before, inside and after
@@ -87,8 +86,7 @@ impl RunStage {
 
     /// A model of your own. It must not wait for anything but tokio's timers.
     pub fn watch_model(&self, inner: Arc<dyn Model>) -> Arc<dyn Model> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedModel { inner, watch })
+        self.watch.part(inner)
     }
 
     /// A tool.
@@ -98,8 +96,7 @@ impl RunStage {
 
     /// The same, of one that is shared.
     pub fn watch_tool(&self, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedTool { inner, watch })
+        self.watch.part(inner)
     }
 
     /// Tools, as a registry.
@@ -138,20 +135,12 @@ impl RunStage {
 
     /// A hook.
     pub fn hook(&self, inner: impl Hook + 'static) -> Arc<dyn Hook> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedHook {
-            inner: Arc::new(inner),
-            watch,
-        })
+        self.watch.part(Arc::new(inner) as Arc<dyn Hook>)
     }
 
     /// A guardrail.
     pub fn guardrail(&self, inner: impl Guardrail + 'static) -> Arc<dyn Guardrail> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedGuardrail {
-            inner: Arc::new(inner),
-            watch,
-        })
+        self.watch.part(Arc::new(inner) as Arc<dyn Guardrail>)
     }
 
     /// Somebody who answers permission questions.
@@ -161,8 +150,7 @@ impl RunStage {
 
     /// The same, of one that is shared: that of a session, who asks its subscribers.
     pub fn watch_prompter(&self, inner: Arc<dyn Prompter>) -> Arc<dyn Prompter> {
-        let watch = self.watch.clone();
-        Arc::new(WatchedPrompter { inner, watch })
+        self.watch.part(inner)
     }
 
     /// An agent that is explored: with its clock as a point too, which stands before each record is made.

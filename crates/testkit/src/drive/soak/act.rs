@@ -11,7 +11,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::SoakState;
 use super::life::SoakSession;
-use super::model::KINDS;
+use super::parts::KINDS;
 use super::retire::is_quiet;
 
 /// Longest wait of a user for the owner's work between two turns.

@@ -13,9 +13,8 @@ use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SoakState;
-use super::kept_session::KeptSession;
 use super::parts::sessions;
-use super::retire::{is_quiet, retire};
+use super::retire::{KeptSession, is_quiet, retire};
 
 /// Most actions of one life.
 const ACTIONS_A_LIFE: u64 = 300;

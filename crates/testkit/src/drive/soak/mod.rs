@@ -6,9 +6,7 @@
 //! that have become long are checked, removed and followed by new ones, so that what stays in memory must not grow.
 
 mod act;
-mod kept_session;
 mod life;
-mod model;
 mod parts;
 mod report;
 mod retire;
@@ -26,7 +24,7 @@ use super::random::{self, Random, SEED_VARIABLE};
 use crate::check::{self, FailureClass, Invariant, Violation};
 use crate::observe::RunObservation;
 use crate::report::Failure;
-use kept_session::KeptSession;
+use retire::KeptSession;
 
 pub use report::SoakReport;
 
