@@ -33,10 +33,7 @@ pub mod explore {
 }
 
 pub use faulty_log::{FaultyLog, LogFault};
-pub use simulated_system::{
-    Behaviour, SimulatedLife, SimulatedSystem, SimulatedTree, SystemEvent, SystemEventKind,
-    TreeView, contain,
-};
+pub use simulated_system::{Behaviour, SimulatedSystem, SystemEvent, SystemEventKind, TreeView};
 pub use stop_safe::StopSafe;
 pub use tool_fn::ToolFn;
 

@@ -100,7 +100,7 @@ pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
 /// Background work that lives is named.
 fn all_named(run: &RunObservation, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
     let lives = |lived: &&WitnessedLife| lived.kind == ItemKind::Background && lived.was_alive(at);
-    let unnamed = run.lived.iter().filter(lives).find(|lived| {
+    let unnamed = run.notes.lived.iter().filter(lives).find(|lived| {
         let mut ids = named.iter().map(|item| item.id.as_str());
         !ids.any(|id| id == &*lived.id)
     });

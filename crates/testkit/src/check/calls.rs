@@ -12,7 +12,7 @@ use crate::observe::{CallEnding, RunObservation, WitnessedLife};
 /// A tool runs when the log says so: a crash must not forget what may have happened (invariant 10).
 pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
     for lived in run.calls() {
-        let durable = run.witness.durable(lived.began);
+        let durable = run.notes.durable(lived.began);
         if !is_started(run.records_after_next.iter().take(durable), &lived.id) {
             return Err(format!("{} ran before its start was durable", lived.id));
         }
@@ -84,7 +84,7 @@ pub(super) fn no_call_repeats(run: &RunObservation) -> Result<(), String> {
 /// The log's word for the end of a tool's call is what its future and its scope say: a limit of its own time is
 /// `timed_out`, a stop `stopped`, a result `succeeded`; and what is shown live says the same.
 pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
-    let endings = run.witness.call_endings();
+    let endings = &run.notes.call_endings;
     let committed: BTreeSet<_> = run
         .records
         .iter()
@@ -107,7 +107,7 @@ pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
         };
         fits(*outcome, ending, committed.contains(turn))
             .map_err(|wrong| format!("the log says {outcome:?} of call {id}: {wrong}"))?;
-        let shown = run.events.iter().find_map(|(_, event)| match event {
+        let shown = run.notes.events.iter().find_map(|(_, event)| match event {
             AgentEvent::ToolFinished {
                 call_id, outcome, ..
             } if call_id == id => Some(*outcome),

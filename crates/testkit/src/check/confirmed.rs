@@ -102,7 +102,7 @@ fn effect_of(ending: Option<&R>) -> ConversationEffect {
 /// The records that the store had confirmed by then.
 fn confirmed(run: &RunObservation, at: Order) -> &[R] {
     let records = run.records_after_next.as_slice();
-    let durable = run.witness.durable(at).max(run.records_before);
+    let durable = run.notes.durable(at).max(run.records_before);
     records.get(..durable).unwrap_or(records)
 }
 

@@ -138,7 +138,7 @@ fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), Str
     if !seen.is_witnessed {
         return Ok(());
     }
-    let answers = seen.witness.answers();
+    let answers = &seen.notes.answers;
     for message in messages {
         let Message::Assistant { text, tool_calls } = &**message else {
             continue;
@@ -205,7 +205,7 @@ pub fn history(messages: &[Arc<Message>]) -> Result<(), String> {
 
 /// Requests to the model have exactly one result for each tool call, in place (invariant 7).
 pub(super) fn requests_are_valid(run: &RunObservation) -> Result<(), String> {
-    for (number, request) in run.requests.iter().enumerate() {
+    for (number, request) in run.notes.requests.iter().enumerate() {
         history(request).map_err(|wrong| format!("request {}: {wrong}", number + 1))?;
     }
     history(&super::conversation_of(&run.records_after_next))

@@ -11,7 +11,7 @@ use crate::observe::RunObservation;
 pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> {
     let accepted = run.disturbance().and_then(|stop| stop.accepted);
     let (mut running, mut heard) = (false, false);
-    for (order, event) in &run.events {
+    for (order, event) in &run.notes.events {
         let name = || format!("{event:?}");
         match event {
             E::TurnStarted { .. } if running => return Err("a turn starts in a turn".to_owned()),
@@ -49,7 +49,7 @@ pub(super) fn nothing_late_is_received(run: &RunObservation) -> Result<(), Strin
     let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
     };
-    let received = run.witness.received();
+    let received = &run.notes.received;
     let late = received
         .iter()
         .filter(|at| (accepted..run.over).contains(at))

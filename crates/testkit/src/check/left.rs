@@ -8,7 +8,7 @@ use crate::observe::RunObservation;
 /// Nothing lives on: no task, no scope with work, no process, none of the parts (invariant 1).
 pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     let mut left = run.work_left.clone();
-    let living = run.lived.iter().filter(|lived| lived.ended.is_none());
+    let living = run.notes.lived.iter().filter(|lived| lived.ended.is_none());
     left.extend(living.map(ToString::to_string));
     if run.tasks_left > 0 {
         left.push(format!(

@@ -262,7 +262,7 @@ pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.stops.iter().find(|asked| all(asked.extent)) else {
         return Ok(());
     };
-    let late = run.lived.iter().find(|lived| {
+    let late = run.notes.lived.iter().find(|lived| {
         let tells_of_the_end = lived.kind == ItemKind::Hook;
         lived.began > stop.accepted && lived.began < run.over && !tells_of_the_end
     });

@@ -35,7 +35,7 @@ pub(super) fn covered<'a>(
     receipt: &Receipt,
 ) -> impl Iterator<Item = &'a WitnessedLife> {
     let goes_on = run.session.is_some();
-    run.lived.iter().filter(move |lived| {
+    run.notes.lived.iter().filter(move |lived| {
         covers(asked, receipt, lived) && (!goes_on || lived.began < asked.accepted)
     })
 }
@@ -101,7 +101,7 @@ pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
     }
     for turn in run.turns.iter().flatten() {
         let quiet = turn.receipt.as_ref().is_some_and(|receipt| receipt.quiet());
-        let mut running = run.lived.iter().filter(|lived| lived.is_foreground());
+        let mut running = run.notes.lived.iter().filter(|lived| lived.is_foreground());
         if quiet && let Some(lived) = running.find(|lived| lived.was_alive(run.over)) {
             return Err(format!("turn {} says quiet while {lived} runs", turn.turn));
         }
@@ -179,9 +179,9 @@ pub(super) fn nothing_outside_the_extent(run: &RunObservation) -> Result<(), Str
         return Ok(());
     }
     let is_background = |lived: &&WitnessedLife| lived.kind == ItemKind::Background;
-    for lived in run.lived.iter().filter(is_background) {
+    for lived in run.notes.lived.iter().filter(is_background) {
         let whole = run.undisturbed();
-        let mut others = whole.lived.iter().filter(is_background);
+        let mut others = whole.notes.lived.iter().filter(is_background);
         if !lived.was_alive(run.over) && others.all(|other| other.was_alive(whole.over)) {
             return Err(format!(
                 "background work {} ended with a stop of the turn",

@@ -84,7 +84,7 @@ pub(super) fn appended(points: &[Point]) -> usize {
 pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     let records = &run.records;
     if run.is_witnessed {
-        let confirmed = run.witness.durable(run.over);
+        let confirmed = run.notes.durable(run.over);
         if records.len() >= confirmed {
             return Ok(());
         }

@@ -85,7 +85,7 @@ const ROWS: [Row; 27] = [
             content: "done".into(),
             is_error: false,
         });
-        left.requests.push(vec![Arc::new(result)]);
+        left.notes.requests.push(vec![Arc::new(result)]);
     }),
     ("next_message", Killed("session/queue"), |left| {
         left.next = None;
@@ -209,7 +209,7 @@ fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
 
 /// Something begins then, and never ends.
 fn live(left: &mut RunObservation, kind: ItemKind, began: u64) {
-    left.lived.push(WitnessedLife {
+    left.notes.lived.push(WitnessedLife {
         kind,
         id: "seeded".into(),
         began,

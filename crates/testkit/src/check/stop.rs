@@ -45,7 +45,7 @@ pub(super) fn nothing_starts_behind(run: &RunObservation) -> Result<(), String> 
     let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
     };
-    let late = run.lived.iter().find(|lived| {
+    let late = run.notes.lived.iter().find(|lived| {
         // What begins after the run is over is the next message's.
         lived.is_foreground() && lived.began > accepted && lived.began < run.over
     });
@@ -270,9 +270,9 @@ fn engine_had_heard(run: &RunObservation, asked: &ObservedStop, answer: &StopAns
             AgentEvent::StopHeard { .. } | AgentEvent::TurnEnded { .. }
         )
     };
-    let mut events = run.events.iter();
+    let mut events = run.notes.events.iter();
     // Before the first record of a turn, and after its ending, no engine is there that could hear.
-    let durable = run.witness.durable(asked.accepted);
+    let durable = run.notes.durable(asked.accepted);
     let mut written = run.records.iter().take(durable).rev();
     let newest =
         written.find(|record| matches!(record, R::TurnStarted { .. }) || ending(record).is_some());

@@ -125,7 +125,7 @@ fn calls_are_within_the_budget(run: &RunObservation) -> Result<(), String> {
         return Ok(());
     };
     let is_tool = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
-    let tools = run.lived.iter().filter(is_tool).count();
+    let tools = run.notes.lived.iter().filter(is_tool).count();
     let is_model = |record: &&R| matches!(record, R::CallStarted { call, .. } if matches!(call.kind, StartedCallKind::Model { .. }));
     let models = run.records.iter().filter(is_model).count();
     let calls = (tools + models) as u64;

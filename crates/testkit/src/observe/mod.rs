@@ -13,17 +13,19 @@ pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};
 pub(crate) use told::ToldNotebook;
 pub use told::{ToldFacts, ToldOutcome};
-pub use witness::{CallEnding, LifeGuard, Order, RunWitness, WitnessedAnswer, WitnessedLife};
+pub use witness::{
+    CallEnding, LifeGuard, Order, RunWitness, WitnessNotes, WitnessedAnswer, WitnessedLife,
+};
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{AgentEvent, Settings, TurnOutcome};
+use allstop_agent::{Settings, TurnOutcome};
 use allstop_core::receipt::{ItemKind, NothingToStop};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{SessionState, StopPolicy};
-use allstop_core::{Cause, CauseKind, Extent, Message, StopReason, Usage};
+use allstop_core::{Cause, CauseKind, Extent, StopReason, Usage};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT};
 
 use crate::stop_method::StoreFault;
@@ -69,7 +71,7 @@ pub struct RunObservation {
     pub point: Option<u32>,
     /// True if the run was followed to its end: `stops`, `turns` and `over` mean something.
     pub is_followed: bool,
-    /// True if the parts noted what they did: `witness`, `points`, `lived` and `events` mean something.
+    /// True if the parts noted what they did: `notes` and `points` mean something.
     pub is_witnessed: bool,
     /// Every point that the run passed.
     pub points: Vec<Point>,
@@ -102,14 +104,8 @@ pub struct RunObservation {
     /// Session as its owner held it then; after a kill, as it was resumed.
     pub state: Option<SessionState>,
     /// Notes of the parts.
-    pub witness: RunWitness,
-    /// Everything that really ran.
-    pub lived: Vec<WitnessedLife>,
-    /// Live events.
-    pub events: Vec<(Order, AgentEvent)>,
-    /// Requests to the model, those of the next message included.
-    pub requests: Vec<Vec<Arc<Message>>>,
-    /// Usage that the model reported, as far as that was received.
+    pub notes: WitnessNotes,
+    /// Usage that the model had reported when the run was over.
     pub delivered: Usage,
     /// Tokens still set aside of the budget when the run was over.
     pub reserved_tokens: u64,
@@ -212,7 +208,7 @@ impl RunObservation {
     /// Calls of tools that really ran.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &WitnessedLife> {
         let is_call = |lived: &&WitnessedLife| lived.kind == ItemKind::ToolCall;
-        self.lived.iter().filter(is_call)
+        self.notes.lived.iter().filter(is_call)
     }
 
     /// True if a stop of more than a call was told that everything had ended before it.

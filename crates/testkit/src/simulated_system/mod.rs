@@ -16,7 +16,7 @@
 //! ```
 
 mod behaviour;
-mod launch;
+mod pipe;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -33,7 +33,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use behaviour::{Behaviour, SystemEvent, SystemEventKind};
-pub use launch::{SimulatedLife, SimulatedTree, contain};
 use tree::{SystemTree, TreeState};
 
 /// The first pid: they count up from here, and look like pids.
@@ -188,11 +187,7 @@ impl TreeLauncher for SimulatedSystem {
             (state.trees.len() - 1, pid)
         };
         self.happened(tree, SystemEventKind::Started { pid });
-        let tree: Arc<dyn SimulatedTree> = Arc::new(SystemTree {
-            system: Self::clone(&self),
-            index: tree,
-        });
-        Ok(contain(&tree, status))
+        Ok(SystemTree::contain(Self::clone(&self), tree, status))
     }
 }
 

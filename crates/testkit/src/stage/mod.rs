@@ -36,7 +36,7 @@ use allstop_tools::{
 };
 
 use crate::SimulatedSystem;
-use crate::observe::{Moment, Points, RECORD, RunWitness, WitnessedLife};
+use crate::observe::{Moment, Points, RECORD, RunWitness, WitnessNotes};
 use crate::violation::{FailureClass, Invariant};
 use failing_store::FailingStore;
 use own::OwnChecks;
@@ -226,12 +226,12 @@ impl RunStage {
         &self.session
     }
 
-    /// Everything that ran, when all is over: processes that are gone have ended, and background work has its id.
-    pub(crate) fn lived(&self, works: &[Arc<BackgroundWork>]) -> Vec<WitnessedLife> {
+    /// The notes of the run, when all is over: processes that are gone have ended, and background work has its id.
+    pub(crate) fn notes(&self, works: &[Arc<BackgroundWork>]) -> WitnessNotes {
         self.processes.bury();
-        let mut lived = self.watch.witness.lived();
-        self.processes.name_background(works, &mut lived);
-        lived
+        let mut notes = self.watch.witness.notes();
+        self.processes.name_background(works, &mut notes.lived);
+        notes
     }
 
     /// The store of the run: with points, and with the faults of the case.

@@ -71,7 +71,8 @@ impl Model for Watched<dyn Model> {
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         Box::pin(async move {
             let watch = self.watch.clone();
-            watch.witness.note_request(request.messages.clone());
+            let messages = request.messages.clone();
+            watch.witness.note(|notes, _| notes.requests.push(messages));
             let alive = watch.witness.begin(ItemKind::ModelCall, "");
             if asks_for_the_next(&request.messages) {
                 request.probe.no_connection();
@@ -86,13 +87,18 @@ impl Model for Watched<dyn Model> {
                 tokio::time::sleep(INSIDE).await;
                 let event = events.next().await?;
                 let name = event.as_ref().map_or("error", name_of);
-                watch.witness.note_received();
+                watch.witness.note(|notes, now| notes.received.push(now));
                 watch.points.reach(Moment::Inside, "model_chunk", name);
                 match &event {
-                    Ok(ModelEvent::Usage(usage)) => watch.witness.note_usage(*usage),
+                    Ok(ModelEvent::Usage(usage)) => {
+                        watch.witness.note(|notes, _| notes.delivered += *usage);
+                    }
                     Ok(ModelEvent::Text(text)) => answer.text.push_str(text),
                     Ok(ModelEvent::ToolCall(call)) => answer.calls.push(call.clone()),
-                    Ok(ModelEvent::End(_)) => watch.witness.note_answer(std::mem::take(answer)),
+                    Ok(ModelEvent::End(_)) => {
+                        let answer = std::mem::take(answer);
+                        watch.witness.note(|notes, _| notes.answers.push(answer));
+                    }
                     _ => {}
                 }
                 Some((event, open))
@@ -139,11 +145,14 @@ struct NotedEnding<'a> {
 
 impl Drop for NotedEnding<'_> {
     fn drop(&mut self) {
-        self.watch.witness.note_call_ending(CallEnding {
+        let ending = CallEnding {
             id: Arc::clone(&self.id),
             succeeded: self.succeeded,
             cause: self.scope.cause().map(|cause| cause.kind),
-        });
+        };
+        self.watch
+            .witness
+            .note(|notes, _| notes.call_endings.push(ending));
     }
 }
 

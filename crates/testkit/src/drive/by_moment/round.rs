@@ -17,7 +17,9 @@ use super::after::{ANSWERED_WITHIN, SLACK, looked_until, next, outcome};
 use super::machine::{look, open_files, running};
 use super::real_parts::{PROMPTS, RealParts, now, scopes, session_id};
 use crate::drive::records::read_all;
-use crate::observe::{CallerGone, MachineLook, ObservedStop, RunObservation, StopAnswer};
+use crate::observe::{
+    CallerGone, MachineLook, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
+};
 use crate::stop_method::StopMethod;
 
 /// Plan of a run.
@@ -245,7 +247,10 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
         next_must: Some(StopReason::Completed),
         records_after_next,
         effects: parts.effects(),
-        requests: parts.requests(),
+        notes: WitnessNotes {
+            requests: parts.requests(),
+            ..WitnessNotes::default()
+        },
         ..RunObservation::default()
     }
 }

@@ -78,7 +78,7 @@ impl RunUnderWay {
             async move { stop.receipt().await }.boxed()
         };
         match order.extent {
-            Extent::Call => Some(of_scope(&self.witness.running_call()?, order)),
+            Extent::Call => Some(of_scope(&self.witness.running_call()?.1, order)),
             Extent::Turn => {
                 // Not under the lock: a stop can reach points, and what is done there may need it.
                 let run = self.run.lock().take()?;

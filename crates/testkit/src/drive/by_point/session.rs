@@ -96,8 +96,7 @@ pub(super) async fn run_session(
         hung,
         records_before: 1 + play.left_behind.len(),
         records: read_all(&*case.log, &session_id()).await,
-        witness: stage.witness().clone(),
-        delivered: stage.witness().delivered(),
+        delivered: stage.witness().notes().delivered,
         own: stage.own().look(),
         ..RunObservation::default()
     };
@@ -113,7 +112,6 @@ pub(super) async fn run_session(
         }
         observed.records_after_next = read_all(&*case.log, &session_id()).await;
     }
-    observed.requests = stage.witness().requests();
     let works = play.source.works();
     let root = stage.root().clone();
     live.clear();
@@ -123,7 +121,7 @@ pub(super) async fn run_session(
     observed.tasks_left = observed.tasks_left.max(tasks);
     observed.work_left.extend(work);
     stage.own().look_again(&mut observed.own);
-    observed.lived = stage.lived(&works);
+    observed.notes = stage.notes(&works);
     Some(observed)
 }
 

@@ -103,9 +103,7 @@ pub(super) async fn run_turns(
         records_before: 1,
         records: read_all(&*case.log, &session_id()).await,
         state: held,
-        witness: stage.witness().clone(),
-        events: stage.witness().events(),
-        delivered: stage.witness().delivered(),
+        delivered: stage.witness().notes().delivered,
         own,
         settings,
         ..RunObservation::default()
@@ -122,13 +120,12 @@ pub(super) async fn run_turns(
         observed.records_after_next =
             read_on(&*case.log, &session_id(), observed.records.clone()).await;
     }
-    observed.requests = stage.witness().requests();
     let root = stage.root().clone();
     drop(live);
     (observed.tasks_left, observed.work_left) = after::leave(root).await;
     observed.tasks_left = observed.tasks_left.max(tasks_loose);
     stage.own().look_again(&mut observed.own);
-    observed.lived = stage.lived(&stage.background().works());
+    observed.notes = stage.notes(&stage.background().works());
     Some(observed)
 }
 
@@ -157,7 +154,7 @@ fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope
 fn observer(stage: &RunStage) -> EventSink {
     let (points, witness) = (stage.points().clone(), stage.witness().clone());
     EventSink::observer(move |event| {
-        witness.note_event(event.clone());
+        witness.note(|notes, now| notes.events.push((now, event.clone())));
         points.reach(Moment::After, EVENT, event_name(event));
     })
 }

@@ -20,7 +20,7 @@ impl SessionUnderWay {
                 let stop = self.root.stop(StopRequest::new(extent, cause));
                 return Some(async move { stop.receipt().await }.boxed());
             }
-            Extent::Call => StopTarget::Call(self.watch.witness.running_call_id()?),
+            Extent::Call => StopTarget::Call(self.watch.witness.running_call()?.0),
             Extent::Turn => StopTarget::Turn,
             Extent::TurnAndBackground => StopTarget::TurnAndBackground,
             Extent::Subtree => {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{EndMethod, EndProof, ItemKind, ItemState};
+use allstop_core::receipt::{Containment, EndMethod, EndProof, ItemKind, ItemState};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_process::{ExitInfo, OutputReader, ProcessSpec, launch};
+use allstop_process::{ExitInfo, OutputReader, ProcessSpec, ProcessWaitError, launch};
 use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopRequest, WorkSpec};
 use allstop_testkit::{Behaviour, SimulatedSystem, SystemEventKind};
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{ms, on_paused_time};
 
-pub(super) fn root() -> Scope {
+fn root() -> Scope {
     Scope::root("test", RootOptions::current())
 }
 
@@ -35,7 +35,7 @@ fn spawn(scope: &Scope, system: &SimulatedSystem, command: &str) -> (Process, Ou
     spawned.expect("nothing is stopped yet")
 }
 
-pub(super) fn stop(scope: &Scope) -> Stop {
+fn stop(scope: &Scope) -> Stop {
     scope.stop(StopRequest::new(
         Extent::Process,
         Cause::new(CauseKind::User),
@@ -57,6 +57,7 @@ fn stopped(receipt: &Receipt) -> (EndMethod, f64) {
         panic!("{item:?}")
     };
     assert_eq!(evidence.proof(), Some(EndProof::ProcessGroupEmpty));
+    assert_eq!(item.containment, Some(Containment::GroupAndMarker));
     (*how, after_ms.as_f64())
 }
 
@@ -180,8 +181,12 @@ fn a_descendant_outlives_main_and_is_in_the_stop() {
         system.program("leave", behaviour);
         let (process, mut output) = spawn(&scope, &system, "leave");
         assert_eq!(process.exited().await.unwrap(), ExitInfo::Code(7));
-        let mut buffer = [0; 8];
-        assert_eq!(output.read(&mut buffer).await.unwrap(), 3);
+        // What is printed from the moment on at which the end was seen is a descendant's.
+        let mut buffer = [0; 2];
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 2);
+        assert_eq!(&buffer, b"ab");
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 1);
+        assert_eq!(&buffer[..1], b"c");
         assert_eq!(output.read(&mut buffer).await.unwrap(), 0);
         let [left] = &*process.members().await else {
             panic!()
@@ -190,7 +195,6 @@ fn a_descendant_outlives_main_and_is_in_the_stop() {
         tokio::time::sleep(ms(100)).await;
         let receipt = stop(&scope).await;
         assert_eq!(stopped(&receipt).0, EndMethod::Sigkill);
-        assert_eq!(&buffer[..3], b"abc");
         assert_eq!(all(&mut output).await, "d");
     });
 }
@@ -267,9 +271,62 @@ fn nothing_runs_unwatched() {
     on_paused_time(async {
         let system = SimulatedSystem::new();
         system.program("serve", Behaviour::server("up"));
-        let (_handle, driver, _output) = launch(spec(&system, "serve")).unwrap();
+        let (handle, driver, _output) = launch(spec(&system, "serve")).unwrap();
         assert_eq!(system.running().len(), 1);
         drop(driver);
         assert!(system.running().is_empty());
+        let seen = handle.wait_exited().await;
+        assert!(
+            matches!(seen, Err(ProcessWaitError::WatcherGone)),
+            "{seen:?}"
+        );
+        assert_eq!(handle.emptiness(), None);
+    });
+}
+
+#[test]
+fn a_reader_that_waits_is_woken_by_output_and_by_the_end() {
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let behaviour = Behaviour {
+            prints: vec![(ms(10), "a".into())],
+            exits: Some((ms(20), 3)),
+            ..Behaviour::default()
+        };
+        system.program("say", behaviour);
+        let (_process, mut output) = spawn(&scope, &system, "say");
+        let (before, mut buffer) = (Instant::now(), [0; 4]);
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 1);
+        assert_eq!(before.elapsed(), ms(10));
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 0);
+        assert_eq!(before.elapsed(), ms(20));
+    });
+}
+
+#[test]
+fn waiters_are_woken_in_the_order_in_which_they_came() {
+    const WAITERS: usize = 20;
+    on_paused_time(async {
+        let (scope, system) = (root(), SimulatedSystem::new());
+        let behaviour = Behaviour {
+            exits: Some((ms(10), 0)),
+            ..Behaviour::default()
+        };
+        system.program("short", behaviour);
+        let (process, _output) = spawn(&scope, &system, "short");
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let waiters = (0..WAITERS).map(|number| {
+            let (process, woken) = (process.clone(), Arc::clone(&woken));
+            let wait = async move {
+                drop(process.exited().await);
+                woken.lock().push(number);
+            };
+            let spawned = scope.spawn(WorkSpec::new(ItemKind::Future, "waits"), |_| wait);
+            spawned.unwrap()
+        });
+        for waiter in waiters.collect::<Vec<_>>() {
+            waiter.await.unwrap();
+        }
+        assert_eq!(*woken.lock(), (0..WAITERS).collect::<Vec<_>>());
     });
 }
