@@ -250,7 +250,7 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
     let played = play(&Case {
         scenario,
         log: Arc::new(MemoryLog::new()),
-        stop: Some((&whole.points[point as usize], method)),
+        stop: Some((point, method)),
         told: None,
         undisturbed: Some(Arc::clone(&whole)),
     });

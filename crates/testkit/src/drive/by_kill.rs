@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::Timestamp;
 use allstop_log::{Log, LogError, SessionWriter, SqliteLog};
@@ -16,7 +15,7 @@ use super::by_point::{Case, play, play_next, session_id, undisturbed};
 use super::records::read_all;
 use crate::FaultyLog;
 use crate::check;
-use crate::observe::{Moment, ObservedKill, Point, RunObservation, ToldNotebook};
+use crate::observe::{ObservedKill, Point, RunObservation, ToldNotebook};
 use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
@@ -43,7 +42,7 @@ pub fn explore_kills(
         && case.method == StopMethod::Kill
         && store_folder().is_some()
     {
-        play_in_this_process(scenario, &at(case.point));
+        play_in_this_process(scenario, case.point);
     }
     let undisturbed = Arc::new(undisturbed(scenario));
     let mut report = CheckReport::new(scenario.name(), undisturbed.points.len());
@@ -172,7 +171,7 @@ fn look(
 ///
 /// # Panics
 /// If the point was not reached, or there is no store to play on.
-fn play_in_this_process(scenario: &Scenario, point: &Point) -> ! {
+fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
     let folder = store_folder().expect("the one who starts this names a store");
     let log = open_store(&folder).expect("a new store");
     drop(play(&Case {
@@ -182,18 +181,7 @@ fn play_in_this_process(scenario: &Scenario, point: &Point) -> ! {
         undisturbed: None,
         told: Some(Arc::new(ToldNotebook::begin(&folder))),
     }));
-    panic!("the scenario was over before point {}", point.number);
-}
-
-/// The point of this number: what else is to be known of it is not known before it is reached.
-fn at(number: u32) -> Point {
-    Point {
-        number,
-        what: "kill",
-        of: "".into(),
-        moment: Moment::Inside,
-        at: Duration::ZERO,
-    }
+    panic!("the scenario was over before point {point}");
 }
 
 /// The folder of the store on which this process is to be killed, if it is one that is.

@@ -1,6 +1,5 @@
 //! Behaviour of a simulated process, left alone and under signals, and the events that come of it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,22 +85,4 @@ pub enum SystemEventKind {
     },
     /// No member of it is left.
     Emptied,
-}
-
-impl fmt::Display for SystemEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tree {} `{}`: ", self.tree, self.command)?;
-        match &self.kind {
-            SystemEventKind::Started { pid } => write!(f, "started as {pid}"),
-            SystemEventKind::Printed { pid, text } => write!(f, "{pid} printed {text:?}"),
-            SystemEventKind::Signalled(ProcessSignal::Term) => f.write_str("SIGTERM"),
-            SystemEventKind::Signalled(ProcessSignal::Kill) => f.write_str("SIGKILL"),
-            SystemEventKind::Ended { pid, exit, .. } => match exit {
-                ExitInfo::Code(code) => write!(f, "{pid} exited with {code}"),
-                ExitInfo::Signal(number) => write!(f, "{pid} ended by signal {number}"),
-                ExitInfo::Unknown => write!(f, "{pid} ended"),
-            },
-            SystemEventKind::Emptied => f.write_str("nothing is left"),
-        }
-    }
 }

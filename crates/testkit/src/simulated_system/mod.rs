@@ -45,7 +45,6 @@ type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
 pub struct SimulatedSystem(Arc<SystemInner>);
 
 struct SystemInner {
-    made_at: Instant,
     state: Mutex<SystemState>,
     observer: Mutex<Option<Observer>>,
 }
@@ -81,7 +80,6 @@ impl SimulatedSystem {
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Self {
         Self(Arc::new(SystemInner {
-            made_at: Instant::now(),
             state: Mutex::new(SystemState {
                 programs: BTreeMap::new(),
                 has_keepers: false,
@@ -135,16 +133,6 @@ impl SimulatedSystem {
     /// All events so far, signals included, without the end of a tree whose driver was dropped or that was detached.
     pub fn history(&self) -> Vec<SystemEvent> {
         self.0.state.lock().history.clone()
-    }
-
-    /// The history for people, a line an event, with the time since the system was made. Equal for two equal runs.
-    pub fn timeline(&self) -> String {
-        let history = self.history();
-        let lines = history.iter().map(|event| {
-            let after = event.at.saturating_duration_since(self.0.made_at);
-            format!("{:>8} ms  {event}\n", after.as_millis())
-        });
-        lines.collect()
     }
 
     /// Adds an event to the history and calls the observer, with no lock held.

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_agent::{
-    EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
+    Agent, EventSink, Run, RunHistory, RunOutcome, RunRequest, SessionBackground, Settings,
 };
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
-use allstop_log::{Log, SessionWriter, SqliteLog};
-use allstop_scope::{Scope, ScopeOptions, Stop, StopRequest};
+use allstop_log::session::stream_of;
+use allstop_log::{LockAttempt, Log, SessionWriter, SqliteLog};
+use allstop_scope::{FORCE_MAX, Scope, ScopeOptions, Stop, StopRequest};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::{sleep, timeout};
 
-use super::after::{ANSWERED_WITHIN, SLACK, looked_until, next, outcome};
-use super::machine::{look, open_files, running};
-use super::real_parts::{PROMPTS, RealParts, now, scopes, session_id};
+use super::real_parts::{GRACE, PROMPTS, RealParts, now, scopes, session_id};
+use super::real_parts::{look, open_files, running};
 use crate::drive::records::read_all;
 use crate::observe::{
-    CallerGone, MachineLook, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
+    CallerGone, MachineLook, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
 };
 use crate::stop_method::StopMethod;
 
@@ -252,5 +252,64 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
             ..WitnessNotes::default()
         },
         ..RunObservation::default()
+    }
+}
+
+/// Time that a machine may add that does many other things at once.
+pub(super) const SLACK: Duration = Duration::from_secs(2);
+
+/// Longest time that a stop may take.
+pub(super) const ANSWERED_WITHIN: Duration = GRACE.saturating_add(FORCE_MAX).saturating_add(SLACK);
+
+/// Limit of a whole run: a hundred times what it takes.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// Interval between two looks at something that sends no event.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// The outcome, if somebody is there to get it; an error if there is none in time.
+pub(super) async fn outcome(
+    run: Option<Run>,
+    log: &Arc<dyn Log>,
+) -> Result<Option<RunOutcome>, ()> {
+    if let Some(run) = run {
+        let outcome = timeout(HANGS_AFTER, run.finish()).await;
+        return outcome.map_err(drop)?.map(Some).map_err(drop);
+    }
+    // An engine whose caller has gone lets go of the session when it has ended.
+    let began = Instant::now();
+    while began.elapsed() < ANSWERED_WITHIN {
+        if let Ok(LockAttempt::Locked(_)) = log.try_lock(&stream_of(&session_id())).await {
+            return Ok(None);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Err(())
+}
+
+/// Sends the next message to what is left.
+pub(super) async fn next(
+    agent: &Agent,
+    session: Option<SessionWriter>,
+    log: &Arc<dyn Log>,
+) -> Option<StopReason> {
+    let session = match session {
+        Some(session) => session,
+        None => SessionWriter::resume(Arc::clone(log), session_id(), now())
+            .await
+            .ok()?,
+    };
+    let (_root, scope) = scopes();
+    let request = RunRequest::new(RunHistory::Logged(Box::new(session)), NEXT_MESSAGE);
+    let run = agent.start(&scope, request, EventSink::none());
+    let outcome = timeout(HANGS_AFTER, run.finish()).await.ok()?.ok()?;
+    outcome.turns.last().map(|turn| turn.stop_reason)
+}
+
+/// Waits until it is so, or has not become so in time.
+pub(super) async fn looked_until(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() && began.elapsed() < SLACK {
+        sleep(LOOK_EVERY).await;
     }
 }

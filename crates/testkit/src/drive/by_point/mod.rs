@@ -1,14 +1,11 @@
 //! Driver by point: runs a scenario once for its points, and then once for each point and each method to stop there.
 
-mod after;
 mod case;
 mod run_under_way;
 mod session;
 mod turns;
-mod watch;
 
-pub(crate) use after::session_id;
-pub(crate) use case::{Case, play, play_next};
+pub(crate) use case::{Case, play, play_next, session_id};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -146,7 +143,7 @@ impl<'a> Exploration<'a> {
         let played = play(&Case {
             scenario: self.scenario,
             log: Arc::new(MemoryLog::new()),
-            stop: Some((point, method)),
+            stop: Some((point.number, method)),
             told: None,
             undisturbed: Some(Arc::clone(undisturbed)),
         });

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::observe::{CallerGone, Points, RunWitness};
 use crate::stage::{PlannedStops, RunStage, RunningSubject, StopReceipt, StoppableRun};
+use crate::stop_method::StopMethod;
 
 /// A run of turns under way.
 pub(super) struct RunUnderWay {
@@ -25,12 +26,11 @@ pub(super) struct RunUnderWay {
     run: Mutex<Option<Box<dyn RunningSubject>>>,
     stops: PlannedStops,
     caller_gone: Mutex<Option<CallerGone>>,
-    has_deadline: bool,
     over: AtomicBool,
 }
 
 impl RunUnderWay {
-    pub(super) fn new(stage: &RunStage, has_deadline: bool) -> Arc<Self> {
+    pub(super) fn new(stage: &RunStage) -> Arc<Self> {
         Arc::new(Self {
             witness: stage.witness().clone(),
             points: stage.points().clone(),
@@ -40,7 +40,6 @@ impl RunUnderWay {
             run: Mutex::default(),
             stops: stage.planned_stops(),
             caller_gone: Mutex::default(),
-            has_deadline,
             over: AtomicBool::new(false),
         })
     }
@@ -97,15 +96,22 @@ impl StoppableRun for RunUnderWay {
         &self.stops
     }
 
-    fn stop(&self, extent: Extent, cause: CauseKind) -> bool {
-        self.ask(StopRequest::new(extent, Cause::new(cause)))
+    fn act(&self, method: StopMethod) -> bool {
+        match method {
+            StopMethod::Stop(extent, cause) => {
+                self.ask(StopRequest::new(extent, Cause::new(cause)))
+            }
+            StopMethod::Force(_) => {
+                let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
+                self.ask(order.grace(Duration::ZERO))
+            }
+            StopMethod::Drop => self.caller_goes_away(),
+            _ => false,
+        }
     }
+}
 
-    fn force(&self) -> bool {
-        let order = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
-        self.ask(order.grace(Duration::ZERO))
-    }
-
+impl RunUnderWay {
     fn caller_goes_away(&self) -> bool {
         if self.over.load(Ordering::Relaxed) {
             return false;
@@ -120,9 +126,5 @@ impl StoppableRun for RunUnderWay {
             at: self.points.elapsed(),
         });
         true
-    }
-
-    fn has_deadline(&self) -> bool {
-        self.has_deadline
     }
 }

@@ -10,11 +10,9 @@ use allstop_log::{Log, SessionWriter};
 use allstop_session::Sessions;
 use tokio::time::sleep;
 
-use super::after::{self, made_at, next_of_session, session_id};
-use super::case::Case;
-use super::watch::watch;
+use super::case::{Case, finish, made_at, next_of_session, observed, session_id, watch};
 use crate::drive::records::read_all;
-use crate::observe::{ANSWERED_WITHIN, Moment, RunObservation};
+use crate::observe::{Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};
 
@@ -84,21 +82,12 @@ pub(super) async fn run_session(
     }
     live.look(&mut Context::from_waker(std::task::Waker::noop()));
     let mut seen = live.seen();
+    let observed = observed(&stage, live.stops(), (over, over_at), hung);
     let mut observed = RunObservation {
-        is_followed: true,
-        is_witnessed: true,
-        answered_within: ANSWERED_WITHIN,
-        points: stage.points().reached(),
-        stops: live.stops().observed(),
         told: Some(live.told()),
-        over,
-        over_at,
-        hung,
         records_before: 1 + play.left_behind.len(),
         records: read_all(&*case.log, &session_id()).await,
-        delivered: stage.witness().notes().delivered,
-        own: stage.own().look(),
-        ..RunObservation::default()
+        ..observed
     };
     if let Some(session) = &session {
         seen.history = session.history().await.ok();
@@ -116,12 +105,7 @@ pub(super) async fn run_session(
     let root = stage.root().clone();
     live.clear();
     drop((session, play, live));
-    (observed.tasks_left, observed.work_left) = after::leave(root).await;
-    let (tasks, work) = after::leave(fresh).await;
-    observed.tasks_left = observed.tasks_left.max(tasks);
-    observed.work_left.extend(work);
-    stage.own().look_again(&mut observed.own);
-    observed.notes = stage.notes(&works);
+    finish(&mut observed, &stage, [root, fresh], &works).await;
     Some(observed)
 }
 

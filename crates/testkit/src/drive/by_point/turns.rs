@@ -12,12 +12,10 @@ use allstop_scope::{Deadline, Scope, ScopeOptions};
 use allstop_tools::BackgroundHost as _;
 use tokio::time::Instant;
 
-use super::after::{self, made_at, session_id};
-use super::case::Case;
+use super::case::{Case, finish, made_at, next_of_run, observed, session_id, tasks_loose, watch};
 use super::run_under_way::RunUnderWay;
-use super::watch::watch;
 use crate::drive::records::{read_all, read_on};
-use crate::observe::{ANSWERED_WITHIN, EVENT, Moment, RunObservation};
+use crate::observe::{EVENT, Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, StoppableRun as _, Subject, SubjectPlay, plan};
 use crate::stop_method::StopMethod;
@@ -31,14 +29,17 @@ pub(super) async fn run_turns(
     prompts: Vec<Arc<str>>,
 ) -> Option<RunObservation> {
     let log = stage.log(Arc::clone(&case.log));
+    let live = RunUnderWay::new(&stage);
+    let whole = case.undisturbed.as_ref();
+    let at = |point: u32| Some(whole?.points.get(point as usize)?.at);
     let deadline = match case.stop {
-        Some((point, StopMethod::Deadline)) => Some(point.at),
-        _ => None,
+        Some((point, StopMethod::Deadline)) => at(point),
+        Some((point, method)) => {
+            plan(&live, point, method);
+            None
+        }
+        None => None,
     };
-    let live = RunUnderWay::new(&stage, deadline.is_some());
-    if let Some((point, method)) = case.stop {
-        plan(&live, point, method);
-    }
     let session = SessionWriter::create(Arc::clone(&log), session_id(), made_at(), "/explored");
     let session = session.await.expect("a new session");
     stage.points().open();
@@ -75,7 +76,6 @@ pub(super) async fn run_turns(
         return None;
     }
     stage.store().heal();
-    let own = stage.own().look();
     let (turns, history) = match outcome {
         Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
         None => (None, None),
@@ -86,29 +86,20 @@ pub(super) async fn run_turns(
     });
     let settings = subject.settings().clone();
     let budget = settings.budget.as_ref();
+    let observed = observed(&stage, live.stops(), (over, over_at), hung);
     let mut observed = RunObservation {
-        is_followed: true,
-        is_witnessed: true,
-        answered_within: ANSWERED_WITHIN,
-        points: stage.points().reached(),
         reserved_tokens: budget.map_or(0, |budget| budget.reserved_tokens()),
-        stops: live.stops().observed(),
         caller_gone: live.caller_gone(),
         deadline,
         turns,
-        over,
-        over_at,
-        hung,
         // The session's own.
         records_before: 1,
         records: read_all(&*case.log, &session_id()).await,
         state: held,
-        delivered: stage.witness().notes().delivered,
-        own,
         settings,
-        ..RunObservation::default()
+        ..observed
     };
-    let tasks_loose = after::tasks_loose(stage.root()).await;
+    observed.tasks_left = tasks_loose(stage.root()).await;
     if !hung {
         // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
         let lease_lost = matches!(
@@ -116,16 +107,13 @@ pub(super) async fn run_turns(
             Some((_, StopMethod::Stop(_, CauseKind::LeaseLost)))
         );
         let history = history.filter(|_| !lease_lost);
-        observed.next = after::next_of_run(subject, history, &log).await;
+        observed.next = next_of_run(subject, history, &log).await;
         observed.records_after_next =
             read_on(&*case.log, &session_id(), observed.records.clone()).await;
     }
     let root = stage.root().clone();
     drop(live);
-    (observed.tasks_left, observed.work_left) = after::leave(root).await;
-    observed.tasks_left = observed.tasks_left.max(tasks_loose);
-    stage.own().look_again(&mut observed.own);
-    observed.notes = stage.notes(&stage.background().works());
+    finish(&mut observed, &stage, [root], &stage.background().works()).await;
     Some(observed)
 }
 

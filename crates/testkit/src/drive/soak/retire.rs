@@ -75,9 +75,9 @@ pub(super) async fn retire(state: &mut SoakState, number: usize, sessions: &Sess
         }
         records = read_all(&*log, &old.id).await;
     }
-    state.report.sessions += 1;
-    state.report.records += records.len() as u64;
-    state.report.messages_of_records += old.messages;
+    *state.figure("sessions checked") += 1;
+    *state.figure("records") += records.len() as u64;
+    *state.figure("messages of these records") += old.messages;
     let id = old.id.clone();
     state.observed(&id, &old.observe(records));
     if let Err(error) = remove_session(&*log, &id).await {

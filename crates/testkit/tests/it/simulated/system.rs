@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use allstop_core::receipt::{Containment, EndMethod, EndProof, ItemKind, ItemState};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
-use allstop_process::{ExitInfo, OutputReader, ProcessSpec, ProcessWaitError, launch};
+use allstop_process::{
+    ExitInfo, OutputReader, ProcessSignal, ProcessSpec, ProcessWaitError, launch,
+};
 use allstop_scope::{GRACE_DEFAULT, Process, RootOptions, Scope, Stop, StopRequest, WorkSpec};
 use allstop_testkit::{Behaviour, SimulatedSystem, SystemEventKind};
 use parking_lot::Mutex;
@@ -132,12 +134,26 @@ fn force_ends_what_ignores_the_ask() {
         assert_eq!(stopped(&receipt), (EndMethod::Sigkill, 2020.0));
         assert_eq!(before.elapsed(), GRACE_DEFAULT + ms(20));
         assert_eq!(all(&mut output).await, "");
-        let timeline = "       0 ms  tree 1 `deaf`: started as 1001\n\
-            \x20      0 ms  tree 1 `deaf`: SIGTERM\n\
-            \x20   2000 ms  tree 1 `deaf`: SIGKILL\n\
-            \x20   2020 ms  tree 1 `deaf`: 1001 ended by signal 9\n\
-            \x20   2020 ms  tree 1 `deaf`: nothing is left\n";
-        assert_eq!(system.timeline(), timeline);
+        let timeline = [
+            (0, SystemEventKind::Started { pid: 1001 }),
+            (0, SystemEventKind::Signalled(ProcessSignal::Term)),
+            (2000, SystemEventKind::Signalled(ProcessSignal::Kill)),
+            (
+                2020,
+                SystemEventKind::Ended {
+                    pid: 1001,
+                    is_main: true,
+                    exit: ExitInfo::Signal(9),
+                },
+            ),
+            (2020, SystemEventKind::Emptied),
+        ];
+        let history = system.history();
+        let history = history
+            .into_iter()
+            .map(|event| (event.at - before, event.kind));
+        let timeline = timeline.map(|(at, kind)| (ms(at), kind));
+        assert_eq!(history.collect::<Vec<_>>(), timeline);
     });
 }
 
