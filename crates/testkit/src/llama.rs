@@ -71,10 +71,9 @@ impl LlamaServer {
         BufReader::new(stdout)
             .read_line(&mut said)
             .unwrap_or_default();
-        server.port = match said.trim().parse() {
-            Ok(port) => port,
-            Err(_) => panic!("the llama server did not become ready (it said {said:?})"),
-        };
+        let port = said.trim().parse();
+        server.port =
+            port.unwrap_or_else(|_| panic!("the llama server is not ready (it said {said:?})"));
         server
     }
 
@@ -173,7 +172,8 @@ fn installed_part() -> PathBuf {
     let mut sites = program.ancestors().map(|folder| folder.join("parts/llama"));
     let site = sites.find(|site| site.join(".complete").is_file());
     site.unwrap_or_else(|| {
-        panic!("the llama part is missing (looked above {program:?}): run `cargo xtask parts` and try again")
+        let program = program.display();
+        panic!("the llama part is missing (looked above {program}): run `cargo xtask parts`")
     })
 }
 

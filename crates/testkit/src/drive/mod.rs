@@ -3,6 +3,5 @@
 pub mod by_kill;
 pub mod by_moment;
 pub mod by_point;
-mod random;
 mod records;
 pub mod soak;

@@ -108,15 +108,6 @@ pub struct SentMessage {
     pub waiter_gone: bool,
 }
 
-/// A turn that was to be taken back.
-#[derive(Debug, Clone)]
-pub struct UndoneTurn {
-    /// When it was asked for.
-    pub asked: Order,
-    /// The turn, or the reason why there was none.
-    pub answer: Option<Result<TurnNumber, String>>,
-}
-
 /// Session as its user and its subscriber saw it.
 #[derive(Debug, Clone, Default)]
 pub struct SessionObservation {
@@ -124,8 +115,8 @@ pub struct SessionObservation {
     pub sent: Vec<SentMessage>,
     /// Events that the subscriber was given.
     pub events: Vec<(Order, SessionEvent)>,
-    /// Turns that were to be taken back.
-    pub undone: Vec<UndoneTurn>,
+    /// Turns that were said to be taken back.
+    pub undone: Vec<TurnNumber>,
     /// Conversation that the session's own handle says was committed; `None` if it could not be opened.
     pub history: Option<Arc<Conversation>>,
 }

@@ -7,7 +7,7 @@ mod witness;
 
 pub use facts::{
     CallEffect, CallerGone, Disturbance, MachineLook, ObservedStop, SentMessage,
-    SessionObservation, StopAnswer, UndoneTurn,
+    SessionObservation, StopAnswer,
 };
 pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};

@@ -68,8 +68,6 @@ pub struct TreeView {
     pub marker: Arc<str>,
     /// Working directory of its start.
     pub cwd: PathBuf,
-    /// Time of its start.
-    pub started_at: Instant,
     /// Members that live now.
     pub living: Vec<TreeMember>,
 }

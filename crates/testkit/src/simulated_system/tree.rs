@@ -28,7 +28,6 @@ pub(super) struct TreeState {
     pub(super) command: Arc<str>,
     marker: Arc<str>,
     cwd: PathBuf,
-    started_at: Instant,
     /// The main process first.
     processes: Vec<SimulatedProcess>,
     /// Wakes the driver: its next event may come sooner.
@@ -84,7 +83,6 @@ impl TreeState {
             command: command_of(spec).into(),
             marker: Arc::clone(&spec.marker),
             cwd: spec.cwd.clone(),
-            started_at: now,
             processes,
             signalled: Arc::default(),
             keeper: has_keeper.then(next_pid),
@@ -103,7 +101,6 @@ impl TreeState {
             command: Arc::clone(&self.command),
             marker: Arc::clone(&self.marker),
             cwd: self.cwd.clone(),
-            started_at: self.started_at,
             living: self.living(now),
         }
     }

@@ -19,7 +19,7 @@ pub(crate) use planned_stops::{PlannedStops, StopReceipt, StoppableRun, plan};
 pub(crate) use scenario::Played;
 pub use scenario::{Scenario, Setup};
 pub use scripted_user::ScriptedUser;
-pub use session_play::SessionPlay;
+pub(crate) use session_play::SessionPlay;
 pub use session_under_way::FOLLOW_UP;
 pub use subject::{RunningSubject, Subject, SubjectPlay};
 
@@ -36,7 +36,7 @@ use allstop_tools::{
 };
 
 use crate::SimulatedSystem;
-use crate::observe::{Moment, Points, RECORD, RunWitness, WitnessNotes};
+use crate::observe::{Moment, RECORD, RunWitness, WitnessNotes};
 use crate::violation::{FailureClass, Invariant};
 use failing_store::FailingStore;
 use own::OwnChecks;
@@ -48,33 +48,30 @@ use processes::Processes;
 /// Clones are the same stage.
 #[derive(Debug, Clone)]
 pub struct RunStage {
-    watch: PartWatch,
-    root: Scope,
-    session: Scope,
+    pub(crate) watch: PartWatch,
+    pub(crate) root: Scope,
+    pub(crate) session: Scope,
     background: Arc<SessionBackground>,
     processes: Arc<Processes>,
-    store: Arc<FailingStore>,
-    own: OwnChecks,
+    pub(crate) store: Arc<FailingStore>,
+    pub(crate) own: OwnChecks,
 }
 
 impl RunStage {
     /// Must be called in the runtime of the run.
-    pub(crate) fn new() -> Self {
-        let watch = PartWatch {
-            points: Points::new(),
-            witness: RunWitness::default(),
-        };
+    pub(crate) fn new(log: Arc<dyn Log>) -> Self {
+        let watch = PartWatch::new();
         let (root, session) = scopes();
         let below = session
             .child("session/explored/background", ScopeOptions::default())
             .expect("nothing is stopped yet");
         Self {
             processes: Arc::new(Processes::new(&watch)),
-            watch,
             root,
             session,
             background: SessionBackground::new(below, 1),
-            store: Arc::default(),
+            store: FailingStore::over(log, &watch),
+            watch,
             own: OwnChecks::default(),
         }
     }
@@ -205,25 +202,9 @@ impl RunStage {
         self.watch.points.reach(moment, what, "");
     }
 
-    pub(crate) fn own(&self) -> &OwnChecks {
-        &self.own
-    }
-
-    pub(crate) fn points(&self) -> &Points {
-        &self.watch.points
-    }
-
     /// Witness of the run, for noting what your own parts do.
     pub fn witness(&self) -> &RunWitness {
         &self.watch.witness
-    }
-
-    pub(crate) fn root(&self) -> &Scope {
-        &self.root
-    }
-
-    pub(crate) fn session_scope(&self) -> &Scope {
-        &self.session
     }
 
     /// The notes of the run, when all is over: processes that are gone have ended, and background work has its id.
@@ -234,22 +215,9 @@ impl RunStage {
         notes
     }
 
-    /// The store of the run: with points, and with the faults of the case.
-    pub(crate) fn log(&self, inner: Arc<dyn Log>) -> Arc<dyn Log> {
-        self.store.over(inner, &self.watch)
-    }
-
     /// Stops of this run, none yet.
     pub(crate) fn planned_stops(&self) -> PlannedStops {
         PlannedStops::new(&self.watch, &self.store)
-    }
-
-    pub(crate) fn watch(&self) -> &PartWatch {
-        &self.watch
-    }
-
-    pub(crate) fn store(&self) -> &Arc<FailingStore> {
-        &self.store
     }
 }
 

@@ -33,6 +33,13 @@ pub(crate) struct PartWatch {
 }
 
 impl PartWatch {
+    pub(crate) fn new() -> Self {
+        Self {
+            points: Points::new(),
+            witness: RunWitness::default(),
+        }
+    }
+
     /// One thing that a part does, with its three points.
     async fn around<T>(
         &self,

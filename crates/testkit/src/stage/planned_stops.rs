@@ -33,8 +33,8 @@ pub(crate) struct PlannedStops {
     watch: PartWatch,
     store: Arc<FailingStore>,
     asked: Mutex<Vec<(ObservedStop, Option<StopReceipt>)>>,
-    planned: AtomicUsize,
-    done: AtomicUsize,
+    /// Number of those that are planned and not done.
+    left: AtomicUsize,
     impossible: AtomicBool,
 }
 
@@ -44,8 +44,7 @@ impl PlannedStops {
             watch: watch.clone(),
             store: Arc::clone(store),
             asked: Mutex::default(),
-            planned: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
+            left: AtomicUsize::new(0),
             impossible: AtomicBool::new(false),
         }
     }
@@ -111,7 +110,7 @@ impl PlannedStops {
 
     /// True if everything that was planned could be done.
     pub(crate) fn applied(&self) -> bool {
-        self.planned.load(Ordering::Relaxed) == self.done.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed) == 0
     }
 
     /// Drops what is still waited for.
@@ -133,7 +132,7 @@ pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: u32, method: StopMethod
     let first = if second.is_some() { M::USER } else { method };
     for (after, act) in [(0, first)].into_iter().chain(second) {
         let stops = run.stops();
-        stops.planned.fetch_add(1, Ordering::Relaxed);
+        stops.left.fetch_add(1, Ordering::Relaxed);
         let run = Arc::clone(run);
         stops.watch.points.at(point + after, move || {
             run.look_first();
@@ -147,7 +146,7 @@ pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: u32, method: StopMethod
                 act => run.act(act),
             };
             let done = usize::from(is_done);
-            stops.done.fetch_add(done, Ordering::Relaxed);
+            stops.left.fetch_sub(done, Ordering::Relaxed);
             stops.impossible.fetch_or(!is_done, Ordering::Relaxed);
         });
     }

@@ -22,21 +22,13 @@ type Build = dyn Fn(&RunStage, &AgentRequest) -> Agent + Send + Sync;
 type Script = dyn Fn(ScriptedUser) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// Session that is explored: its agent, its options, and the script of its user.
-pub struct SessionPlay {
+pub(crate) struct SessionPlay {
     pub(crate) source: Arc<ScenarioAgents>,
     pub(crate) script: Box<Script>,
     pub(crate) options: SessionOptions,
     pub(crate) left_behind: Vec<SessionRecord>,
     /// The number of the newest message.
     pub(crate) messages: Arc<AtomicU64>,
-}
-
-impl fmt::Debug for SessionPlay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionPlay")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
 }
 
 impl SessionPlay {
@@ -78,7 +70,7 @@ impl SessionPlay {
         told: Option<Arc<ToldNotebook>>,
     ) -> Arc<SessionUnderWay> {
         let stops = stage.planned_stops();
-        SessionUnderWay::new(stage.watch(), stage.root(), stops, &self.messages, told)
+        SessionUnderWay::new(&stage.watch, &stage.root, stops, &self.messages, told)
     }
 }
 

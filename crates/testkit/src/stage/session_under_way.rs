@@ -17,12 +17,10 @@ use parking_lot::Mutex;
 
 use super::parts::PartWatch;
 use super::planned_stops::{PlannedStops, StopReceipt, StoppableRun};
-use crate::observe::{
-    SentMessage, SessionObservation, ToldFacts, ToldNotebook, ToldOutcome, UndoneTurn,
-};
+use crate::observe::{SentMessage, SessionObservation, ToldFacts, ToldNotebook, ToldOutcome};
 use crate::stop_method::StopMethod;
 
-type Undoing = BoxFuture<'static, Result<TurnNumber, String>>;
+type Undoing = BoxFuture<'static, Option<TurnNumber>>;
 
 #[derive(Default)]
 struct SessionRunState {
@@ -31,7 +29,8 @@ struct SessionRunState {
     first_stop: Option<SessionStop>,
     sent: Vec<(SentMessage, Option<MessageHandle>)>,
     waiters: Vec<IdleWaiter>,
-    undone: Vec<(UndoneTurn, Option<Undoing>)>,
+    /// Turns that are to be taken back: the answers, or who waits for them.
+    undone: Vec<(Option<TurnNumber>, Option<Undoing>)>,
     seen: Vec<(u64, SessionEvent)>,
 }
 
@@ -253,7 +252,7 @@ impl SessionUnderWay {
                 && let Poll::Ready(answer) = waiting.poll_unpin(cx)
             {
                 *undoing = None;
-                undone.answer = Some(answer);
+                *undone = answer;
             }
         }
     }
@@ -280,7 +279,7 @@ impl SessionUnderWay {
             undone: state
                 .undone
                 .iter()
-                .map(|(undone, _)| undone.clone())
+                .filter_map(|(undone, _)| *undone)
                 .collect(),
             history: None,
         }
@@ -383,14 +382,8 @@ impl SessionUnderWay {
     }
 
     fn undo(&self, session: Session) -> bool {
-        let asked = self.watch.witness.now();
-        let undoing = async move { session.undo().await.map_err(|error| error.to_string()) };
-        let undone = UndoneTurn {
-            asked,
-            answer: None,
-        };
-        let undoing = Some(undoing.boxed());
-        self.state.lock().undone.push((undone, undoing));
+        let undoing = async move { session.undo().await.ok() }.boxed();
+        self.state.lock().undone.push((None, Some(undoing)));
         true
     }
 }

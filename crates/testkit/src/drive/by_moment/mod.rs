@@ -16,9 +16,9 @@ use allstop_core::turn::StopPolicy;
 use allstop_core::{CauseKind, Extent, StopReason};
 use parking_lot::Mutex;
 
-use super::random::{self, Random, SEED_VARIABLE};
 use crate::check;
 use crate::observe::{ObservedStop, RunObservation};
+use crate::random::{self, Random, SEED_VARIABLE};
 use crate::report::{CheckReport, Failure};
 use crate::stop_method::StopMethod;
 use round::{PlannedRound, play};

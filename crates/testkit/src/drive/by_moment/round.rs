@@ -106,33 +106,27 @@ impl AnsweredStops<'_> {
     async fn stop(&mut self, run: &Run, [root, session, background]: [&Scope; 3], by: StopMethod) {
         let order =
             |extent, cause| StopRequest::new(extent, Cause::new(cause)).bystander(background);
-        let turn = |cause| run.scope().stop(order(Extent::Turn, cause));
-        let later = |ms: u32| sleep(Duration::from_millis(ms.into()));
-        let asked = self.began.elapsed();
-        let stops = match by {
-            StopMethod::Stop(Extent::Process, cause) => {
-                vec![root.stop(order(Extent::Process, cause))]
-            }
-            StopMethod::Stop(Extent::Session, cause) => {
-                vec![session.stop(order(Extent::Session, cause))]
-            }
-            StopMethod::Stop(_, cause) => vec![turn(cause)],
-            StopMethod::Force(after) => {
-                let first = turn(CauseKind::User);
-                later(after).await;
-                let second = order(Extent::Turn, CauseKind::User).grace(Duration::ZERO);
-                vec![first, run.scope().stop(second)]
-            }
-            StopMethod::Wider(after) => {
-                let first = turn(CauseKind::User);
-                later(after).await;
-                vec![
-                    first,
-                    root.stop(order(Extent::Process, CauseKind::Shutdown)),
-                ]
-            }
-            _ => Vec::new(),
+        let user = || order(Extent::Turn, CauseKind::User);
+        let stop = |order: StopRequest| match order.extent {
+            Extent::Process => root.stop(order),
+            Extent::Session => session.stop(order),
+            _ => run.scope().stop(order),
         };
+        let (first, second) = match by {
+            StopMethod::Stop(extent, cause) => (order(extent, cause), None),
+            StopMethod::Force(after) => (user(), Some((after, user().grace(Duration::ZERO)))),
+            StopMethod::Wider(after) => {
+                let all = order(Extent::Process, CauseKind::Shutdown);
+                (user(), Some((after, all)))
+            }
+            _ => return,
+        };
+        let asked = self.began.elapsed();
+        let mut stops = vec![stop(first)];
+        if let Some((after_ms, second)) = second {
+            sleep(Duration::from_millis(after_ms.into())).await;
+            stops.push(stop(second));
+        }
         for stop in stops {
             let answered = self.answer(&stop, asked).await;
             self.stops.push(answered);

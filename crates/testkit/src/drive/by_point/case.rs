@@ -55,7 +55,7 @@ pub(crate) fn play(case: &Case<'_>) -> Option<RunObservation> {
 }
 
 async fn run(case: &Case<'_>, tick: Tick) -> Option<RunObservation> {
-    let stage = RunStage::new();
+    let stage = RunStage::new(Arc::clone(&case.log));
     let Setup { play, next_ends } = case.scenario.build(&stage);
     let observed = match play {
         Played::Run { subject, prompts } => run_turns(case, tick, stage, &*subject, prompts).await,
@@ -70,7 +70,7 @@ async fn run(case: &Case<'_>, tick: Tick) -> Option<RunObservation> {
 /// Sends the next message to the session that a store holds.
 pub(crate) fn play_next(scenario: &Scenario, log: &Arc<dyn Log>) -> Option<StopReason> {
     clockwork::run(|_| async {
-        let stage = RunStage::new();
+        let stage = RunStage::new(Arc::clone(log));
         match scenario.build(&stage).play {
             Played::Run { subject, .. } => next_of_run(&*subject, None, log).await,
             Played::Session(play) => session::next_of_store(&stage, play, log).await,
@@ -97,7 +97,7 @@ pub(super) async fn watch<R: StoppableRun>(
     std::future::poll_fn(|cx| {
         if tick.is_one() {
             polls += 1;
-            stage.points().reach(Moment::Inside, POLL, "");
+            stage.watch.points.reach(Moment::Inside, POLL, "");
         }
         if run.stops().is_impossible() {
             return Poll::Ready(true);
@@ -106,10 +106,10 @@ pub(super) async fn watch<R: StoppableRun>(
         if !over && is_over(cx) {
             over = true;
             // A stop can come after the end too.
-            stage.points().reach(Moment::After, "run", "");
+            stage.watch.points.reach(Moment::After, "run", "");
         }
         run.stops().poll_answers(cx);
-        let recovered = stage.store().poll_recovered(cx);
+        let recovered = stage.store.poll_recovered(cx);
         if over && is_answered(cx) && recovered {
             return Poll::Ready(false);
         }
@@ -200,13 +200,13 @@ pub(super) fn observed(
         is_followed: true,
         is_witnessed: true,
         answered_within: ANSWERED_WITHIN,
-        points: stage.points().reached(),
+        points: stage.watch.points.reached(),
         stops: stops.observed(),
         over,
         over_at,
         hung,
         delivered: stage.witness().notes().delivered,
-        own: stage.own().look(),
+        own: stage.own.look(),
         ..RunObservation::default()
     }
 }
@@ -223,7 +223,7 @@ pub(super) async fn finish(
         observed.tasks_left = observed.tasks_left.max(tasks);
         observed.work_left.extend(work);
     }
-    stage.own().look_again(&mut observed.own);
+    stage.own.look_again(&mut observed.own);
     observed.notes = stage.notes(works);
 }
 

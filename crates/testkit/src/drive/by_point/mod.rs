@@ -101,9 +101,9 @@ impl<'a> Exploration<'a> {
             return self.run_only(&case);
         }
         let undisturbed = Arc::new(undisturbed(self.scenario));
-        let mut report = CheckReport::new(self.scenario.name(), undisturbed.points.len());
-        report.checked(&undisturbed);
-        report.add(Failure::of_undisturbed(check::check(&undisturbed)));
+        let name = self.scenario.name();
+        let violations = check::check(&undisturbed);
+        let mut report = CheckReport::of_undisturbed(name, &undisturbed, violations);
         for point in &undisturbed.points {
             for method in self.methods(point, &undisturbed) {
                 self.run_case(point, method, &undisturbed, &mut report);

@@ -33,9 +33,9 @@ impl RunUnderWay {
     pub(super) fn new(stage: &RunStage) -> Arc<Self> {
         Arc::new(Self {
             witness: stage.witness().clone(),
-            points: stage.points().clone(),
-            root: stage.root().clone(),
-            session: stage.session_scope().clone(),
+            points: stage.watch.points.clone(),
+            root: stage.root.clone(),
+            session: stage.session.clone(),
             background: stage.background().scope(),
             run: Mutex::default(),
             stops: stage.planned_stops(),

@@ -34,16 +34,16 @@ pub(super) async fn run_session(
     if let Some((point, method)) = case.stop {
         plan(&live, point, method);
     }
-    let log = stage.log(Arc::clone(&case.log));
-    stage.points().open();
-    stage.points().reach(Moment::Before, "run", "");
+    let log: Arc<dyn Log> = Arc::clone(&stage.store.log) as _;
+    stage.watch.points.open();
+    stage.watch.points.reach(Moment::Before, "run", "");
     let sessions = |root| {
         let source = Arc::clone(&play.source) as _;
         Sessions::new(Arc::clone(&log), root, source, play.options.clone())
     };
     // Refused only where all was stopped before.
-    let opening = sessions(stage.root().clone());
-    let session = stage.store().beside(opening.resume(session_id()));
+    let opening = sessions(stage.root.clone());
+    let session = stage.store.beside(opening.resume(session_id()));
     let session = session.await.ok();
     let mut script = session.as_ref().map(|session| {
         live.started(session);
@@ -69,13 +69,13 @@ pub(super) async fn run_session(
     };
     let hung = watch(&*live, &stage, &tick, is_over, is_answered).await;
     drop(script);
-    let (over, over_at) = (stage.witness().now(), stage.points().elapsed());
-    stage.points().close();
+    let (over, over_at) = (stage.witness().now(), stage.watch.points.elapsed());
+    stage.watch.points.close();
     if !live.stops().applied() {
         live.clear();
         return None;
     }
-    stage.store().heal();
+    stage.store.log.heal();
     if !hung {
         // What follows a turn by itself happens.
         sleep(SETTLES).await;
@@ -102,7 +102,7 @@ pub(super) async fn run_session(
         observed.records_after_next = read_all(&*case.log, &session_id()).await;
     }
     let works = play.source.works();
-    let root = stage.root().clone();
+    let root = stage.root.clone();
     live.clear();
     drop((session, play, live));
     finish(&mut observed, &stage, [root, fresh], &works).await;
@@ -115,7 +115,7 @@ pub(super) async fn next_of_store(
     play: SessionPlay,
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
-    let (root, log) = (stage.root().clone(), Arc::clone(log));
+    let (root, log) = (stage.root.clone(), Arc::clone(log));
     // Those of the process before have the first ids.
     play.messages.store(MESSAGES_BEFORE, Ordering::Relaxed);
     next_of_session(None, || Sessions::new(log, root, play.source, play.options)).await

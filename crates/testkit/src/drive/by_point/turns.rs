@@ -28,7 +28,7 @@ pub(super) async fn run_turns(
     subject: &dyn Subject,
     prompts: Vec<Arc<str>>,
 ) -> Option<RunObservation> {
-    let log = stage.log(Arc::clone(&case.log));
+    let log: Arc<dyn Log> = Arc::clone(&stage.store.log) as _;
     let live = RunUnderWay::new(&stage);
     let whole = case.undisturbed.as_ref();
     let at = |point: u32| Some(whole?.points.get(point as usize)?.at);
@@ -42,16 +42,16 @@ pub(super) async fn run_turns(
     };
     let session = SessionWriter::create(Arc::clone(&log), session_id(), made_at(), "/explored");
     let session = session.await.expect("a new session");
-    stage.points().open();
-    stage.points().reach(Moment::Before, "run", "");
+    stage.watch.points.open();
+    stage.watch.points.reach(Moment::Before, "run", "");
     live.started(subject.start(SubjectPlay {
-        scope: below(stage.session_scope(), &stage, deadline),
+        scope: below(&stage.session, &stage, deadline),
         session,
         prompts,
         events: observer(&stage),
         background: Some(Arc::clone(stage.background())),
     }));
-    stage.points().reach(Moment::After, "start", "");
+    stage.watch.points.reach(Moment::After, "start", "");
     let mut ended = None;
     let is_over = |cx: &mut Context<'_>| {
         let outcome = match live.poll_outcome(cx) {
@@ -59,7 +59,7 @@ pub(super) async fn run_turns(
             Poll::Pending if live.caller_gone().is_some() && is_free(&*log, cx) => None,
             Poll::Pending => return false,
         };
-        ended = Some((outcome, stage.witness().now(), stage.points().elapsed()));
+        ended = Some((outcome, stage.witness().now(), stage.watch.points.elapsed()));
         live.is_over();
         true
     };
@@ -68,14 +68,14 @@ pub(super) async fn run_turns(
     })
     .await;
     let (outcome, over, over_at) =
-        ended.unwrap_or_else(|| (None, stage.witness().now(), stage.points().elapsed()));
+        ended.unwrap_or_else(|| (None, stage.witness().now(), stage.watch.points.elapsed()));
     // A run that knows that it cannot be done in time ends before its deadline, which then has stopped nothing.
     let in_time = deadline.is_none_or(|deadline| over_at >= deadline);
-    stage.points().close();
+    stage.watch.points.close();
     if !live.stops().applied() || !in_time {
         return None;
     }
-    stage.store().heal();
+    stage.store.log.heal();
     let (turns, history) = match outcome {
         Some(RunOutcome { turns, history }) => (Some(turns), Some(history)),
         None => (None, None),
@@ -99,7 +99,7 @@ pub(super) async fn run_turns(
         settings,
         ..observed
     };
-    observed.tasks_left = tasks_loose(stage.root()).await;
+    observed.tasks_left = tasks_loose(&stage.root).await;
     if !hung {
         // Whoever has lost the lease has no session any more: its successor begins with what is in the log.
         let lease_lost = matches!(
@@ -111,7 +111,7 @@ pub(super) async fn run_turns(
         observed.records_after_next =
             read_on(&*case.log, &session_id(), observed.records.clone()).await;
     }
-    let root = stage.root().clone();
+    let root = stage.root.clone();
     drop(live);
     finish(&mut observed, &stage, [root], &stage.background().works()).await;
     Some(observed)
@@ -140,7 +140,7 @@ fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope
 
 /// Makes a point of everything that is shown live.
 fn observer(stage: &RunStage) -> EventSink {
-    let (points, witness) = (stage.points().clone(), stage.witness().clone());
+    let (points, witness) = (stage.watch.points.clone(), stage.witness().clone());
     EventSink::observer(move |event| {
         witness.note(|notes, now| notes.events.push((now, event.clone())));
         points.reach(Moment::After, EVENT, event_name(event));

@@ -19,9 +19,9 @@ use allstop_core::ids::SessionId;
 use allstop_log::MemoryLog;
 use tokio::runtime::Builder;
 
-use super::random::{self, Random, SEED_VARIABLE};
 use crate::check::{self, FailureClass, Invariant, Violation};
 use crate::observe::RunObservation;
+use crate::random::{self, Random, SEED_VARIABLE};
 use crate::report::{CheckReport, Failure};
 use retire::KeptSession;
 

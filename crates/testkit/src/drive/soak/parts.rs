@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::SoakState;
-use crate::observe::{Points, RunWitness};
 use crate::scenarios::{deaf, listening};
 use crate::stage::PartWatch;
 use crate::{Behaviour, FaultyLog, SimulatedSystem};
@@ -53,11 +52,7 @@ pub(super) fn sessions(state: &mut SoakState, root: &Scope) -> Sessions {
         ..SessionOptions::default()
     };
     // Slow, so that a crash can fall into an append.
-    let watch = PartWatch {
-        points: Points::new(),
-        witness: RunWitness::default(),
-    };
-    let log = FaultyLog::watched(Arc::clone(&state.log) as _, watch);
+    let log = FaultyLog::watched(Arc::clone(&state.log) as _, PartWatch::new());
     let outputs = tempfile::tempdir().expect("a temporary folder");
     let source = Arc::new(SoakAgents { system, outputs });
     Sessions::new(Arc::new(log), root.clone(), source, options)
