@@ -151,7 +151,9 @@ impl FaultyLog {
         let held = std::mem::take(&mut *self.held.lock());
         for HeldAppend { append, answer } in held {
             let written = append.on(&*self.inner).await;
-            self.note_durable(&written);
+            if let Some(watch) = &self.watch {
+                note_durable(watch, &written);
+            }
             // Nobody may be waiting any more.
             let _unread = answer.send(written);
         }
@@ -211,12 +213,6 @@ impl FaultyLog {
         };
         self.reached.notify_one();
         answer
-    }
-
-    fn note_durable(&self, written: &Result<Version, AppendError>) {
-        if let Some(watch) = &self.watch {
-            note_durable(watch, written);
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use allstop_log::{Log, LogError, SessionWriter, SqliteLog};
 use futures::executor::block_on;
 
 use super::by_point::{Case, play, play_next, session_id, undisturbed};
-use super::records::read_all;
+use super::read_all;
 use crate::FaultyLog;
 use crate::check;
 use crate::observe::{ObservedKill, Point, RunObservation, ToldNotebook};

@@ -38,7 +38,7 @@ pub struct CheckReport {
     pub checks: BTreeMap<&'static str, usize>,
     /// Further figures of the driver, by what they count.
     pub figures: BTreeMap<&'static str, u64>,
-    /// What else the driver has to say, a line each.
+    /// Further lines of the driver.
     pub notes: Vec<String>,
     /// The cases in which something was broken.
     pub failures: Vec<Failure>,

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::real_parts::{GRACE, PROMPTS, RealParts, now, scopes, session_id};
 use super::real_parts::{look, open_files, running};
-use crate::drive::records::read_all;
+use crate::drive::read_all;
 use crate::observe::{
     CallerGone, MachineLook, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
 };

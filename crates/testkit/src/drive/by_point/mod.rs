@@ -1,7 +1,6 @@
 //! Driver by point: runs a scenario once for its points, and then once for each point and each method to stop there.
 
 mod case;
-mod run_under_way;
 mod session;
 mod turns;
 

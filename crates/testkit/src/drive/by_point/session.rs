@@ -11,7 +11,7 @@ use allstop_session::Sessions;
 use tokio::time::sleep;
 
 use super::case::{Case, finish, made_at, next_of_session, observed, session_id, watch};
-use crate::drive::records::read_all;
+use crate::drive::read_all;
 use crate::observe::{Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};

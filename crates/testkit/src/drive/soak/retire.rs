@@ -11,7 +11,7 @@ use allstop_session::{MessageOutcome, Sessions};
 
 use super::SoakState;
 use crate::check::background;
-use crate::drive::records::read_all;
+use crate::drive::read_all;
 use crate::observe::{RunObservation, ToldFacts, ToldOutcome};
 
 /// A session from life to life.
