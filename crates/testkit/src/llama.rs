@@ -83,12 +83,6 @@ impl LlamaServer {
         format!("http://127.0.0.1:{}/v1/", self.port)
     }
 
-    /// The loopback port that it listens on.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// The server's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -202,7 +196,7 @@ mod tests {
                    "messages":[{{"role":"user","content":"Count from one to one thousand."}}]}}"#,
                 LlamaServer::MODEL
             );
-            let mut connection = TcpStream::connect(("127.0.0.1", server.port())).expect("connect");
+            let mut connection = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
             write!(
                 connection,
                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n\

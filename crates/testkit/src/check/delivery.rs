@@ -5,7 +5,7 @@ use allstop_core::{Extent, TurnNumber};
 use allstop_session::{SessionEvent, SessionEventKind as K};
 
 use super::messages::superseder;
-use crate::observe::RunObservation;
+use crate::observe::{ObservedStop, RunObservation};
 
 /// Nothing is shown after its time (invariant 6): nothing of an answer after the stop, nor of a turn after its ending.
 pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> {
@@ -76,15 +76,9 @@ pub(super) fn nothing_stale_is_shown(run: &RunObservation) -> Result<(), String>
     };
     let mut newest = TurnNumber(0);
     let mut stopped = None;
-    let mut stops = run
-        .stops
-        .iter()
-        .filter(|asked| {
-            let answer = asked.answer.as_ref();
-            !matches!(asked.extent, Extent::Call | Extent::Subtree)
-                && answer.is_some_and(|answer| answer.receipt.outcome().is_none())
-        })
-        .peekable();
+    let is_whole = |stop: &&ObservedStop| !matches!(stop.extent, Extent::Call | Extent::Subtree);
+    let stops = run.answers().map(|(stop, _)| stop);
+    let mut stops = stops.filter(is_whole).peekable();
     for (order, event) in &session.events {
         while stops.next_if(|stop| stop.accepted < *order).is_some() {
             stopped = Some(newest);

@@ -37,17 +37,6 @@ pub struct StopAnswer {
     pub at: Duration,
 }
 
-/// Moment in which a caller went away.
-#[derive(Debug, Clone, Copy)]
-pub struct CallerGone {
-    /// Point at which it did.
-    pub point: u32,
-    /// Place in the order of events.
-    pub order: Order,
-    /// The same on the clock of the run.
-    pub at: Duration,
-}
-
 /// First stop of a turn from outside, whatever brought it.
 #[derive(Debug, Clone)]
 pub struct Disturbance {

@@ -6,8 +6,7 @@ mod told;
 mod witness;
 
 pub use facts::{
-    CallEffect, CallerGone, Disturbance, MachineLook, ObservedStop, SentMessage,
-    SessionObservation, StopAnswer,
+    CallEffect, Disturbance, MachineLook, ObservedStop, SentMessage, SessionObservation, StopAnswer,
 };
 pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};
@@ -84,7 +83,7 @@ pub struct RunObservation {
     /// Longest time that a stop may take.
     pub answered_within: Duration,
     /// Moment in which the caller went away, if it did.
-    pub caller_gone: Option<CallerGone>,
+    pub caller_gone: Option<Disturbance>,
     /// Fault of the store, if it had one.
     pub store_fault: Option<StoreFault>,
     /// Deadline that was set from outside.
@@ -231,18 +230,12 @@ impl RunObservation {
             accepted: Some(stop.accepted),
             at: stop.at,
         });
-        let gone = self.caller_gone.map(|gone| Disturbance {
-            cause: Cause::new(CauseKind::Disconnect),
-            point: Some(gone.point),
-            accepted: Some(gone.order),
-            at: gone.at,
-        });
         let deadline = self.deadline.map(|at| Disturbance {
             cause: Cause::new(CauseKind::Deadline),
             point: None,
             accepted: None,
             at,
         });
-        stop.or(gone).or(deadline)
+        stop.or_else(|| self.caller_gone.clone()).or(deadline)
     }
 }

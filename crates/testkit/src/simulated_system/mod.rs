@@ -21,7 +21,6 @@ mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
@@ -66,8 +65,6 @@ pub struct TreeView {
     pub command: Arc<str>,
     /// The marker of its call.
     pub marker: Arc<str>,
-    /// Working directory of its start.
-    pub cwd: PathBuf,
     /// Members that live now.
     pub living: Vec<TreeMember>,
 }

@@ -1,7 +1,7 @@
 //! One simulated tree. Its living members follow from behaviour, signals and the time alone, whether or not a driver is
 //! polled: the driver only shows what has happened.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,6 @@ const SIGKILL: i32 = 9;
 pub(super) struct TreeState {
     pub(super) command: Arc<str>,
     marker: Arc<str>,
-    cwd: PathBuf,
     /// The main process first.
     processes: Vec<SimulatedProcess>,
     /// Wakes the driver: its next event may come sooner.
@@ -82,7 +81,6 @@ impl TreeState {
         Self {
             command: command_of(spec).into(),
             marker: Arc::clone(&spec.marker),
-            cwd: spec.cwd.clone(),
             processes,
             signalled: Arc::default(),
             keeper: has_keeper.then(next_pid),
@@ -100,7 +98,6 @@ impl TreeState {
             number,
             command: Arc::clone(&self.command),
             marker: Arc::clone(&self.marker),
-            cwd: self.cwd.clone(),
             living: self.living(now),
         }
     }

@@ -18,7 +18,7 @@ use super::real_parts::{GRACE, PROMPTS, RealParts, now, scopes, session_id};
 use super::real_parts::{look, open_files, running};
 use crate::drive::read_all;
 use crate::observe::{
-    CallerGone, MachineLook, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
+    Disturbance, MachineLook, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
 };
 use crate::stop_method::StopMethod;
 
@@ -84,7 +84,7 @@ impl AnsweredStops<'_> {
         run: &mut Option<Run>,
         scopes: [&Scope; 3],
         planned: &PlannedRound,
-    ) -> Option<CallerGone> {
+    ) -> Option<Disturbance> {
         let (moment, method) = planned.stop?;
         if method == StopMethod::Deadline {
             return None;
@@ -92,9 +92,10 @@ impl AnsweredStops<'_> {
         sleep(moment).await;
         if method == StopMethod::Drop {
             drop(run.take());
-            return Some(CallerGone {
-                point: 0,
-                order: 0,
+            return Some(Disturbance {
+                cause: Cause::new(CauseKind::Disconnect),
+                point: Some(0),
+                accepted: Some(0),
                 at: self.began.elapsed(),
             });
         }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::case::{Case, finish, made_at, next_of_run, observed, session_id, tasks_loose, watch};
 use crate::drive::{read_all, read_on};
-use crate::observe::{CallerGone, EVENT, Moment, Points, RunObservation, RunWitness};
+use crate::observe::{Disturbance, EVENT, Moment, Points, RunObservation, RunWitness};
 use crate::stage::clockwork::Tick;
 use crate::stage::{
     PlannedStops, RunStage, RunningSubject, StopReceipt, StoppableRun, Subject, SubjectPlay, plan,
@@ -190,7 +190,7 @@ struct RunUnderWay {
     background: Scope,
     run: Mutex<Option<Box<dyn RunningSubject>>>,
     stops: PlannedStops,
-    caller_gone: Mutex<Option<CallerGone>>,
+    caller_gone: Mutex<Option<Disturbance>>,
     over: AtomicBool,
 }
 
@@ -227,8 +227,8 @@ impl RunUnderWay {
         running.poll_outcome(cx).map(Result::ok)
     }
 
-    fn caller_gone(&self) -> Option<CallerGone> {
-        *self.caller_gone.lock()
+    fn caller_gone(&self) -> Option<Disturbance> {
+        self.caller_gone.lock().clone()
     }
 
     fn ask(&self, order: StopRequest) -> bool {
@@ -285,9 +285,10 @@ impl RunUnderWay {
             return false;
         };
         drop(run);
-        *self.caller_gone.lock() = Some(CallerGone {
-            point: self.points.newest(),
-            order: self.witness.now(),
+        *self.caller_gone.lock() = Some(Disturbance {
+            cause: Cause::new(CauseKind::Disconnect),
+            point: Some(self.points.newest()),
+            accepted: Some(self.witness.now()),
             at: self.points.elapsed(),
         });
         true
