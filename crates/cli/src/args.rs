@@ -4,9 +4,10 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use allstop_core::HumanDuration;
+use allstop_core::turn::StopPolicy;
 use allstop_session::FollowUp;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 /// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
 /// how that is known.
@@ -111,8 +112,8 @@ pub(crate) struct ChatWith {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
     /// Result of a stopped turn in the conversation [default: keep]
-    #[arg(long, value_name = "POLICY", help_heading = "Limits")]
-    pub(crate) on_stop: Option<OnStopArg>,
+    #[arg(long, value_name = "POLICY", help_heading = "Limits", value_parser = stop_policies())]
+    pub(crate) on_stop: Option<StopPolicy>,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
     /// Leave background work running when the chat ends, to be found by `sessions show`
@@ -136,6 +137,22 @@ fn policies() -> impl TypedValueParser<Value = FollowUp> {
         })
     });
     PossibleValuesParser::new(policies).try_map(|name| name.parse::<FollowUp>())
+}
+
+fn stop_policies() -> impl TypedValueParser<Value = StopPolicy> {
+    let policies = [StopPolicy::Rollback, StopPolicy::Keep];
+    let values = policies.map(|policy| {
+        PossibleValue::new(policy.as_str()).help(match policy {
+            StopPolicy::Rollback => "Nothing: the conversation is what it was",
+            StopPolicy::Keep => "The message, the completed steps and a marker of the stop",
+        })
+    });
+    PossibleValuesParser::new(values).map(move |name| {
+        let mut policies = policies.into_iter();
+        policies
+            .find(|policy| policy.as_str() == name)
+            .unwrap_or_default()
+    })
 }
 
 #[derive(Debug, Args)]
@@ -219,16 +236,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "N")]
     pub(crate) max_budget_tokens: Option<NonZeroU64>,
     /// Result of a stopped turn in the conversation [default: rollback]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) on_stop: Option<OnStopArg>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum OnStopArg {
-    /// Nothing: the conversation is what it was
-    Rollback,
-    /// The message, the completed steps and a marker of the stop
-    Keep,
+    #[arg(long, value_name = "POLICY", value_parser = stop_policies())]
+    pub(crate) on_stop: Option<StopPolicy>,
 }
 
 #[derive(Debug, Clone, Args)]

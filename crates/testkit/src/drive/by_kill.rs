@@ -3,26 +3,22 @@
 //!
 //! A killed run is the undisturbed one up to its point, so it is known to the record what must be in the store then.
 
-mod store;
-
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::Timestamp;
-use allstop_log::{Log, SessionWriter};
+use allstop_log::{Log, LogError, SessionWriter, SqliteLog};
 use futures::executor::block_on;
 
 use super::by_point::{Case, play, play_next, session_id, undisturbed};
-use super::records::read_all;
+use super::read_all;
+use crate::FaultyLog;
 use crate::check;
-use crate::observe::{Moment, ObservedKill, Point, RunObservation, ToldNotebook};
+use crate::observe::{ObservedKill, Point, RunObservation, ToldNotebook};
 use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
-
-use store::ImmediateLog;
 
 /// The environment variable that names the folder of the store for a process that is to kill itself.
 const STORE_VARIABLE: &str = "ALLSTOP_EXPLORE_STORE";
@@ -44,9 +40,9 @@ pub fn explore_kills(
     let only = report::asked_for().filter(|_| report::is_asked_for(scenario.name()));
     if let Some(case) = &only
         && case.method == StopMethod::Kill
-        && store::from_environment().is_some()
+        && store_folder().is_some()
     {
-        play_in_this_process(scenario, &at(case.point));
+        play_in_this_process(scenario, case.point);
     }
     let undisturbed = Arc::new(undisturbed(scenario));
     let mut report = CheckReport::new(scenario.name(), undisturbed.points.len());
@@ -140,7 +136,7 @@ fn look(
     scenario: &Scenario,
     point: u32,
 ) -> Result<RunObservation, String> {
-    let store = store::open(folder).map_err(|error| error.to_string())?;
+    let store = open_store(folder).map_err(|error| error.to_string())?;
     let log: Arc<dyn Log> = Arc::clone(&store) as _;
     let records = block_on(read_all(&*log, &session_id()));
     let now = Timestamp::from_unix_ms(1);
@@ -148,7 +144,7 @@ fn look(
         .map_err(|error| format!("the session cannot be resumed: {error}"))?;
     let (state, recovered) = (resumed.state().clone(), resumed.recovered().to_vec());
     drop(resumed);
-    let next = play_next(scenario, &(Arc::new(ImmediateLog(store)) as _));
+    let next = play_next(scenario, &(Arc::new(FaultyLog::immediate(store)) as _));
     // A killed run is the undisturbed one up to its point.
     let passed = undisturbed.points.iter().take(point as usize + 1);
     Ok(RunObservation {
@@ -175,26 +171,31 @@ fn look(
 ///
 /// # Panics
 /// If the point was not reached, or there is no store to play on.
-fn play_in_this_process(scenario: &Scenario, point: &Point) -> ! {
-    let folder = store::from_environment().expect("the one who starts this names a store");
-    let log = store::open(&folder).expect("a new store");
+fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
+    let folder = store_folder().expect("the one who starts this names a store");
+    let log = open_store(&folder).expect("a new store");
     drop(play(&Case {
         scenario,
-        log: Arc::new(ImmediateLog(log)),
+        log: Arc::new(FaultyLog::immediate(log)),
         stop: Some((point, StopMethod::Kill)),
         undisturbed: None,
         told: Some(Arc::new(ToldNotebook::begin(&folder))),
     }));
-    panic!("the scenario was over before point {}", point.number);
+    panic!("the scenario was over before point {point}");
 }
 
-/// The point of this number: what else is to be known of it is not known before it is reached.
-fn at(number: u32) -> Point {
-    Point {
-        number,
-        what: "kill",
-        of: "".into(),
-        moment: Moment::Inside,
-        at: Duration::ZERO,
-    }
+/// The folder of the store on which this process is to be killed, if it is one that is.
+fn store_folder() -> Option<PathBuf> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "one process tells another where its store is"
+    )]
+    let folder = std::env::var(STORE_VARIABLE).ok()?;
+    Some(folder.into())
+}
+
+fn open_store(folder: &Path) -> Result<Arc<SqliteLog>, LogError> {
+    Ok(Arc::new(block_on(SqliteLog::open(
+        folder.join("sessions.db"),
+    ))?))
 }

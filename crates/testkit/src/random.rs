@@ -1,9 +1,9 @@
-//! Moments that nobody has chosen, and that can be had again.
+//! Seeded random moments, reproducible.
 
 use std::time::{Duration, SystemTime};
 
 /// The environment variable that has the same random moments again.
-pub(super) const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
+pub(crate) const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
 
 /// [`SEED_VARIABLE`], or another one each time.
 ///
@@ -27,14 +27,16 @@ pub(crate) fn seed() -> u64 {
 
 /// Numbers that look random, the same for the same seed.
 #[derive(Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// A number below this one; 0 if there is none.
+    pub fn below(&mut self, end: u64) -> u64 {
         // Vigna's splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -44,7 +46,7 @@ impl Random {
     }
 
     /// A moment before this one.
-    pub(crate) fn before(&mut self, end: Duration) -> Duration {
+    pub fn before(&mut self, end: Duration) -> Duration {
         Duration::from_micros(self.below(end.as_micros() as u64))
     }
 }
