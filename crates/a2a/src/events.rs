@@ -5,8 +5,8 @@ use std::sync::Arc;
 use a2a::{A2AError, StreamResponse};
 use allstop_log::Version;
 use allstop_task::{SubscriptionItem, Task, TaskSubscription};
-use futures::stream::{self, BoxStream};
 use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 
 use crate::errors;
 use crate::to_wire::{self, TaskDetail};
@@ -20,27 +20,30 @@ pub(crate) fn numbered(
     task: Arc<Task>,
     detail: TaskDetail,
 ) -> BoxStream<'static, NumberedEvent> {
-    stream::unfold((subscription, task), move |(mut subscription, mut task)| async move {
-        loop {
-            let event = match subscription.next().await? {
-                Ok(SubscriptionItem::Snapshot(version, snapshot)) => {
-                    task = snapshot;
-                    let event = match &task.reply {
-                        Some(reply) => StreamResponse::Message(to_wire::reply(reply, &task)),
-                        None => StreamResponse::Task(to_wire::task(&task, detail)),
-                    };
-                    Ok((version, event))
-                }
-                Ok(SubscriptionItem::Update(update)) => {
-                    let Some(event) = to_wire::event(&update.record, &task) else {
-                        continue;
-                    };
-                    Ok((update.version, event))
-                }
-                Err(error) => Err(errors::of_read(&error)),
-            };
-            return Some((event, (subscription, task)));
-        }
-    })
+    stream::unfold(
+        (subscription, task),
+        move |(mut subscription, mut task)| async move {
+            loop {
+                let event = match subscription.next().await? {
+                    Ok(SubscriptionItem::Snapshot(version, snapshot)) => {
+                        task = snapshot;
+                        let event = match &task.reply {
+                            Some(reply) => StreamResponse::Message(to_wire::reply(reply, &task)),
+                            None => StreamResponse::Task(to_wire::task(&task, detail)),
+                        };
+                        Ok((version, event))
+                    }
+                    Ok(SubscriptionItem::Update(update)) => {
+                        let Some(event) = to_wire::event(&update.record, &task) else {
+                            continue;
+                        };
+                        Ok((update.version, event))
+                    }
+                    Err(error) => Err(errors::of_read(&error)),
+                };
+                return Some((event, (subscription, task)));
+            }
+        },
+    )
     .boxed()
 }

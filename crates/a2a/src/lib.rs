@@ -12,10 +12,12 @@ mod errors;
 mod events;
 mod from_wire;
 mod grpc;
+mod limits;
 mod page_token;
 mod principal;
 mod receipt_extension;
 mod router;
+mod server;
 mod service;
 mod streaming;
 mod to_wire;
@@ -27,4 +29,5 @@ pub use principal::{
 };
 pub use receipt_extension::RECEIPT_EXTENSION;
 pub use router::http_router;
+pub use server::{ServerOptions, serve};
 pub use service::A2aService;

@@ -1,4 +1,4 @@
-//! Who sends a request. Only an authenticator says so, never the client.
+//! Sender of a request. Only an authenticator names it, never the client.
 
 use std::fmt;
 use std::sync::Arc;

@@ -63,10 +63,7 @@ struct RequestedCause {
 }
 
 /// The cause of a `CancelTask`: always a user's, with the client's words if it gave any.
-pub(crate) fn requested_cause(
-    metadata: Option<&HashMap<String, Value>>,
-    principal: &str,
-) -> Cause {
+pub(crate) fn requested_cause(metadata: Option<&HashMap<String, Value>>, principal: &str) -> Cause {
     let entry = metadata.and_then(|metadata| metadata.get(RECEIPT_EXTENSION));
     let params = entry.and_then(|entry| CancelParams::deserialize(entry).ok());
     let mut cause = Cause::new(CauseKind::User).by(principal.to_owned());

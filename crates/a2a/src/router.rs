@@ -9,9 +9,10 @@ use a2a_server::jsonrpc::jsonrpc_router;
 use a2a_server::rest::rest_router;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 
+use crate::limits;
 use crate::principal::{Authenticator, authenticate};
 use crate::service::A2aService;
 use crate::streaming;
@@ -25,6 +26,7 @@ pub fn http_router(
     let operations = jsonrpc_router(Arc::clone(service))
         .merge(rest_router(Arc::clone(service)))
         .layer(from_fn_with_state(Arc::clone(service), streaming::layer))
+        .layer(from_fn(limits::read_body))
         .layer(from_fn_with_state(authenticator, authentication));
     agent_card_router(Arc::new(StaticAgentCard::new(card))).merge(operations)
 }

@@ -37,6 +37,8 @@ pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 #[derive(Debug)]
 pub struct A2aService {
     manager: TaskManager,
+    /// MIME types of parts that the agent takes; empty for all.
+    input_modes: Vec<String>,
     extended_card: Option<AgentCard>,
 }
 
@@ -45,8 +47,16 @@ impl A2aService {
     pub fn new(manager: TaskManager) -> Self {
         Self {
             manager,
+            input_modes: Vec::new(),
             extended_card: None,
         }
+    }
+
+    /// The same, which refuses parts with other MIME types than these.
+    #[must_use]
+    pub fn input_modes(mut self, input_modes: Vec<String>) -> Self {
+        self.input_modes = input_modes;
+        self
     }
 
     /// The same, with a card for authenticated clients.
@@ -75,6 +85,16 @@ impl A2aService {
         let configuration = request.configuration.as_ref();
         if configuration.is_some_and(|c| c.task_push_notification_config.is_some()) {
             return Err(A2AError::push_notification_not_supported());
+        }
+        let mut media_types = request
+            .message
+            .parts
+            .iter()
+            .filter_map(|p| p.media_type.as_ref());
+        if !self.input_modes.is_empty()
+            && media_types.any(|given| !self.input_modes.contains(given))
+        {
+            return Err(A2AError::content_type_not_supported());
         }
         let task_id = request.message.task_id.clone();
         if let Some(id) = &task_id {
@@ -107,8 +127,7 @@ impl A2aService {
         while let Some(item) = accepted.subscription.next().await {
             match item.map_err(|error| errors::of_read(&error))? {
                 SubscriptionItem::Snapshot(_, task) => {
-                    let is_answer =
-                        accepted.is_repeated && task.status.state.answers_client();
+                    let is_answer = accepted.is_repeated && task.status.state.answers_client();
                     if let Some(reply) = &task.reply {
                         return Ok(SendMessageResponse::Message(to_wire::reply(reply, &task)));
                     }
@@ -222,7 +241,8 @@ impl RequestHandler for A2aService {
         let configuration = request.configuration.as_ref();
         let returns_at_once = configuration.and_then(|c| c.return_immediately) == Some(true);
         let accepted = self.execute(params, request).await?;
-        self.wait_for_answer(accepted, detail, returns_at_once).await
+        self.wait_for_answer(accepted, detail, returns_at_once)
+            .await
     }
 
     async fn send_streaming_message(
@@ -254,7 +274,9 @@ impl RequestHandler for A2aService {
             return Err(A2AError::invalid_params(range));
         }
         if request.history_length.is_some_and(|len| len < 0) {
-            return Err(A2AError::invalid_params("historyLength must not be negative"));
+            return Err(A2AError::invalid_params(
+                "historyLength must not be negative",
+            ));
         }
         let filter = ListFilter {
             owner: Some(principal_of(params)),
@@ -264,7 +286,10 @@ impl RequestHandler for A2aService {
                 .status_timestamp_after
                 .map(|at| Timestamp::from_unix_ms(at.timestamp_millis() - 1)),
         };
-        let behind = request.page_token.as_deref().filter(|token| !token.is_empty());
+        let behind = request
+            .page_token
+            .as_deref()
+            .filter(|token| !token.is_empty());
         let behind = behind.map(page_token::decode).transpose()?;
         let len = usize::try_from(page_size).unwrap_or_default();
         let page = self.manager.list(&filter, behind.as_ref(), len);
@@ -304,7 +329,9 @@ impl RequestHandler for A2aService {
         params: &ServiceParams,
         request: SubscribeToTaskRequest,
     ) -> Result<BoxStream<'static, Result<StreamResponse, A2AError>>, A2AError> {
-        self.subscribe_numbered(params, request).await.map(unnumbered)
+        self.subscribe_numbered(params, request)
+            .await
+            .map(unnumbered)
     }
 
     async fn create_push_config(

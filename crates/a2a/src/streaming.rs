@@ -70,7 +70,10 @@ pub(crate) async fn layer(
     match request {
         Some(request) => answer(&service, &parts.headers, request).await,
         // Also what is malformed: the library says how.
-        None => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        None => {
+            next.run(Request::from_parts(parts, Body::from(bytes)))
+                .await
+        }
     }
 }
 
@@ -88,11 +91,7 @@ fn is_version_1(headers: &HeaderMap) -> bool {
     version.is_some_and(|version| version.trim().split('.').next() == Some("1"))
 }
 
-async fn answer(
-    service: &A2aService,
-    headers: &HeaderMap,
-    request: StreamingRequest,
-) -> Response {
+async fn answer(service: &A2aService, headers: &HeaderMap, request: StreamingRequest) -> Response {
     let params = params_of(headers);
     match request {
         StreamingRequest::JsonRpc(request) => {

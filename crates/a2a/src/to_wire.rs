@@ -45,7 +45,10 @@ pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
         .skip(skip)
         .map(|message| self::message(message, task))
         .collect();
-    let artifacts = task.artifacts.iter().map(|artifact| self::artifact(artifact));
+    let artifacts = task
+        .artifacts
+        .iter()
+        .map(|artifact| self::artifact(artifact));
     let mut metadata = map(&task.metadata).unwrap_or_default();
     receipt_extension::add(&mut metadata, &task.ending);
     a2a::Task {
@@ -173,7 +176,9 @@ fn part(part: &MessagePart) -> a2a::Part {
 }
 
 fn map(map: &JsonMap) -> Option<HashMap<String, Value>> {
-    let fields = map.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let fields = map
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
     (!map.is_empty()).then(|| fields.collect())
 }
 
