@@ -16,11 +16,13 @@ mod limits;
 mod page_token;
 mod principal;
 mod receipt_extension;
+mod rest;
 mod router;
 mod server;
 mod service;
 mod streaming;
 mod to_wire;
+mod version;
 
 pub use card::{AgentDescription, agent_card};
 pub use grpc::grpc_router;

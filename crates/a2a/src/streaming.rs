@@ -16,6 +16,7 @@ use a2a_server::ServiceParams;
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -26,6 +27,7 @@ use serde_json::Value;
 
 use crate::events::NumberedEvent;
 use crate::service::A2aService;
+use crate::{rest, version};
 
 /// Interval of comments in a silent stream: below the idle limits of common proxies, which begin at 30 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -56,6 +58,10 @@ pub(crate) async fn layer(
     let Ok(bytes) = to_bytes(body, MAX_REQUEST_BODY_BYTES).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
+    if !is_stream && !is_json(&parts.headers) {
+        let error = A2AError::content_type_not_supported().to_jsonrpc_error();
+        return axum::Json(JsonRpcResponse::error(JsonRpcId::Null, error)).into_response();
+    }
     let request = if is_stream {
         serde_json::from_slice(&bytes)
             .ok()
@@ -64,7 +70,7 @@ pub(crate) async fn layer(
         serde_json::from_slice::<JsonRpcRequest>(&bytes)
             .ok()
             .filter(|request| request.jsonrpc == "2.0" && methods::is_streaming(&request.method))
-            .filter(|_| is_version_1(&parts.headers))
+            .filter(|_| version::check(&parts.headers).is_ok())
             .map(|request| StreamingRequest::JsonRpc(Box::new(request)))
     };
     match request {
@@ -86,9 +92,13 @@ fn subscribed_task(path: &str) -> Option<String> {
     Some(id.to_owned())
 }
 
-fn is_version_1(headers: &HeaderMap) -> bool {
-    let version = headers.get("a2a-version").and_then(|v| v.to_str().ok());
-    version.is_some_and(|version| version.trim().split('.').next() == Some("1"))
+/// True if a body is JSON, or the client does not say.
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    content_type.is_none_or(|content_type| {
+        let content_type = content_type.split(';').next().unwrap_or_default().trim();
+        content_type == "application/json" || content_type.ends_with("+json")
+    })
 }
 
 async fn answer(service: &A2aService, headers: &HeaderMap, request: StreamingRequest) -> Response {
@@ -122,34 +132,20 @@ async fn answer(service: &A2aService, headers: &HeaderMap, request: StreamingReq
                 Ok(request) => service.send_numbered(&params, request).await,
                 Err(error) => Err(invalid(&error)),
             };
-            rest(events)
+            rest_answer(events)
         }
         StreamingRequest::RestSubscribe(id) => {
             let request = SubscribeToTaskRequest { id, tenant: None };
-            rest(service.subscribe_numbered(&params, request).await)
+            rest_answer(service.subscribe_numbered(&params, request).await)
         }
     }
 }
 
-fn rest(events: Result<BoxStream<'static, NumberedEvent>, A2AError>) -> Response {
+fn rest_answer(events: Result<BoxStream<'static, NumberedEvent>, A2AError>) -> Response {
     match events {
         Ok(events) => sse(events, None),
-        Err(error) => rest_error(&error),
+        Err(error) => rest::error_response(&error),
     }
-}
-
-/// An error of the HTTP+JSON binding (A2A 1.0, section 11.6): a `google.rpc.Status` in JSON.
-fn rest_error(error: &A2AError) -> Response {
-    let status = StatusCode::from_u16(error.http_status_code());
-    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let rpc = error.to_jsonrpc_error();
-    let body = serde_json::json!({"error": {
-        "code": status.as_u16(),
-        "status": status.canonical_reason().unwrap_or_default(),
-        "message": rpc.message,
-        "details": rpc.data,
-    }});
-    (status, axum::Json(body)).into_response()
 }
 
 fn invalid(error: &impl std::fmt::Display) -> A2AError {
