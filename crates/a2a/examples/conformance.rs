@@ -157,7 +157,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Arc::new(MemoryLog::new()),
         root.clone(),
         Arc::new(TaskParts::of(ConformanceAgent)),
-        TaskOptions::default(),
+        TaskOptions {
+            // The kit sends each message id many times, and expects a task each time.
+            repetition_max: Some(Duration::ZERO),
+            ..TaskOptions::default()
+        },
     );
     let modes = ["text", "text/plain", "application/json"];
     let modes: Vec<_> = modes.map(str::to_owned).into();

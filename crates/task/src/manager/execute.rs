@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::{ContextId, TaskId};
+use allstop_core::{ContextId, TaskId, Timestamp};
 use ulid::Ulid;
 
 use super::slot_guard::{SlotGuard, SlotRequest, WaitingSlot};
@@ -106,7 +106,12 @@ impl ManagerInner {
         if table.is_closed {
             return Err(ExecuteError::ShuttingDown);
         }
-        if let Some(id) = table.task_of_message(&request.owner, &message.id) {
+        let now = (self.options.now)();
+        let since = self.options.repetition_max.map(|max| {
+            let ms = i64::try_from(max.as_millis()).unwrap_or(i64::MAX);
+            Timestamp::from_unix_ms(now.unix_ms().saturating_sub(ms))
+        });
+        if let Some(id) = table.task_of_message(&request.owner, &message.id, since) {
             return Ok(RequestAdmission::Repeated(id.clone(), table.execution(id)));
         }
         if let Some(id) = &request.task_id {
@@ -124,7 +129,7 @@ impl ManagerInner {
         let execution = Arc::clone(&scopes.execution);
         let (feed, job) = if is_new {
             let feed = Arc::default();
-            table.enter_new(&id, &request.owner, &message.id, execution, &feed);
+            table.enter_new(&id, &request.owner, &message.id, execution, &feed, now);
             let created = TaskRecord::TaskCreated {
                 task_id: id.clone(),
                 context_id: request
@@ -134,12 +139,12 @@ impl ManagerInner {
                 owner: Arc::clone(&request.owner),
                 message: Arc::clone(message),
                 metadata: request.metadata.clone(),
-                at: (self.options.now)(),
+                at: now,
             };
             (feed, ExecutionJob::NewTask(created))
         } else {
             table.enter(&id, execution);
-            table.remember_message(&request.owner, &message.id, &id);
+            table.remember_message(&request.owner, &message.id, &id, now);
             let feed = table.feed(&id).unwrap_or_default();
             (feed, ExecutionJob::Message(Arc::clone(message)))
         };

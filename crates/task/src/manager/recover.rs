@@ -54,7 +54,7 @@ impl TaskManager {
                 let feed = Arc::new(TaskFeed::default());
                 table.note(task, &feed);
                 for message in &task.history {
-                    table.remember_message(&task.owner, &message.id, &task.id);
+                    table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
                 }
                 feed
             })
