@@ -56,7 +56,8 @@ impl SessionInner {
         }
         let policy = message.policy.unwrap_or(state.policy);
         let awake = self.wake(&mut state).map_err(refused)?;
-        let id = (self.host.options.new_message_id)();
+        let new_id = &self.host.options.new_message_id;
+        let id = message.id.unwrap_or_else(|| new_id());
         let label = if state.queue.is_idle() {
             format!("{}/turn/{}", self.label(), state.position.last_turn.0 + 1)
         } else {

@@ -19,6 +19,9 @@ use crate::stop_handle::SessionStop;
 pub struct NewMessage {
     /// Text of the message.
     pub text: Arc<str>,
+    /// Id of the message, unique in its session; `None`: a new id. With an id of its own the sender finds the answer
+    /// again after a crash ([`Session::committed_answer`](crate::Session::committed_answer)).
+    pub id: Option<MessageId>,
     /// Policy if a turn runs; `None`: the session's policy.
     pub policy: Option<FollowUp>,
     /// Deadline at which its turn stops with cause `deadline`, running or waiting.
@@ -53,6 +56,13 @@ impl NewMessage {
         self
     }
 
+    /// Sets the id.
+    #[must_use]
+    pub fn id(mut self, id: MessageId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
     /// Sets the policy.
     #[must_use]
     pub fn policy(mut self, policy: FollowUp) -> Self {
@@ -65,6 +75,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
     fn from(text: T) -> Self {
         Self {
             text: text.into(),
+            id: None,
             policy: None,
             deadline: None,
             stopped: None,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
-use allstop_core::{CallId, Cause, CauseKind, Receipt, SessionId, TurnNumber};
-use allstop_log::{SessionError, Version, read_session_end};
+use allstop_core::{CallId, Cause, CauseKind, MessageId, Receipt, SessionId, TurnNumber};
+use allstop_log::{SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
 use tokio::sync::oneshot;
 
@@ -182,6 +182,11 @@ impl Session {
         !self.inner.state.lock().queue.is_idle()
     }
 
+    /// True if the session accepts no more messages: it can be resumed once [`Session::close`] has returned.
+    pub fn is_closed(&self) -> bool {
+        self.inner.state.lock().queue.is_closed()
+    }
+
     /// Detaches one piece of background work: it outlives the session and this process, and idle events list it. The
     /// log records the detach first, so it waits for the running turn, which owns the log.
     ///
@@ -254,6 +259,20 @@ impl Session {
         }
         let (state, _) = read_session_end(&*self.inner.host.log, self.id()).await?;
         Ok(Arc::clone(state.conversation()))
+    }
+
+    /// Answer of the turn of a message, if the log has the commit of that turn. Reads the whole log of the session.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn committed_answer(
+        &self,
+        message: &MessageId,
+    ) -> Result<Option<Arc<str>>, SessionError> {
+        committed_answer(&*self.inner.host.log, self.id(), message).await
     }
 
     /// Removes the last turn from the conversation. Effects of its calls on the outside world remain.

@@ -1,5 +1,6 @@
 //! Sessions through their handles: scripted models, closures for tools, paused time.
 
+mod answers;
 mod background;
 mod closing;
 mod events;

@@ -1,0 +1,60 @@
+//! Search for the answer to a message.
+
+use std::sync::Arc;
+
+use allstop_core::message::Message;
+use allstop_core::record::SessionRecord;
+use allstop_core::{MessageId, SessionId};
+
+use super::error::SessionError;
+use super::fold::decode;
+use super::stream_of;
+use crate::{Log, Version};
+
+/// Answer of the turn that a message caused, if that turn was committed. Reads from the first record on, since a
+/// message may be of any age. A message that was handed to a running turn has no turn of its own.
+///
+/// **Cancel safety**: dropping it has no effect.
+///
+/// # Errors
+/// An unreadable session, or a failure of the store. An unknown session has no answer.
+pub async fn committed_answer(
+    log: &dyn Log,
+    id: &SessionId,
+    message: &MessageId,
+) -> Result<Option<Arc<str>>, SessionError> {
+    let stream = stream_of(id);
+    let (mut last, mut turn_of_message) = (Version(0), None);
+    loop {
+        // The store bounds its own memory.
+        let records = log.read(&stream, last.next(), usize::MAX).await?;
+        if records.is_empty() {
+            return Ok(None);
+        }
+        for (version, bytes) in records {
+            last = version;
+            match decode(id, version, &bytes)? {
+                Some(SessionRecord::TurnStarted {
+                    turn,
+                    message: Some(cause),
+                    ..
+                }) if cause == *message => turn_of_message = Some(turn),
+                Some(SessionRecord::TurnCommitted { turn, messages, .. })
+                    if turn_of_message == Some(turn) =>
+                {
+                    return Ok(Some(answer_in(&messages)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Text of the last answer of the model.
+fn answer_in(messages: &[Arc<Message>]) -> Arc<str> {
+    let answers = messages.iter().rev().find_map(|message| match &**message {
+        Message::Assistant { text, .. } => Some(Arc::clone(text)),
+        _ => None,
+    });
+    answers.unwrap_or_default()
+}
