@@ -2,11 +2,13 @@
 //!
 //! [`Config`] is the file `allstop.toml`. [`System::open`] creates a store, a model and a tree of scopes from it.
 //! [`System::new_session`] and [`System::resume_session`] return the handle of a session, whose agent has the tools,
-//! hooks and permissions of the configuration. [`Envelope`] is the result of a run, for scripts.
+//! hooks and permissions of the configuration. [`Envelope`] is the result of a run, for scripts. [`AgentExecutor`] runs
+//! the agents as tasks.
 //!
 //! This crate does not read the environment or the home folder, print, or exit: the binary does, and passes everything
 //! in as parameters.
 
+mod agent_executor;
 mod command;
 pub mod config;
 mod envelope;
@@ -14,6 +16,7 @@ mod error;
 mod stream;
 mod system;
 
+pub use agent_executor::{AgentExecutor, AgentExecutorOptions};
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};

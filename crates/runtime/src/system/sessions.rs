@@ -12,12 +12,14 @@ use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
 use allstop_session::unended::settled_work;
 use allstop_session::{
-    AgentRequest, AgentSource, OpenError, Session, SessionAgent, SessionOptions, Sessions,
+    AgentRequest, AgentSource, OnBackgroundEnd, OpenError, Session, SessionAgent, SessionOptions,
+    Sessions,
 };
 use futures::future::BoxFuture;
 
 use super::spill::SpillFolder;
 use super::{System, SystemParts, UnendedWork, open};
+use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
 
 /// Recipient of permission questions.
@@ -103,16 +105,35 @@ impl System {
         })
     }
 
+    /// An executor of tasks that runs the agents of this system, each context in a session of its own. The sessions
+    /// sleep while no turn or background work runs.
+    pub fn agent_executor(&self, options: AgentExecutorOptions) -> AgentExecutor {
+        let sessions = SessionOptions {
+            // A turn without a message belongs to no task.
+            on_background_end: OnBackgroundEnd::Note,
+            ..self.parts.config.session.options()
+        };
+        let sessions = self.sessions_with(QuestionRecipient::Subscribers, sessions);
+        AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
+    }
+
     fn sessions(&self, recipient: QuestionRecipient) -> Sessions {
+        let options = SessionOptions {
+            sleep_after: None,
+            ..self.parts.config.session.options()
+        };
+        self.sessions_with(recipient, options)
+    }
+
+    fn sessions_with(&self, recipient: QuestionRecipient, options: SessionOptions) -> Sessions {
         let parts = &self.parts;
         let source = Arc::new(SystemAgents {
             parts: Arc::clone(parts),
             recipient,
         });
         let options = SessionOptions {
-            sleep_after: None,
             now: Arc::clone(&parts.now),
-            ..parts.config.session.options()
+            ..options
         };
         let log = Arc::clone(&parts.log);
         Sessions::new(log, self.scope().clone(), source, options)

@@ -1,5 +1,6 @@
 //! Tests of the runtime through its public interface.
 
+mod agent_executor;
 mod background;
 mod commands;
 mod config;

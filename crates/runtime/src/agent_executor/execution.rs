@@ -1,0 +1,255 @@
+//! One execution of a task: begins or continues its turn, follows the turn, and writes the events of the task.
+
+use std::sync::Arc;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, MessageId};
+use allstop_scope::{Ending, Registration, WorkSpec};
+use allstop_session::{FollowUp, MessageOutcome, NewMessage};
+use allstop_task::model::{Artifact, TaskState};
+use allstop_task::{
+    ExecutionCx, ExecutionEnded, ExecutorError, ExecutorReturn, TaskEvent, TaskMessage,
+};
+use allstop_tools::BackgroundWork;
+use tokio::sync::oneshot;
+
+use super::AgentExecutorInner;
+use super::context_sessions::failed;
+use super::message_text::{ClientAnswer, agent_message, question_message, text_of};
+use super::task_turn::{TaskTurn, TurnProgress};
+use super::turn_stop;
+
+/// Id and name of the artifact with the answer.
+const ANSWER: &str = "answer";
+
+type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
+
+/// Runs an execution.
+pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> ExecutorResult {
+    let spec = WorkSpec::new(ItemKind::Future, "turn").id("turn");
+    // Registered before the turn can begin. A refusal means that the task is stopped already.
+    let Ok(item) = cx.scope.register(spec) else {
+        return Ok(ExecutorReturn::Finished);
+    };
+    let turn = tokio::select! {
+        biased;
+        // A turn that waits for an answer is stopped by the canceler.
+        () = cx.scope.stopped() => None,
+        turn = inner.begin_or_continue(&cx) => turn?,
+    };
+    let Some(turn) = turn else {
+        item.finish(Ending::Returned);
+        return Ok(ExecutorReturn::Finished);
+    };
+    TaskExecution { inner, cx, item }.follow(turn).await
+}
+
+impl AgentExecutorInner {
+    /// The turn of the task. `None`: a turn that was committed before a crash has completed the task.
+    async fn begin_or_continue(&self, cx: &ExecutionCx) -> Result<Option<TaskTurn>, ExecutorError> {
+        if let Some(mut turn) = self.waiting.take(&cx.task.id) {
+            turn.answer(&ClientAnswer::of(&cx.message));
+            return Ok(Some(turn));
+        }
+        let was_asked = cx.task.status.state == TaskState::InputRequired;
+        if cx.is_resumed || was_asked {
+            self.complete_from_log(cx, was_asked).await?;
+            return Ok(None);
+        }
+        let message = NewMessage::from(text_of(&cx.message))
+            .id(message_id_of(cx))
+            .policy(FollowUp::Enqueue);
+        let sent = self.sessions.send(&cx.task.context_id, message).await;
+        let (session, events, sent) = sent?;
+        let max = self.options.background_max;
+        Ok(Some(TaskTurn::new(session, events, sent, max)))
+    }
+
+    /// Completes a task whose turn was committed, although its process has ended.
+    async fn complete_from_log(
+        &self,
+        cx: &ExecutionCx,
+        was_asked: bool,
+    ) -> Result<(), ExecutorError> {
+        let session = self.sessions.session(&cx.task.context_id).await?;
+        let answer = session.committed_answer(&message_id_of(cx)).await;
+        let answer = answer.map_err(|error| failed(&error))?;
+        let Some(answer) = answer else {
+            return Err(ExecutorError::new(if was_asked {
+                "the process ended while the turn waited for this answer; send the first message as a new task"
+            } else {
+                "the process ended during the turn"
+            }));
+        };
+        let is_written = !cx.task.artifacts.is_empty();
+        let answer = (!is_written).then(|| answer_event(&answer));
+        for event in answer.into_iter().chain([completed(None)]) {
+            if cx.events.write(event).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Id of the message in the session: a task has one turn.
+fn message_id_of(cx: &ExecutionCx) -> MessageId {
+    MessageId::new(cx.task.id.as_str())
+}
+
+struct TaskExecution {
+    inner: Arc<AgentExecutorInner>,
+    cx: ExecutionCx,
+    /// Item of the turn in the receipt of the task.
+    item: Registration,
+}
+
+impl TaskExecution {
+    async fn follow(self, mut turn: TaskTurn) -> ExecutorResult {
+        loop {
+            let written = match turn.progress(&self.cx.scope).await {
+                TurnProgress::Stopped => return self.stop(turn).await,
+                TurnProgress::Asked(question) => {
+                    let message = question_message(&question);
+                    return self.wait_for_answer(turn, message).await;
+                }
+                TurnProgress::Began => self.write(TaskEvent::state(TaskState::Working)).await,
+                TurnProgress::TurnEnded(outcome) => {
+                    // The denial's text can no longer be taken.
+                    let cause = Cause::new(CauseKind::Parent).detail("its turn has ended");
+                    drop(turn.stop_steered(&cause));
+                    if outcome.is_completed() {
+                        self.write(answer_event(&outcome.output)).await
+                    } else {
+                        return self.fail(&outcome).await;
+                    }
+                }
+                TurnProgress::Done => return self.complete(None).await,
+                TurnProgress::StillRunning(works) => {
+                    return self.complete(Some(names_of(&works))).await;
+                }
+            };
+            if written.is_err() {
+                return self.stop(turn).await;
+            }
+        }
+    }
+
+    async fn write(&self, event: TaskEvent) -> Result<(), ExecutionEnded> {
+        self.cx.events.write(event).await
+    }
+
+    async fn complete(self, message: Option<String>) -> ExecutorResult {
+        self.item.finish(Ending::Returned);
+        // If the execution takes no more events, it was stopped with its turn at its end.
+        let _ended = self.cx.events.write(completed(message)).await;
+        Ok(ExecutorReturn::Finished)
+    }
+
+    /// Ends the task of a turn that ended without an answer.
+    async fn fail(self, outcome: &MessageOutcome) -> ExecutorResult {
+        self.item.finish(Ending::Returned);
+        let error = ExecutorError::new(failure_of(outcome));
+        let stopped = outcome
+            .cause
+            .as_ref()
+            .map(|cause| TaskState::after_stop(cause.kind));
+        if stopped != Some(TaskState::Canceled) || outcome.error.is_some() {
+            return Err(error);
+        }
+        // Somebody has stopped the turn in its session.
+        let message = agent_message(Arc::clone(error.message()));
+        let event = TaskEvent::status(TaskState::Canceled, message);
+        let _ended = self.cx.events.write(event).await;
+        Ok(ExecutorReturn::Finished)
+    }
+
+    /// Ends the execution with a question. The turn waits for the next message of the task.
+    async fn wait_for_answer(self, turn: TaskTurn, message: TaskMessage) -> ExecutorResult {
+        let id = self.cx.task.id.clone();
+        // Before the event: the answer may follow at once.
+        self.inner.waiting.put(id.clone(), turn);
+        let event = TaskEvent::status(TaskState::InputRequired, message);
+        let written = self.write(event).await;
+        if (written.is_err() || self.cx.scope.is_stopped())
+            && let Some(turn) = self.inner.waiting.take(&id)
+        {
+            return self.stop(turn).await;
+        }
+        self.item.finish(Ending::Returned);
+        Ok(ExecutorReturn::Finished)
+    }
+
+    /// Stops the turn, and ends the task with the receipt of the session.
+    async fn stop(self, turn: TaskTurn) -> ExecutorResult {
+        let Self { cx, item, .. } = self;
+        let is_answered = turn.has_ended();
+        let cause = cx.scope.cause();
+        let cause =
+            cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its task has ended"));
+        item.acknowledge("following the turn");
+        let (tx, stopped) = oneshot::channel();
+        let stopping = {
+            let cause = cause.clone();
+            async move {
+                let receipt = turn.stop(&cause).await;
+                item.finish(if receipt.quiet() {
+                    Ending::Returned
+                } else {
+                    Ending::WatcherGone
+                });
+                // The executor may have been dropped at the end of its grace.
+                drop(tx.send((turn, receipt)));
+            }
+        };
+        // An engine: the item of the turn must not end before the turn, even if the executor is dropped.
+        drop(cx.scope.spawn_engine(stopping));
+        let Ok((turn, receipt)) = stopped.await else {
+            return Ok(ExecutorReturn::Finished);
+        };
+        let outcome = turn.sent.try_outcome();
+        let events = match outcome.filter(|outcome| outcome.is_completed() && !is_answered) {
+            // The stop came too late: the answer is in the conversation.
+            Some(outcome) => vec![answer_event(&outcome.output), completed(None)],
+            None => vec![turn_stop::event(&cause, &receipt)],
+        };
+        for event in events {
+            if cx.events.write(event).await.is_err() {
+                break;
+            }
+        }
+        Ok(ExecutorReturn::Finished)
+    }
+}
+
+fn answer_event(text: &Arc<str>) -> TaskEvent {
+    TaskEvent::artifact(Artifact {
+        name: Some(ANSWER.into()),
+        ..Artifact::text(ANSWER, Arc::clone(text))
+    })
+}
+
+fn completed(message: Option<String>) -> TaskEvent {
+    match message {
+        Some(text) => TaskEvent::status(TaskState::Completed, agent_message(text)),
+        None => TaskEvent::state(TaskState::Completed),
+    }
+}
+
+/// `Still running: sleep 600 (bg_1), make (bg_2)`.
+fn names_of(works: &[Arc<BackgroundWork>]) -> String {
+    let names = works
+        .iter()
+        .map(|work| format!("{} ({})", work.name, work.id));
+    let names: Vec<String> = names.collect();
+    format!("Still running: {}", names.join(", "))
+}
+
+/// Reason for which a turn has no answer.
+fn failure_of(outcome: &MessageOutcome) -> String {
+    match (&outcome.error, &outcome.cause) {
+        (Some(error), _) => error.to_string(),
+        (None, Some(cause)) => format!("the turn ended: {}, {cause}", outcome.stop_reason),
+        (None, None) => format!("the turn ended: {}", outcome.stop_reason),
+    }
+}

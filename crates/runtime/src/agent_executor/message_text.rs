@@ -1,0 +1,143 @@
+//! Text of a task's message for the model, and the answer to a permission question in it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use allstop_core::MessageId;
+use allstop_session::OpenQuestion;
+use allstop_task::TaskMessage;
+use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent};
+use serde_json::Value;
+use ulid::Ulid;
+
+/// Text of a message: its parts as paragraphs. JSON values are included as text, and files are named only.
+pub(super) fn text_of(message: &TaskMessage) -> String {
+    let parts: Vec<String> = message.parts.iter().map(text_of_part).collect();
+    parts.join("\n\n")
+}
+
+fn text_of_part(part: &MessagePart) -> String {
+    match &part.content {
+        PartContent::Text(text) => text.to_string(),
+        PartContent::Data(value) => value.to_string(),
+        PartContent::Url(url) => format!("[{} at {url}]", description_of_file(part)),
+        PartContent::Raw(base64) => {
+            let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+            let file = description_of_file(part);
+            format!("[{file}, {bytes} bytes; its content is not available]")
+        }
+    }
+}
+
+/// `file "plan.pdf" (application/pdf)`.
+fn description_of_file(part: &MessagePart) -> String {
+    let mut text = "file".to_owned();
+    if let Some(name) = &part.filename {
+        // Writing to a string does not fail.
+        let _ = write!(text, " {name:?}");
+    }
+    if let Some(media_type) = &part.media_type {
+        let _ = write!(text, " ({media_type})");
+    }
+    text
+}
+
+/// Answer of a client to a permission question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ClientAnswer {
+    Allow,
+    Deny,
+    /// A denial with a text for the model.
+    DenyWith(String),
+}
+
+impl ClientAnswer {
+    pub(super) fn of(message: &TaskMessage) -> Self {
+        let text = text_of(message);
+        let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
+        match word.as_str() {
+            "yes" | "y" | "allow" => Self::Allow,
+            "no" | "n" | "deny" | "" => Self::Deny,
+            _ => Self::DenyWith(text),
+        }
+    }
+}
+
+/// Message of the agent with this text.
+pub(super) fn agent_message(text: impl Into<Arc<str>>) -> TaskMessage {
+    let id = MessageId::new(Ulid::generate().to_string());
+    TaskMessage::text(id, MessageSender::Agent, text)
+}
+
+/// Message of the agent that asks the client for a permission.
+pub(super) fn question_message(open: &OpenQuestion) -> TaskMessage {
+    let question = &open.question;
+    let text = format!("May this call run? {}\nAnswer yes or no.", question.text);
+    let mut fields = JsonMap::new();
+    let mut add = |name: &str, value: &str| fields.insert(name.to_owned(), Value::from(value));
+    add("question_id", open.id.as_str());
+    add("tool", &question.tool);
+    add("call_id", question.call_id.as_str());
+    if let Some(rule) = &question.doubt {
+        add("denying_rule", &rule.to_string());
+    }
+    TaskMessage {
+        metadata: fields,
+        ..agent_message(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(parts: Vec<MessagePart>) -> TaskMessage {
+        TaskMessage {
+            parts,
+            ..TaskMessage::text("m1", MessageSender::User, "")
+        }
+    }
+
+    fn part(content: PartContent) -> MessagePart {
+        MessagePart {
+            content,
+            media_type: Some("text/plain".into()),
+            filename: Some("a.txt".into()),
+            metadata: JsonMap::new(),
+        }
+    }
+
+    #[test]
+    fn parts_become_paragraphs() {
+        let parts = vec![
+            MessagePart::text("Read these."),
+            MessagePart {
+                content: PartContent::Data(json!({"n": 1})),
+                ..MessagePart::text("")
+            },
+            part(PartContent::Url("https://example.com/a.txt".into())),
+            part(PartContent::Raw("aGk=".into())),
+        ];
+        assert_eq!(
+            text_of(&message(parts)),
+            "Read these.\n\n{\"n\":1}\n\n[file \"a.txt\" (text/plain) at https://example.com/a.txt]\n\n\
+             [file \"a.txt\" (text/plain), 2 bytes; its content is not available]"
+        );
+    }
+
+    #[test]
+    fn only_plain_words_allow_a_call() {
+        let answer = |text: &str| ClientAnswer::of(&message(vec![MessagePart::text(text)]));
+        for word in ["yes", " Yes.\n", "ALLOW", "y", "allow!"] {
+            assert_eq!(answer(word), ClientAnswer::Allow, "{word}");
+        }
+        for word in ["no", "Deny", "n", ""] {
+            assert_eq!(answer(word), ClientAnswer::Deny, "{word}");
+        }
+        for text in ["yes, but later", "not yes", "use staging"] {
+            assert_eq!(answer(text), ClientAnswer::DenyWith(text.into()));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Runs agents as the executor of tasks: a context is a session, and a task is one turn of it.
+//!
+//! The session has the id of the context, and the turn's message has the id of the task. The tasks of a context run one
+//! after another, in the order of their messages.
+//!
+//! Invariants:
+//! 1. A task has one turn. It is followed by an execution of the task, or waits in [`WaitingTurns`] for an answer to its
+//!    question, or has ended. Whoever takes a turn out of [`WaitingTurns`] follows or stops it.
+//! 2. The answer of a task is that of a committed turn, and is written once.
+//! 3. An execution that is stopped stops its turn. The item `turn` of the execution's receipt ends with the session's
+//!    receipt, even if the executor is dropped before.
+//! 4. A stop of a task stops no work of other tasks of its context.
+
+mod context_sessions;
+mod execution;
+mod message_text;
+mod task_turn;
+mod turn_stop;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{Cause, CauseKind, TaskId};
+use allstop_session::Sessions;
+use allstop_task::{
+    CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn, Task,
+    TaskParts,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use context_sessions::ContextSessions;
+use task_turn::TaskTurn;
+
+/// Options of an [`AgentExecutor`].
+#[derive(Debug, Clone)]
+pub struct AgentExecutorOptions {
+    /// Time that a task with an answer waits for the attached background work of its turn. Then it ends, and names the
+    /// work that still runs.
+    pub background_max: Duration,
+    /// Open sessions. When there are more, an idle one is closed; the next message of its context opens it again.
+    pub sessions_open_max: usize,
+}
+
+/// Default of [`AgentExecutorOptions::background_max`]: long enough for a build or a test run.
+const BACKGROUND_MAX: Duration = Duration::from_mins(10);
+
+/// Default of [`AgentExecutorOptions::sessions_open_max`]: a sleeping session has a few kilobytes.
+const SESSIONS_OPEN_MAX: usize = 1_024;
+
+impl Default for AgentExecutorOptions {
+    fn default() -> Self {
+        Self {
+            background_max: BACKGROUND_MAX,
+            sessions_open_max: SESSIONS_OPEN_MAX,
+        }
+    }
+}
+
+/// Executor of tasks that runs agents. Clones are the same executor.
+///
+/// A permission question ends the execution with `input_required`, and the turn waits. The next message of the task
+/// answers it: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model gets the text as a
+/// message. A question that the process did not survive fails its task, because the turn was rolled back.
+///
+/// After a crash a task whose turn was committed is completed with its answer, and any other interrupted task fails.
+#[derive(Debug, Clone)]
+pub struct AgentExecutor {
+    inner: Arc<AgentExecutorInner>,
+}
+
+#[derive(Debug)]
+struct AgentExecutorInner {
+    sessions: ContextSessions,
+    waiting: WaitingTurns,
+    options: AgentExecutorOptions,
+}
+
+impl AgentExecutor {
+    /// An executor with these sessions. `folder` is the working directory of new sessions.
+    ///
+    /// Agents that ask for permissions have to ask the subscribers of their session.
+    pub fn new(
+        sessions: Sessions,
+        folder: impl Into<Arc<str>>,
+        options: AgentExecutorOptions,
+    ) -> Self {
+        Self {
+            inner: Arc::new(AgentExecutorInner {
+                sessions: ContextSessions::new(sessions, folder.into(), options.sessions_open_max),
+                waiting: WaitingTurns::default(),
+                options,
+            }),
+        }
+    }
+
+    /// The parts of every task, for a [`TaskManager`](allstop_task::TaskManager).
+    pub fn parts(&self) -> TaskParts {
+        TaskParts {
+            executor: Arc::new(self.clone()),
+            canceler: Some(Arc::new(self.clone())),
+            processor: None,
+            cleanup: Some(Arc::new(self.clone())),
+        }
+    }
+}
+
+impl Executor for AgentExecutor {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        execution::run(Arc::clone(&self.inner), cx).boxed()
+    }
+
+    /// Always true: the execution looks for the answer in the log of the session, and runs nothing again.
+    fn can_resume(&self, _task: &Task) -> bool {
+        true
+    }
+}
+
+/// Stops a turn that waits for the answer to its question.
+impl Canceler for AgentExecutor {
+    fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            if let Some(turn) = inner.waiting.take(&cx.task.id) {
+                let receipt = turn.stop(&cx.cause).await;
+                // The manager ends the task in any case.
+                let _ended = cx.events.write(turn_stop::event(&cx.cause, &receipt)).await;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// Stops a turn that waits for an answer to a task that has failed meanwhile.
+impl Cleanup for AgentExecutor {
+    fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            if task.has_ended()
+                && let Some(turn) = inner.waiting.take(&task.id)
+            {
+                let cause = Cause::new(CauseKind::Failure).detail("its task has ended");
+                turn.stop(&cause).await;
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Turns that wait for the answer to a permission question while no execution of their task runs.
+#[derive(Debug, Default)]
+struct WaitingTurns(Mutex<HashMap<TaskId, TaskTurn>>);
+
+impl WaitingTurns {
+    fn put(&self, task: TaskId, turn: TaskTurn) {
+        self.0.lock().insert(task, turn);
+    }
+
+    fn take(&self, task: &TaskId) -> Option<TaskTurn> {
+        self.0.lock().remove(task)
+    }
+}

@@ -1,0 +1,239 @@
+//! The turn of one task, as its executor follows it through the events of the session.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::ids::BackgroundId;
+use allstop_core::record::{Attachment, SessionRecord};
+use allstop_core::{CallId, MessageId, TurnNumber};
+use allstop_scope::{Scope, instant_after};
+use allstop_session::{
+    AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, OpenQuestion, Session,
+    SessionEvent, SessionEventKind, Subscription,
+};
+use allstop_tools::{BackgroundWork, PermissionAnswer};
+use tokio::time::{Instant, sleep_until};
+
+use super::message_text::ClientAnswer;
+
+/// The turn of one task. Its subscription keeps permission questions open.
+#[derive(Debug)]
+pub(super) struct TaskTurn {
+    pub(super) session: Session,
+    pub(super) sent: MessageHandle,
+    events: Subscription,
+    /// False after the last event, or an error of the log: then only the outcome is awaited.
+    has_events: bool,
+    number: Option<TurnNumber>,
+    is_begin_reported: bool,
+    outcome: Option<Arc<MessageOutcome>>,
+    /// Calls of the turn, by which sub-agents are named.
+    calls: HashSet<CallId>,
+    own_work: HashSet<BackgroundId>,
+    /// Background work of other turns.
+    other_work: HashSet<BackgroundId>,
+    /// True once all background work of the turn is in `own_work`.
+    is_own_work_complete: bool,
+    background_max: Duration,
+    background_until: Option<Instant>,
+    /// Text of a denial, which the running turn takes before its next step.
+    pub(super) steered: Option<MessageHandle>,
+}
+
+/// Next thing that the execution of the task has to act on.
+#[derive(Debug)]
+pub(super) enum TurnProgress {
+    /// The turn has begun.
+    Began,
+    /// The turn has ended. Its background work may still run.
+    TurnEnded(Arc<MessageOutcome>),
+    /// The turn, or a sub-agent of it, waits for a permission.
+    Asked(Box<OpenQuestion>),
+    /// The turn and its attached background work have ended.
+    Done,
+    /// The limit of the wait for background work has passed.
+    StillRunning(Vec<Arc<BackgroundWork>>),
+    /// The execution is being stopped.
+    Stopped,
+}
+
+impl TaskTurn {
+    pub(super) fn new(
+        session: Session,
+        events: Subscription,
+        sent: MessageHandle,
+        background_max: Duration,
+    ) -> Self {
+        let earlier = session.background();
+        Self {
+            other_work: earlier.iter().map(|work| work.id.clone()).collect(),
+            session,
+            sent,
+            events,
+            has_events: true,
+            number: None,
+            is_begin_reported: false,
+            outcome: None,
+            calls: HashSet::new(),
+            own_work: HashSet::new(),
+            is_own_work_complete: false,
+            background_max,
+            background_until: None,
+            steered: None,
+        }
+    }
+
+    pub(super) fn id(&self) -> &MessageId {
+        &self.sent.id
+    }
+
+    /// True once `TurnEnded` was reported.
+    pub(super) fn has_ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Waits for the next progress. Each progress is reported once, except `Asked`, `Done` and `StillRunning`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn progress(&mut self, scope: &Scope) -> TurnProgress {
+        loop {
+            if let Some(progress) = self.progress_now() {
+                return progress;
+            }
+            let has_outcome = self.outcome.is_some();
+            let until = self.background_until.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                () = scope.stopped() => return TurnProgress::Stopped,
+                event = self.events.next(), if self.has_events => match event {
+                    Ok(Some(event)) => self.note(&event),
+                    Ok(None) => self.has_events = false,
+                    Err(error) => {
+                        tracing::warn!(%error, "the events of a turn cannot be read");
+                        self.has_events = false;
+                    }
+                },
+                _ = self.sent.outcome(), if !has_outcome => {}
+                () = self.session.background_idle(), if has_outcome => {}
+                () = sleep_until(until), if has_outcome => {}
+            }
+        }
+    }
+
+    fn progress_now(&mut self) -> Option<TurnProgress> {
+        let ended = self.sent.try_outcome().filter(|_| self.outcome.is_none());
+        if let Some(ended) = &ended {
+            // The event of its start may not be read yet.
+            self.number = self.number.or(ended.turn);
+        }
+        if self.number.is_some() && !self.is_begin_reported {
+            self.is_begin_reported = true;
+            return Some(TurnProgress::Began);
+        }
+        if let Some(ended) = ended {
+            self.outcome = Some(Arc::clone(&ended));
+            self.background_until = Some(instant_after(Instant::now(), self.background_max));
+            return Some(TurnProgress::TurnEnded(ended));
+        }
+        if let Some(question) = self.open_question() {
+            return Some(TurnProgress::Asked(Box::new(question)));
+        }
+        self.outcome.as_ref()?;
+        let running = self.running_background();
+        if running.is_empty() {
+            return Some(TurnProgress::Done);
+        }
+        let until = self.background_until?;
+        (Instant::now() >= until).then_some(TurnProgress::StillRunning(running))
+    }
+
+    fn note(&mut self, event: &SessionEvent) {
+        match &event.kind {
+            SessionEventKind::Recorded { record, .. } => self.note_record(record),
+            // The last record of the turn's background work comes before this event.
+            SessionEventKind::AssistantIdle { .. }
+                if event.message.as_ref() == Some(&self.sent.id) =>
+            {
+                self.is_own_work_complete = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn note_record(&mut self, record: &SessionRecord) {
+        match record {
+            SessionRecord::TurnStarted { turn, message, .. }
+                if message.as_ref() == Some(&self.sent.id) =>
+            {
+                self.number = Some(*turn);
+            }
+            SessionRecord::CallStarted { turn, call, .. } if Some(*turn) == self.number => {
+                self.calls.insert(call.id.clone());
+            }
+            SessionRecord::BackgroundStarted { id, turn, .. } => {
+                let works = if Some(*turn) == self.number {
+                    &mut self.own_work
+                } else {
+                    &mut self.other_work
+                };
+                works.insert(id.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Question that the turn or one of its sub-agents waits for.
+    fn open_question(&self) -> Option<OpenQuestion> {
+        let is_running = self.number.is_some() && self.outcome.is_none();
+        let is_own = |open: &OpenQuestion| match open.agents.first() {
+            Some(call) => self.calls.contains(call),
+            // Turns run one after another.
+            None => is_running,
+        };
+        self.session.questions().into_iter().find(is_own)
+    }
+
+    /// Attached background work of the turn that runs. Work that is not recorded yet counts, unless another turn may
+    /// have started it.
+    pub(super) fn running_background(&self) -> Vec<Arc<BackgroundWork>> {
+        if self.number.is_none() {
+            return Vec::new();
+        }
+        let is_own = |work: &BackgroundWork| {
+            self.own_work.contains(&work.id)
+                || !(self.is_own_work_complete || self.other_work.contains(&work.id))
+        };
+        let mut works = self.session.background();
+        works.retain(|work| {
+            work.is_running() && work.attachment() == Attachment::Attached && is_own(work)
+        });
+        works
+    }
+
+    /// Gives the client's answer to the open question. A question that is closed already stays as it is.
+    pub(super) fn answer(&mut self, answer: &ClientAnswer) {
+        let Some(open) = self.open_question() else {
+            return;
+        };
+        let permission = match answer {
+            ClientAnswer::Allow => PermissionAnswer::AllowOnce,
+            ClientAnswer::Deny => PermissionAnswer::Deny,
+            ClientAnswer::DenyWith(text) => {
+                // First the text: the turn takes it before its next step. Without a running turn it would begin one.
+                if self.outcome.is_none() {
+                    let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
+                    self.steered = self.session.send(message).ok().or(self.steered.take());
+                }
+                PermissionAnswer::Deny
+            }
+        };
+        match self.session.answer(&open.id, permission) {
+            AnswerResult::Taken => {}
+            AnswerResult::TooLate | AnswerResult::NotFound => {
+                tracing::debug!(question = %open.id, "an answer came too late");
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The stop of a task's turn, with the receipts of the session.
+
+use std::sync::Arc;
+
+use allstop_core::{Cause, CauseKind, Receipt};
+use allstop_session::{SessionStop, StopTarget};
+use allstop_task::TaskEvent;
+use allstop_task::model::{JsonMap, StatusUpdate, TaskState};
+use futures::future::join_all;
+
+use super::task_turn::TaskTurn;
+
+/// Name of the field with the session's receipt, in the last status of a stopped task.
+const RECEIPT_FIELD: &str = "session_receipt";
+
+impl TaskTurn {
+    /// Stops the turn, running or waiting, and with some causes its attached background work, and waits for the
+    /// receipts. Other turns of the session continue.
+    pub(super) async fn stop(&self, cause: &Cause) -> Arc<Receipt> {
+        let message = StopTarget::Message(self.id().clone());
+        let mut stops = vec![self.session.stop(&message, cause.clone())];
+        stops.extend(self.stop_steered(cause));
+        stops.extend(self.stop_background(cause));
+        let first = stops.iter().map(SessionStop::receipt);
+        let mut receipts = join_all(first).await;
+        // Work that a call has moved to the background at the last moment.
+        let late = self.stop_background(cause);
+        receipts.extend(join_all(late.iter().map(SessionStop::receipt)).await);
+        let joined = Receipt::joined(&receipts);
+        joined.expect("the stop of the message has a receipt")
+    }
+
+    /// Withdraws the text of a denial that the turn did not take: otherwise it would get a turn of its own.
+    pub(super) fn stop_steered(&self, cause: &Cause) -> Option<SessionStop> {
+        let steered = self.steered.as_ref()?;
+        let target = StopTarget::Message(steered.id.clone());
+        let is_open = steered.try_outcome().is_none();
+        is_open.then(|| self.session.stop(&target, cause.clone()))
+    }
+
+    fn stop_background(&self, cause: &Cause) -> Vec<SessionStop> {
+        if !includes_background(cause.kind) {
+            return Vec::new();
+        }
+        let works = self.running_background().into_iter();
+        let stop = |id| {
+            self.session
+                .stop(&StopTarget::Background(id), cause.clone())
+        };
+        works.map(|work| stop(work.id.clone())).collect()
+    }
+}
+
+/// True if a stop of a task with this cause includes the background work of its turn: nobody waits for it any more.
+fn includes_background(cause: CauseKind) -> bool {
+    matches!(
+        cause,
+        CauseKind::User | CauseKind::Shutdown | CauseKind::Deadline
+    )
+}
+
+/// End of a stopped task, with the receipt of its turn.
+pub(super) fn event(cause: &Cause, receipt: &Receipt) -> TaskEvent {
+    let mut fields = JsonMap::new();
+    match serde_json::to_value(receipt) {
+        Ok(receipt) => {
+            fields.insert(RECEIPT_FIELD.to_owned(), receipt);
+        }
+        Err(error) => tracing::warn!(%error, "a receipt cannot be written as JSON"),
+    }
+    TaskEvent::Status(StatusUpdate {
+        state: TaskState::after_stop(cause.kind),
+        message: None,
+        metadata: fields,
+    })
+}

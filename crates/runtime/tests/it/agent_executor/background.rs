@@ -1,0 +1,119 @@
+//! Attached background work of a turn: its task waits, within a limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::record::Attachment;
+use allstop_model::Reply;
+use allstop_runtime::AgentExecutorOptions;
+use allstop_session::AgentRequest;
+use allstop_task::TaskState;
+use allstop_testkit::ToolFn;
+use allstop_tools::background::{TaskSpec, start_task};
+use allstop_tools::{BoundedOutput, CallLink, OutputFolder, OutputLimits};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::support::{AgentTasks, TestAgents, answer, status_text, words};
+
+/// Limit of the wait for background work.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A tool that starts background work, which ends when the gate opens.
+fn build_tool(request: &AgentRequest, gate: &Arc<Semaphore>, attachment: Attachment) -> ToolFn {
+    let (host, gate) = (Arc::clone(&request.background), Arc::clone(gate));
+    ToolFn::new("build", move |call| {
+        let gate = Arc::clone(&gate);
+        let output =
+            BoundedOutput::new(OutputLimits::default(), Arc::new(OutputFolder::new("/tmp")));
+        let spec = TaskSpec {
+            call_id: call.call_id.clone(),
+            call: call.scope.clone(),
+            name: "make all".into(),
+            attachment,
+            output: output.into(),
+            link: CallLink::unwatched("call".into()),
+        };
+        let work = start_task(&*host, spec, move |cx| async move {
+            tokio::select! {
+                opened = gate.acquire() => opened.expect("never closed").forget(),
+                _ = cx.scope.stopped_at("gate") => return Err("stopped".to_owned()),
+            }
+            Ok("built".to_owned())
+        });
+        let id = work.map_or_else(|refused| refused.to_string(), |work| work.id.to_string());
+        async move { id }
+    })
+}
+
+async fn building(attachment: Attachment) -> (AgentTasks, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let agents = TestAgents::new(vec![
+        Reply::text("").call("build", json!({})),
+        Reply::text("it builds"),
+        Reply::text("next"),
+    ]);
+    let in_tool = Arc::clone(&gate);
+    let agents = agents.tools(move |request| vec![build_tool(request, &in_tool, attachment)]);
+    let options = AgentExecutorOptions {
+        background_max: LIMIT,
+        ..AgentExecutorOptions::default()
+    };
+    (AgentTasks::with(agents, options).await, gate)
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_ends_after_its_attached_background_work() {
+    let (tasks, gate) = building(Attachment::Attached).await;
+    let mut started = tasks.start("m1", "Build").await;
+    tokio::time::sleep(LIMIT / 2).await;
+    let task = tasks.task(&started.task_id).await;
+    assert_eq!(task.status.state, TaskState::Working);
+    assert_eq!(answer(&task), "it builds", "the answer does not wait");
+    // The wait does not hold the session.
+    let next = tasks.run("m2", "Hello").await;
+    assert_eq!(answer(&next), "next");
+    gate.add_permits(1);
+    assert_eq!(
+        words(&mut started).await,
+        ["working", "answer", "ended completed"]
+    );
+    assert!(tasks.task(&started.task_id).await.status.message.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_names_the_work_that_outlasts_its_limit() {
+    let (tasks, _gate) = building(Attachment::Attached).await;
+    let begin = Instant::now();
+    let task = tasks.run("m1", "Build").await;
+    assert_eq!(begin.elapsed().as_secs(), LIMIT.as_secs());
+    assert_eq!(task.status.state, TaskState::Completed);
+    assert_eq!(status_text(&task), "Still running: make all (bg_1)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn detached_work_never_holds_a_task() {
+    let (tasks, _gate) = building(Attachment::Detached).await;
+    let begin = Instant::now();
+    let task = tasks.run("m1", "Build").await;
+    assert_eq!(task.status.state, TaskState::Completed);
+    assert_eq!(begin.elapsed().as_secs(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_stops_only_the_background_work_of_the_task() {
+    let (tasks, _gate) = building(Attachment::Attached).await;
+    let started = tasks.start("m1", "Build").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A task without background work of its own does not stop that of another.
+    let mut next = tasks.start("m2", "Hello").await;
+    tasks.rest(&mut next).await;
+    assert!(!tasks.root.is_quiet());
+    let outcome = tasks.cancel(&started.task_id).await;
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    let receipt = &outcome.task.status_metadata["session_receipt"];
+    let items = receipt["items"].as_array().expect("it has items");
+    assert!(items.iter().any(|item| item["id"] == "bg_1"), "{receipt}");
+    assert!(tasks.root.is_quiet());
+}

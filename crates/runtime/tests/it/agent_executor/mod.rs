@@ -1,0 +1,9 @@
+//! Agents as the executor of tasks, over logs in memory.
+
+mod background;
+mod order;
+mod questions;
+mod recovery;
+mod stops;
+mod support;
+mod system;

@@ -1,0 +1,146 @@
+//! Events of a task, and tasks of one context.
+
+use allstop_core::record::SessionRecord;
+use allstop_core::{CauseKind, ContextId};
+use allstop_log::Version;
+use allstop_log::session::{decode, stream_of};
+use allstop_model::{ModelError, ModelErrorKind, Reply};
+use allstop_runtime::AgentExecutorOptions;
+use allstop_task::{TaskRequest, TaskState};
+use serde_json::json;
+
+use super::support::{AgentTasks, Logs, TestAgents, WorkTool, answer, request, soon, words};
+
+#[tokio::test]
+async fn answer_of_the_turn_becomes_an_artifact() {
+    let logs = Logs::new();
+    let agents = TestAgents::new(vec![Reply::text("It is 42.")]);
+    let tasks = AgentTasks::over(&logs, agents, AgentExecutorOptions::default(), |parts| {
+        parts
+    });
+    let tasks = tasks.await;
+    let mut started = tasks.start("m1", "What is it?").await;
+    assert_eq!(
+        words(&mut started).await,
+        ["working", "answer", "ended completed"]
+    );
+    let task = tasks.task(&started.task_id).await;
+    assert_eq!(answer(&task), "It is 42.");
+    // The turn of the session `c1` names the task.
+    let records = logs
+        .sessions
+        .read(&stream_of(&"c1".into()), Version(1), 100);
+    let records = records.await.unwrap();
+    let message = records
+        .iter()
+        .find_map(|(_, bytes)| match decode(bytes).unwrap() {
+            Some(SessionRecord::TurnStarted { message, .. }) => message,
+            _ => None,
+        });
+    assert_eq!(message.unwrap().as_str(), task.id.as_str());
+    assert!(tasks.root.is_quiet());
+}
+
+#[tokio::test]
+async fn tasks_of_a_context_run_one_after_another() {
+    let work = WorkTool::new();
+    let tool = work.clone();
+    let agents = TestAgents::new(vec![
+        Reply::text("").call("work", json!({})),
+        Reply::text("The secret word is kiwi."),
+        Reply::text("kiwi"),
+    ]);
+    let tasks = AgentTasks::new(agents.tools(move |_| vec![tool.tool()])).await;
+    let mut first = tasks.start("m1", "Think of a word").await;
+    work.started().await;
+    let mut second = tasks.start("m2", "Which word?").await;
+    assert_eq!(
+        tasks.task(&second.task_id).await.status.state,
+        TaskState::Submitted
+    );
+    assert_eq!(tasks.model.requests().len(), 1);
+    work.gate.add_permits(1);
+    let first = tasks.rest(&mut first).await;
+    let second = tasks.rest(&mut second).await;
+    assert_eq!(answer(&first), "The secret word is kiwi.");
+    assert_eq!(answer(&second), "kiwi");
+    let seen = tasks.last_request();
+    assert!(seen.contains("The secret word is kiwi."), "{seen}");
+}
+
+#[tokio::test]
+async fn contexts_do_not_share_a_conversation() {
+    let agents = TestAgents::new(vec![Reply::text("one"), Reply::text("two")]);
+    let options = AgentExecutorOptions {
+        // The session of the first context is closed for the second one.
+        sessions_open_max: 1,
+        ..AgentExecutorOptions::default()
+    };
+    let tasks = AgentTasks::with(agents, options).await;
+    tasks.run("m1", "first text").await;
+    let other = TaskRequest {
+        context_id: Some(ContextId::new("c2")),
+        ..request("m2", "second text")
+    };
+    let mut second = tasks.manager.execute(other).await.unwrap();
+    assert_eq!(answer(&*tasks.rest(&mut second).await), "two");
+    assert!(!tasks.last_request().contains("first text"));
+}
+
+#[tokio::test]
+async fn closed_session_of_a_context_is_opened_again() {
+    let agents = TestAgents::new(vec![
+        Reply::text("one"),
+        Reply::text("two"),
+        Reply::text("three"),
+    ]);
+    let options = AgentExecutorOptions {
+        sessions_open_max: 1,
+        ..AgentExecutorOptions::default()
+    };
+    let tasks = AgentTasks::with(agents, options).await;
+    for (message, context) in [("m1", "c1"), ("m2", "c2"), ("m3", "c1")] {
+        let request = TaskRequest {
+            context_id: Some(ContextId::new(context)),
+            ..request(message, &format!("text of {message}"))
+        };
+        let mut started = soon(tasks.manager.execute(request)).await.unwrap();
+        assert_eq!(
+            tasks.rest(&mut started).await.status.state,
+            TaskState::Completed
+        );
+    }
+    let seen = tasks.last_request();
+    assert!(
+        seen.contains("text of m1") && !seen.contains("text of m2"),
+        "{seen}"
+    );
+}
+
+#[tokio::test]
+async fn error_of_the_provider_fails_the_task() {
+    let error = ModelError::new(ModelErrorKind::Unauthorized, "the key is wrong");
+    let agents = TestAgents::new(vec![Reply::error(error), Reply::text("fine")]);
+    let tasks = AgentTasks::new(agents).await;
+    let task = tasks.run("m1", "Hello").await;
+    assert_eq!(task.status.state, TaskState::Failed);
+    assert_eq!(task.ending.cause.as_ref().unwrap().kind, CauseKind::Failure);
+    let text = task.ending.error.as_deref().unwrap();
+    assert!(text.contains("the key is wrong"), "{text}");
+    assert!(task.artifacts.is_empty());
+    // The context continues.
+    assert_eq!(answer(&*tasks.run("m2", "Again").await), "fine");
+}
+
+#[tokio::test]
+async fn unusable_context_id_fails_the_task() {
+    let tasks = AgentTasks::new(TestAgents::new(Vec::new())).await;
+    let outside = TaskRequest {
+        context_id: Some(ContextId::new("../../etc")),
+        ..request("m1", "Hello")
+    };
+    let mut started = tasks.manager.execute(outside).await.unwrap();
+    let task = tasks.rest(&mut started).await;
+    assert_eq!(task.status.state, TaskState::Failed);
+    assert!(task.ending.error.as_deref().unwrap().contains("context id"));
+}

@@ -1,0 +1,131 @@
+//! Tasks whose process ended before the task did.
+
+use std::sync::Arc;
+
+use allstop_core::TaskId;
+use allstop_model::Reply;
+use allstop_runtime::AgentExecutorOptions;
+use allstop_task::{Processor, ProcessorDecision, Task, TaskEvent, TaskParts, TaskState};
+use futures::future::BoxFuture;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::support::{AgentTasks, Logs, TestAgents, WorkTool, answer, soon, until_state};
+
+/// Runs a future in a runtime of its own and drops the runtime with all that still runs: a crash, seen from the log.
+fn crash_after<T>(life: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build();
+    runtime.expect("a runtime").block_on(life)
+}
+
+/// Never stores the answer.
+struct HoldsAnswer(Arc<Semaphore>);
+
+impl Processor for HoldsAnswer {
+    fn process(&self, event: TaskEvent, _task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision> {
+        let reached = Arc::clone(&self.0);
+        Box::pin(async move {
+            if matches!(event, TaskEvent::Artifact(_)) {
+                reached.add_permits(1);
+                std::future::pending::<()>().await;
+            }
+            ProcessorDecision::Keep(event)
+        })
+    }
+}
+
+/// The next life, in which the model has no reply.
+async fn next_life(logs: &Logs) -> AgentTasks {
+    let agents = TestAgents::new(Vec::new());
+    AgentTasks::over(logs, agents, AgentExecutorOptions::default(), |parts| parts).await
+}
+
+async fn ended(tasks: &AgentTasks, id: &TaskId) -> Arc<Task> {
+    soon(async {
+        let mut subscription = tasks.manager.subscribe(id, None).await.unwrap();
+        while subscription.next().await.is_some() {}
+    })
+    .await;
+    tasks.task(id).await
+}
+
+#[test]
+fn committed_turn_completes_its_task_after_a_crash() {
+    let logs = Logs::new();
+    let id = crash_after(async {
+        let reached = Arc::new(Semaphore::new(0));
+        let agents = TestAgents::new(vec![Reply::text("It is 42.")]);
+        let holds = Arc::new(HoldsAnswer(Arc::clone(&reached)));
+        let change = |parts| TaskParts {
+            processor: Some(holds),
+            ..parts
+        };
+        let options = AgentExecutorOptions::default();
+        let tasks = AgentTasks::over(&logs, agents, options, change).await;
+        let started = tasks.start("m1", "What is it?").await;
+        soon(reached.acquire()).await.unwrap().forget();
+        started.task_id
+    });
+    crash_after(async {
+        let tasks = next_life(&logs).await;
+        let task = ended(&tasks, &id).await;
+        assert_eq!(task.status.state, TaskState::Completed);
+        assert_eq!(answer(&task), "It is 42.");
+        assert!(tasks.model.requests().is_empty(), "nothing runs again");
+    });
+}
+
+#[test]
+fn uncommitted_turn_fails_its_task_after_a_crash() {
+    let logs = Logs::new();
+    let id = crash_after(async {
+        let work = WorkTool::new();
+        let tool = work.clone();
+        let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
+        let agents = agents.tools(move |_| vec![tool.tool()]);
+        let options = AgentExecutorOptions::default();
+        let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+        let started = tasks.start("m1", "Work").await;
+        work.started().await;
+        until_state(&tasks, &started.task_id, TaskState::Working).await;
+        started.task_id
+    });
+    crash_after(async {
+        let tasks = next_life(&logs).await;
+        let task = ended(&tasks, &id).await;
+        assert_eq!(task.status.state, TaskState::Failed);
+        let text = task.ending.error.as_deref().unwrap();
+        assert_eq!(text, "the process ended during the turn");
+        assert!(tasks.model.requests().is_empty(), "nothing runs again");
+    });
+}
+
+#[test]
+fn answer_to_a_question_of_an_earlier_process_fails_the_task() {
+    let logs = Logs::new();
+    let id = crash_after(async {
+        let tool = WorkTool::new();
+        let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
+        let agents = TestAgents {
+            asks: true,
+            ..agents.tools(move |_| vec![tool.tool()])
+        };
+        let options = AgentExecutorOptions::default();
+        let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+        let task = tasks.run("m1", "Work").await;
+        assert_eq!(task.status.state, TaskState::InputRequired);
+        task.id.clone()
+    });
+    crash_after(async {
+        let tasks = next_life(&logs).await;
+        let mut replied = tasks.reply(&id, "m2", "yes").await;
+        let task = tasks.rest(&mut replied).await;
+        assert_eq!(task.status.state, TaskState::Failed);
+        let text = task.ending.error.as_deref().unwrap();
+        assert!(
+            text.contains("send the first message as a new task"),
+            "{text}"
+        );
+    });
+}

@@ -1,0 +1,108 @@
+//! Stops of tasks: nothing of a stopped task runs on, and its context continues.
+
+use std::time::Duration;
+
+use allstop_core::Extent;
+use allstop_model::Reply;
+use allstop_scope::StopRequest;
+use allstop_task::TaskState;
+use serde_json::json;
+
+use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, until_state, user};
+
+async fn working(work: &WorkTool) -> AgentTasks {
+    let tool = work.clone();
+    let agents = TestAgents::new(vec![
+        Reply::text("").call("work", json!({})),
+        Reply::text("next"),
+    ]);
+    AgentTasks::new(agents.tools(move |_| vec![tool.tool()])).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_tool_runs_after_a_cancel() {
+    for work in [WorkTool::new(), WorkTool::deaf()] {
+        let tasks = working(&work).await;
+        let started = tasks.start("m1", "Work").await;
+        work.started().await;
+        let outcome = tasks.cancel(&started.task_id).await;
+        assert_eq!(work.live(), 0, "nothing runs on");
+        assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
+        let item = |id: &str| outcome.receipt.items().iter().any(|item| &*item.id == id);
+        assert!(item("turn"), "{:?}", outcome.receipt);
+        let task = &outcome.task;
+        assert_eq!(task.status.state, TaskState::Canceled);
+        assert!(task.artifacts.is_empty());
+        // The session is free at once, and its conversation is as it was before.
+        let next = tasks.run("m2", "Hello").await;
+        assert_eq!(answer(&next), "next");
+        assert!(!tasks.last_request().contains("Work"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceled_task_carries_the_receipt_of_its_turn() {
+    let work = WorkTool::new();
+    let tasks = working(&work).await;
+    let started = tasks.start("m1", "Work").await;
+    work.started().await;
+    let outcome = tasks.cancel(&started.task_id).await;
+    let receipt = &outcome.task.status_metadata["session_receipt"];
+    let items = receipt["items"].as_array().expect("it has items");
+    assert!(items.iter().any(|item| item["name"] == "work"), "{receipt}");
+    assert_eq!(receipt["cause"]["kind"], "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_of_a_waiting_task_leaves_the_running_turn() {
+    let work = WorkTool::new();
+    let tasks = working(&work).await;
+    let mut first = tasks.start("m1", "Work").await;
+    work.started().await;
+    let second = tasks.start("m2", "Wait").await;
+    let begin = tokio::time::Instant::now();
+    let outcome = tasks.cancel(&second.task_id).await;
+    assert!(begin.elapsed() < Duration::from_secs(3));
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    assert_eq!(work.live(), 1, "the other task works");
+    work.gate.add_permits(1);
+    assert_eq!(answer(&*tasks.rest(&mut first).await), "next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_stops_the_turns_of_all_tasks() {
+    let work = WorkTool::new();
+    let tasks = working(&work).await;
+    let first = tasks.start("m1", "Work").await;
+    work.started().await;
+    until_state(&tasks, &first.task_id, TaskState::Working).await;
+    let second = tasks.start("m2", "Wait").await;
+    let report = tasks.manager.shutdown(Duration::from_secs(5), "test").await;
+    assert_eq!(report.not_stored, 0);
+    assert!(
+        report.receipts.iter().all(|receipt| receipt.quiet()),
+        "{report:?}"
+    );
+    assert_eq!(work.live(), 0);
+    for id in [&first.task_id, &second.task_id] {
+        assert_eq!(tasks.task(id).await.status.state, TaskState::Canceled);
+    }
+    assert_eq!(
+        tasks.model.requests().len(),
+        1,
+        "the waiting turn never began"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_the_session_by_others_cancels_the_task() {
+    let work = WorkTool::new();
+    let tasks = working(&work).await;
+    let mut started = tasks.start("m1", "Work").await;
+    work.started().await;
+    let stop = StopRequest::new(Extent::Process, user());
+    assert!(tasks.root.stop(stop).await.quiet());
+    let task = tasks.rest(&mut started).await;
+    assert_eq!(task.status.state, TaskState::Canceled);
+    assert_eq!(status_text(&task), "the turn ended: cancelled, user");
+}

@@ -1,0 +1,325 @@
+//! A task manager whose tasks run a scripted agent.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use allstop_agent::{Agent, TurnError};
+use allstop_core::{Cause, CauseKind, ContextId, TaskId};
+use allstop_log::{Log, MemoryLog};
+use allstop_model::{Reply, ScriptedModel};
+use allstop_runtime::{AgentExecutor, AgentExecutorOptions};
+use allstop_scope::{RootOptions, Scope};
+use allstop_session::{AgentRequest, AgentSource, SessionAgent, SessionOptions, Sessions};
+use allstop_task::model::{JsonMap, MessageSender, PartContent};
+use allstop_task::{
+    AcceptedTask, SubscriptionItem, Task, TaskManager, TaskMessage, TaskOptions, TaskParts,
+    TaskRecord, TaskRequest, TaskState,
+};
+use allstop_testkit::ToolFn;
+use allstop_tools::{PermissionPolicy, ToolRegistry};
+use futures::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+/// Longest time of a wait in these tests.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Makes the tools of a session.
+pub(super) type MakeTools = Arc<dyn Fn(&AgentRequest) -> Vec<ToolFn> + Send + Sync>;
+
+/// Agents with these tools. With `asks` every call needs a permission.
+#[derive(Clone)]
+pub(super) struct TestAgents {
+    pub(super) model: Arc<ScriptedModel>,
+    pub(super) tools: MakeTools,
+    pub(super) asks: bool,
+}
+
+impl fmt::Debug for TestAgents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestAgents").finish_non_exhaustive()
+    }
+}
+
+impl TestAgents {
+    pub(super) fn new(replies: Vec<Reply>) -> Self {
+        Self {
+            model: Arc::new(ScriptedModel::in_order_of_calls(replies).keeping_requests()),
+            tools: Arc::new(|_| Vec::new()),
+            asks: false,
+        }
+    }
+
+    pub(super) fn tools(
+        mut self,
+        tools: impl Fn(&AgentRequest) -> Vec<ToolFn> + Send + Sync + 'static,
+    ) -> Self {
+        self.tools = Arc::new(tools);
+        self
+    }
+}
+
+impl AgentSource for TestAgents {
+    fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
+        let mut registry = ToolRegistry::new();
+        for tool in (self.tools)(&request) {
+            registry.register(Arc::new(tool)).expect("names differ");
+        }
+        let mut builder = Agent::builder(Arc::clone(&self.model) as _).tools(registry);
+        if self.asks {
+            let policy = Arc::new(PermissionPolicy::default());
+            builder = builder.permissions(policy, request.prompter);
+        }
+        let agent = SessionAgent {
+            agent: builder.build(),
+            resources: None,
+        };
+        Box::pin(std::future::ready(Ok(agent)))
+    }
+}
+
+/// Tasks of an agent, and everything below them.
+pub(super) struct AgentTasks {
+    /// Root of the sessions.
+    pub(super) root: Scope,
+    pub(super) model: Arc<ScriptedModel>,
+    pub(super) manager: TaskManager,
+}
+
+/// Logs of one life of a process after the other.
+#[derive(Clone)]
+pub(super) struct Logs {
+    pub(super) sessions: Arc<dyn Log>,
+    pub(super) tasks: Arc<dyn Log>,
+}
+
+impl Logs {
+    pub(super) fn new() -> Self {
+        Self {
+            sessions: Arc::new(MemoryLog::new()),
+            tasks: Arc::new(MemoryLog::new()),
+        }
+    }
+}
+
+impl AgentTasks {
+    pub(super) async fn new(agents: TestAgents) -> Self {
+        Self::with(agents, AgentExecutorOptions::default()).await
+    }
+
+    pub(super) async fn with(agents: TestAgents, options: AgentExecutorOptions) -> Self {
+        Self::over(&Logs::new(), agents, options, |parts| parts).await
+    }
+
+    pub(super) async fn over(
+        logs: &Logs,
+        agents: TestAgents,
+        options: AgentExecutorOptions,
+        change: impl FnOnce(TaskParts) -> TaskParts,
+    ) -> Self {
+        let root = Scope::root("test", RootOptions::current());
+        let model = Arc::clone(&agents.model);
+        let log = Arc::clone(&logs.sessions);
+        let sessions = Sessions::new(
+            log,
+            root.clone(),
+            Arc::new(agents),
+            SessionOptions::default(),
+        );
+        let executor = AgentExecutor::new(sessions, "/tmp", options);
+        let parts = Arc::new(change(executor.parts()));
+        let log = Arc::clone(&logs.tasks);
+        // A tree of its own: a stop of all tasks reaches the sessions through the executor only.
+        let tasks = Scope::root("tasks", RootOptions::current());
+        let manager = TaskManager::open(log, tasks, parts, TaskOptions::default()).await;
+        Self {
+            root,
+            model,
+            manager: manager.expect("memory"),
+        }
+    }
+
+    /// Starts a task in the context `c1`.
+    pub(super) async fn start(&self, message: &str, text: &str) -> AcceptedTask {
+        let request = request(message, text);
+        self.manager.execute(request).await.expect("accepted")
+    }
+
+    /// Sends the next message of a task.
+    pub(super) async fn reply(&self, task: &TaskId, message: &str, text: &str) -> AcceptedTask {
+        let request = TaskRequest {
+            task_id: Some(task.clone()),
+            ..request(message, text)
+        };
+        self.manager.execute(request).await.expect("accepted")
+    }
+
+    /// Runs a task to the end of its execution.
+    pub(super) async fn run(&self, message: &str, text: &str) -> Arc<Task> {
+        let mut started = self.start(message, text).await;
+        self.rest(&mut started).await
+    }
+
+    /// The task behind the end of its execution.
+    pub(super) async fn rest(&self, started: &mut AcceptedTask) -> Arc<Task> {
+        words(started).await;
+        self.task(&started.task_id).await
+    }
+
+    pub(super) async fn task(&self, id: &TaskId) -> Arc<Task> {
+        self.manager.get(id).await.expect("it is stored")
+    }
+
+    pub(super) async fn cancel(&self, id: &TaskId) -> allstop_task::CancelOutcome {
+        soon(self.manager.cancel(id, user())).await.expect("a stop")
+    }
+
+    /// Messages of the last request to the model, as JSON.
+    pub(super) fn last_request(&self) -> String {
+        let requests = self.model.requests();
+        let last = requests.last().expect("the model was asked");
+        format!("{:?}", last.messages)
+    }
+}
+
+pub(super) fn request(message: &str, text: &str) -> TaskRequest {
+    TaskRequest {
+        owner: "alice".into(),
+        task_id: None,
+        context_id: Some(ContextId::new("c1")),
+        message: TaskMessage::text(message, MessageSender::User, text),
+        metadata: JsonMap::new(),
+    }
+}
+
+pub(super) fn user() -> Cause {
+    Cause::new(CauseKind::User).by("test")
+}
+
+pub(super) async fn soon<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, wait).await.expect("no hang")
+}
+
+/// Everything that a subscription still gives until the execution ends, in one word each.
+pub(super) async fn words(started: &mut AcceptedTask) -> Vec<String> {
+    let mut words = Vec::new();
+    loop {
+        let Some(item) = soon(started.subscription.next()).await else {
+            return words;
+        };
+        let SubscriptionItem::Update(update) = item.expect("memory") else {
+            continue;
+        };
+        words.push(match &*update.record {
+            TaskRecord::StatusChanged { status, .. } => status.state.to_string(),
+            TaskRecord::TaskEnded { status, .. } => format!("ended {}", status.state),
+            TaskRecord::ArtifactUpdated { update, .. } => update.artifact.id.to_string(),
+            _ => continue,
+        });
+        if update.record.ends_execution() {
+            return words;
+        }
+    }
+}
+
+/// Waits until the task has this state.
+pub(super) async fn until_state(tasks: &AgentTasks, id: &TaskId, state: TaskState) -> Arc<Task> {
+    soon(async {
+        loop {
+            let task = tasks.task(id).await;
+            if task.status.state == state {
+                return task;
+            }
+            assert!(!task.has_ended(), "{task:?}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+}
+
+/// Text of the artifact `answer`.
+pub(super) fn answer(task: &Task) -> &str {
+    let [artifact] = task.artifacts.as_slice() else {
+        panic!("{task:?}");
+    };
+    assert_eq!(artifact.name.as_deref(), Some("answer"));
+    match &artifact.parts[0].content {
+        PartContent::Text(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Text of the message of the last status.
+pub(super) fn status_text(task: &Task) -> &str {
+    let message = task.status.message.as_ref().expect("it has a message");
+    match &message.parts[0].content {
+        PartContent::Text(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Calls of a tool that works until it is stopped, or until a permit comes.
+#[derive(Debug, Clone)]
+pub(super) struct WorkTool {
+    live: Arc<AtomicUsize>,
+    started: Arc<Semaphore>,
+    pub(super) gate: Arc<Semaphore>,
+    is_deaf: bool,
+}
+
+struct LiveCall(Arc<AtomicUsize>);
+
+impl Drop for LiveCall {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl WorkTool {
+    pub(super) fn new() -> Self {
+        Self {
+            live: Arc::default(),
+            started: Arc::new(Semaphore::new(0)),
+            gate: Arc::new(Semaphore::new(0)),
+            is_deaf: false,
+        }
+    }
+
+    /// A tool that ignores its scope.
+    pub(super) fn deaf() -> Self {
+        Self {
+            is_deaf: true,
+            ..Self::new()
+        }
+    }
+
+    pub(super) fn tool(&self) -> ToolFn {
+        let calls = self.clone();
+        ToolFn::new("work", move |call| {
+            let calls = calls.clone();
+            async move {
+                calls.live.fetch_add(1, Ordering::SeqCst);
+                let _live = LiveCall(Arc::clone(&calls.live));
+                calls.started.add_permits(1);
+                tokio::select! {
+                    opened = calls.gate.acquire() => {
+                        opened.expect("never closed").forget();
+                        "worked".to_owned()
+                    }
+                    _ = call.scope.stopped_at("work"), if !calls.is_deaf => "stopped".to_owned(),
+                }
+            }
+        })
+    }
+
+    /// Waits until one more call has started.
+    pub(super) async fn started(&self) {
+        soon(self.started.acquire()).await.expect("open").forget();
+    }
+
+    /// Number of calls that run.
+    pub(super) fn live(&self) -> usize {
+        self.live.load(Ordering::SeqCst)
+    }
+}
