@@ -16,7 +16,9 @@ pub(crate) fn of_execute(error: &ExecuteError) -> A2AError {
         | ExecuteError::CancellationInProgress(_) => {
             A2AError::unsupported_operation(error.to_string())
         }
-        ExecuteError::OtherContext(_) => A2AError::invalid_params(error.to_string()),
+        ExecuteError::OtherContext(_) | ExecuteError::ContextOfOther(_) => {
+            A2AError::invalid_params(error.to_string())
+        }
         ExecuteError::Full(_) | ExecuteError::ShuttingDown => {
             A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
         }

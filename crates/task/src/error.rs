@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use allstop_core::TaskId;
 use allstop_core::process::ProcessIdentity;
+use allstop_core::{ContextId, TaskId};
 use allstop_log::{LogError, Version};
 
 use crate::executor::ExecutorError;
@@ -32,6 +32,9 @@ pub enum ExecuteError {
     /// The task belongs to another context than the message.
     #[error("task {0} belongs to another context")]
     OtherContext(TaskId),
+    /// The context of a new task belongs to another owner.
+    #[error("context {0} belongs to another owner; choose another id")]
+    ContextOfOther(ContextId),
     /// A limit of executions is reached.
     #[error("{0}; try again later")]
     Full(&'static str),

@@ -22,7 +22,7 @@ pub struct TaskRequest {
     pub owner: Arc<str>,
     /// Task at rest that it continues; `None`: a new task.
     pub task_id: Option<TaskId>,
-    /// Context of the task; `None`: a new context for a new task.
+    /// Context of the task; `None`: a new context for a new task. A context belongs to the owner of its first task.
     pub context_id: Option<ContextId>,
     /// The message. Its id makes a repeated request harmless.
     pub message: TaskMessage,
@@ -121,6 +121,12 @@ impl ManagerInner {
             }
         }
         let is_new = request.task_id.is_none();
+        if is_new
+            && let Some(context) = &request.context_id
+            && table.is_of_other(context, &request.owner)
+        {
+            return Err(ExecuteError::ContextOfOther(context.clone()));
+        }
         let id = request.task_id.clone();
         let id = id.unwrap_or_else(|| TaskId::new(Ulid::generate().to_string()));
         let scopes = self.new_execution(&id);
@@ -130,6 +136,9 @@ impl ManagerInner {
         let (feed, job) = if is_new {
             let feed = Arc::default();
             table.enter_new(&id, &request.owner, &message.id, execution, &feed, now);
+            if let Some(context) = &request.context_id {
+                table.claim_context(context, &request.owner);
+            }
             let created = TaskRecord::TaskCreated {
                 task_id: id.clone(),
                 context_id: request

@@ -57,6 +57,8 @@ pub(crate) struct TaskTable {
     by_time: BTreeSet<(Timestamp, TaskId)>,
     /// Messages that were accepted, by owner: a repeated one starts nothing.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
+    /// Owners of contexts: the owner of the first task.
+    contexts: HashMap<ContextId, Arc<str>>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
 }
@@ -84,6 +86,7 @@ impl TaskTable {
             tasks: HashMap::new(),
             by_time: BTreeSet::new(),
             by_message: HashMap::new(),
+            contexts: HashMap::new(),
             slots,
             is_closed: false,
         }
@@ -99,6 +102,19 @@ impl TaskTable {
         let known = self.by_message.get(&(Arc::clone(owner), message.clone()));
         let (id, at) = known?;
         since.is_none_or(|since| *at > since).then_some(id)
+    }
+
+    /// True if the context belongs to another owner.
+    pub(crate) fn is_of_other(&self, context: &ContextId, owner: &Arc<str>) -> bool {
+        self.contexts
+            .get(context)
+            .is_some_and(|known| known != owner)
+    }
+
+    /// Gives a context to its first owner.
+    pub(crate) fn claim_context(&mut self, context: &ContextId, owner: &Arc<str>) {
+        let known = self.contexts.entry(context.clone());
+        known.or_insert_with(|| Arc::clone(owner));
     }
 
     /// Enters a new task with its execution.
@@ -199,9 +215,13 @@ impl TaskTable {
         if let Some(before) = &entry.summary {
             self.by_time.remove(&(before.updated_at, before.id.clone()));
         }
+        let is_first = entry.summary.is_none();
         self.by_time
             .insert((summary.updated_at, summary.id.clone()));
         entry.summary = Some(summary);
+        if is_first {
+            self.claim_context(&task.context_id, &task.owner);
+        }
     }
 
     /// Removes an execution that has ended. A task of which no record is durable is forgotten.

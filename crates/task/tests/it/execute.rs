@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use allstop_log::{Log, MemoryLog};
 use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
-    ExecuteError, ExecutorReturn, ListFilter, ReadTaskError, TaskEvent, TaskMessage, TaskState,
+    ExecuteError, ExecutorReturn, ListFilter, ReadTaskError, TaskEvent, TaskMessage, TaskOptions,
+    TaskParts, TaskRequest, TaskState,
 };
 use tokio::sync::Semaphore;
 
 use crate::support::{
-    ScriptedExecutor, ended, endless, follow_up, manager_of, request, rest, start, three_events,
-    user, writes,
+    SOON, ScriptedExecutor, ended, endless, follow_up, manager_of, manager_over, request, rest,
+    start, three_events, user, writes,
 };
 
 #[tokio::test(start_paused = true)]
@@ -161,6 +163,37 @@ async fn message_of_another_context_is_refused() {
         refused.unwrap_err(),
         ExecuteError::OtherContext(_)
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn context_belongs_to_the_owner_of_its_first_task() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let in_context = |message: &str, owner: &str| TaskRequest {
+        owner: owner.into(),
+        context_id: Some("c1".into()),
+        ..request(message)
+    };
+    let open = || {
+        let parts = TaskParts::of(three_events());
+        manager_over(Arc::clone(&log), parts, TaskOptions::default())
+    };
+    let manager = open().await;
+    let first = manager.execute(in_context("m1", "alice"));
+    let refused = manager.execute(in_context("m2", "bob"));
+    // Also before the first record of the context is durable.
+    let (first, refused) = tokio::join!(first, refused);
+    assert!(matches!(
+        refused.unwrap_err(),
+        ExecuteError::ContextOfOther(_)
+    ));
+    ended(&manager, &mut first.unwrap()).await;
+    manager.execute(in_context("m3", "alice")).await.unwrap();
+    drop(manager.shutdown(SOON, "test").await);
+    drop(manager);
+    let manager = open().await;
+    let refused = manager.execute(in_context("m4", "bob")).await;
+    refused.expect_err("the log names the owner");
+    manager.execute(in_context("m5", "alice")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
