@@ -29,7 +29,7 @@ async fn asking(work: &WorkTool) -> (AgentTasks, TaskId) {
         text.contains("work") && text.contains("Answer yes or no"),
         "{text}"
     );
-    let message = task.status.message.as_ref().unwrap();
+    let message = task.status.message.as_ref().expect("it has a message");
     assert_eq!(message.metadata["tool"], "work");
     assert_eq!(work.live(), 0);
     (tasks, started.task_id)

@@ -43,7 +43,8 @@ async fn next_life(logs: &Logs) -> AgentTasks {
 
 async fn ended(tasks: &AgentTasks, id: &TaskId) -> Arc<Task> {
     soon(async {
-        let mut subscription = tasks.manager.subscribe(id, None).await.unwrap();
+        let subscription = tasks.manager.subscribe(id, None).await;
+        let mut subscription = subscription.expect("it is stored");
         while subscription.next().await.is_some() {}
     })
     .await;
