@@ -1,14 +1,19 @@
 //! Stops of tasks: nothing of a stopped task runs on, and its context continues.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Extent;
-use allstop_model::Reply;
-use allstop_scope::StopRequest;
+use allstop_core::receipt::ItemKind;
+use allstop_model::{Reply, ScriptedModel};
+use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 use allstop_task::TaskState;
 use serde_json::json;
 
-use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, until_state, user};
+use super::support::{
+    AgentTasks, TestAgents, WorkTool, answer, soon, status_text, until_state, user,
+};
 
 async fn working(work: &WorkTool) -> AgentTasks {
     let tool = work.clone();
@@ -105,4 +110,79 @@ async fn stop_of_the_session_by_others_cancels_the_task() {
     let task = tasks.rest(&mut started).await;
     assert_eq!(task.status.state, TaskState::Canceled);
     assert_eq!(status_text(&task), "the turn ended: cancelled, user");
+}
+
+/// Moments of a short task, counted in yields of the test.
+const MOMENTS_MAX: usize = 120;
+
+/// Cancels a task after each number of yields. Returns the states before and after the cancels.
+async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
+    let [mut before, mut after] = [BTreeSet::new(), BTreeSet::new()];
+    for moment in 0..MOMENTS_MAX {
+        let work = WorkTool::new();
+        work.gate.add_permits(2);
+        let tool = work.clone();
+        let agents = TestAgents {
+            asks,
+            // Replies by conversation: a stopped turn may have used none, one or both.
+            model: Arc::new(ScriptedModel::new(vec![
+                Reply::text("").call("work", json!({})),
+                Reply::text("done"),
+            ])),
+            ..TestAgents::new(Vec::new()).tools(move |_| vec![tool.tool()])
+        };
+        let tasks = AgentTasks::new(agents).await;
+        let started = tasks.start("m1", "Work").await;
+        for _ in 0..moment {
+            tokio::task::yield_now().await;
+        }
+        let state = tasks.task(&started.task_id).await.status.state;
+        before.insert(state.as_str());
+        let canceled = soon(tasks.manager.cancel(&started.task_id, user())).await;
+        assert_eq!(work.live(), 0, "moment {moment}");
+        let task = tasks.task(&started.task_id).await;
+        after.insert(task.status.state.as_str());
+        let is_completed = task.status.state == TaskState::Completed;
+        assert_eq!(
+            task.artifacts.len(),
+            usize::from(is_completed),
+            "moment {moment}"
+        );
+        if let Ok(canceled) = canceled {
+            assert!(canceled.receipt.quiet(), "moment {moment}: {canceled:?}");
+        }
+        assert!(tasks.root.is_quiet(), "moment {moment}");
+        // The context takes the next message at once.
+        let next = tasks.run("m2", "Again").await;
+        assert!(!matches!(
+            next.status.state,
+            TaskState::Canceled | TaskState::Submitted
+        ));
+    }
+    [before, after]
+}
+
+/// Runs the test as a task: tokio polls the future of a test once for many polls of tasks.
+async fn as_task<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
+    let scope = Scope::root("driver", RootOptions::current());
+    let spec = WorkSpec::new(ItemKind::Future, "driver");
+    let driver = scope.spawn(spec, |_cx| test).expect("nothing is stopped");
+    driver.await.expect("no panic")
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_at_any_moment_leaves_nothing_running() {
+    let [before, after] = as_task(cancel_at_each_moment(false)).await;
+    assert_eq!(
+        before,
+        BTreeSet::from(["completed", "submitted", "working"])
+    );
+    assert_eq!(after, BTreeSet::from(["canceled", "completed"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_at_any_moment_of_a_question_leaves_no_turn() {
+    let [before, after] = as_task(cancel_at_each_moment(true)).await;
+    assert_eq!(before, BTreeSet::from(["input_required", "submitted"]));
+    assert_eq!(after, BTreeSet::from(["canceled"]));
 }

@@ -302,6 +302,10 @@ impl WorkTool {
                 calls.live.fetch_add(1, Ordering::SeqCst);
                 let _live = LiveCall(Arc::clone(&calls.live));
                 calls.started.add_permits(1);
+                // Several moments at which a test can stop it.
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
                 tokio::select! {
                     opened = calls.gate.acquire() => {
                         opened.expect("never closed").forget();
