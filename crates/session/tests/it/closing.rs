@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use allstop_agent::{Agent, TurnError};
+use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::NothingToStop;
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{StopReason, Timestamp, TurnNumber};
 use allstop_log::{MemoryLog, SessionError, SessionWriter, read_session};
 use allstop_model::{Pause, Reply};
+use allstop_process::this_process;
 use allstop_scope::{RootOptions, Scope};
 use allstop_session::{
     AgentRequest, AgentSource, FollowUp, MessageRefused, NewMessage, OpenError, SendError, Session,
@@ -188,8 +190,11 @@ async fn panic_in_the_agent_source_fails_only_the_message() {
 }
 
 /// Sessions, with a resumed session that has a command of a process that crashed: its end is recorded while the session
-/// opens.
-async fn resume_after_crash(log: &Arc<FaultyLog>) -> (Sessions, Session) {
+/// opens. `keeper`: the keeper of the command.
+async fn resume_after_crash(
+    log: &Arc<FaultyLog>,
+    keeper: Option<ProcessIdentity>,
+) -> (Scope, Sessions, Session) {
     let at = Timestamp::from_unix_ms(0);
     let crashed = SessionWriter::create(Arc::clone(log) as _, "s1".into(), at, "/tmp").await;
     let command = SessionRecord::BackgroundStarted {
@@ -200,28 +205,29 @@ async fn resume_after_crash(log: &Arc<FaultyLog>) -> (Sessions, Session) {
         kind: BackgroundKind::Shell,
         attachment: Attachment::Attached,
         process: None,
-        keeper: None,
+        keeper,
         marker: None,
         output: None,
     };
     let appended = crashed.expect("memory").append(vec![command]).await;
     appended.expect("memory");
+    let root = Scope::root("test", RootOptions::current());
     let sessions = Sessions::new(
         Arc::clone(log) as _,
-        Scope::root("test", RootOptions::current()),
+        root.clone(),
         Arc::new(agent(&in_order(Vec::new())).build()),
         SessionOptions::default(),
     );
     let session = sessions.resume("s1".into()).await;
     let session = session.expect("nobody has it open");
-    (sessions, session)
+    (root, sessions, session)
 }
 
 /// A session that opens only after the store has answered an append, and a store that has been asked and is silent.
 async fn opening_session() -> (Arc<FaultyLog>, Sessions, Session) {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     log.fail_at("background_ended", LogFault::Hold);
-    let (sessions, session) = resume_after_crash(&log).await;
+    let (_root, sessions, session) = resume_after_crash(&log, None).await;
     log.reached().await;
     (log, sessions, session)
 }
@@ -268,4 +274,22 @@ async fn close_while_opening_does_not_wait_for_a_silent_store() {
         .await
         .expect("the store has answered");
     resumed.close().await;
+}
+
+/// A stopped session does not wait for keepers to kill the work of a crashed process. In real time: `/proc` is read.
+#[tokio::test]
+async fn close_while_opening_does_not_wait_for_keepers() {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    // A keeper that lives on.
+    let keeper = Some(this_process().clone());
+    let (root, _sessions, session) = resume_after_crash(&log, keeper).await;
+    let is_checking = async {
+        while root.running().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, is_checking).await.expect("it checks");
+    let began = Instant::now();
+    session.close().await;
+    assert!(began.elapsed() < Duration::from_millis(900));
 }
