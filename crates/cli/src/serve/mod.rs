@@ -4,6 +4,7 @@ mod echo;
 mod health;
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,13 +77,10 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
         }
         started = starting => started.context("the start of the server")??,
     };
-    tell(
-        host,
-        &format!(
-            "listening on http://{} · agent {} · store {store_text}",
-            server.address, args.agent
-        ),
-    );
+    // For scripts: with port 0 only this line tells the address.
+    let address = format!("listening on http://{}\n", server.address);
+    host.output.stdout().answer(&address, OutputPriority::Must);
+    tell(host, &format!("agent {} · store {store_text}", args.agent));
     let cause = loop {
         match supervisor.next().await {
             ControlEffect::Stop(cause) | ControlEffect::Force(cause) => break cause,
@@ -118,8 +116,8 @@ async fn start(
     let address = listener.local_addr().context("the address of the server")?;
     let log = open_store(&store).await.context("the store")?;
     let options = TaskOptions {
-        running_max: args.max_tasks.map(|max| max.get()),
-        running_per_owner_max: args.max_tasks_per_user.map(|max| max.get()),
+        running_max: args.max_tasks.map(NonZeroUsize::get),
+        running_per_owner_max: args.max_tasks_per_user.map(NonZeroUsize::get),
         when_full: args
             .queue
             .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
