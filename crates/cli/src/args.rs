@@ -300,9 +300,12 @@ pub(crate) struct ServeArgs {
     /// Agent to serve
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: ServedAgent,
-    /// Address of JSON-RPC, REST and gRPC; only of this machine, as there is no authentication yet
+    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
+    /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
+    #[arg(long, value_name = "PATH")]
+    pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Tasks that run at the same time [default: no limit]

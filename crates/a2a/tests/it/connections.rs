@@ -63,10 +63,10 @@ async fn slow_heads_and_idle_connections_are_closed() {
     read_to_end(&mut idle).await;
     read_to_end(&mut slow).await;
     // One that has had its answer, and says no more.
-    let mut served = server.connect().await;
+    let mut silent = server.connect().await;
     let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
-    served.write_all(card).await.unwrap();
-    let text = read_to_end(&mut served).await;
+    silent.write_all(card).await.unwrap();
+    let text = read_to_end(&mut silent).await;
     assert!(text.contains("200 OK"), "{text}");
 }
 

@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use allstop_a2a::{
-    A2aService, AgentDescription, NoAuthentication, ServerOptions, agent_card, grpc_router,
-    http_router,
+    A2aService, AgentDescription, Authenticator, NoAuthentication, ServerOptions, TokenFile,
+    agent_card, grpc_router, http_router,
 };
 use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, CauseKind, Extent, HumanDuration};
+use allstop_core::{Cause, CauseKind, Extent, HumanDuration, error_chain};
 use allstop_runtime::{StoreChoice, open_store};
 use allstop_scope::{FORCE_MAX, GRACE_DEFAULT, Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_task::{ShutdownReport, TaskManager, TaskOptions, TaskParts, WhenFull};
@@ -31,6 +31,9 @@ use crate::terminal::OutputPriority;
 use echo::EchoAgent;
 use health::Readiness;
 
+/// Interval at which the token file is looked at: a new token is valid, and a removed one is not, a second later.
+const TOKENS_LOOK: Duration = Duration::from_secs(1);
+
 /// A server that takes requests.
 struct RunningServer {
     manager: TaskManager,
@@ -41,7 +44,7 @@ struct RunningServer {
 
 /// Serves until a signal; then stops the tasks, and exits with the code of the signal.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    check_address(args.listen)?;
+    check_address(&args)?;
     let store = match &args.store.store {
         Some(path) if path == Path::new(":memory:") => StoreChoice::Memory,
         _ => ProcessHost::store(&args.store, None)?,
@@ -93,14 +96,35 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
 }
 
 /// Without authentication the server listens on this machine only.
-fn check_address(address: SocketAddr) -> Result<(), CliError> {
-    if address.ip().is_loopback() {
+fn check_address(args: &ServeArgs) -> Result<(), CliError> {
+    let address = args.listen;
+    if address.ip().is_loopback() || args.token_file.is_some() {
         return Ok(());
     }
     Err(CliError::usage(format!(
-        "{address} can be reached from other machines, and there is no authentication yet"
+        "{address} can be reached from other machines, and there is no authentication"
     ))
-    .hint("listen on 127.0.0.1, behind a proxy that authenticates"))
+    .hint("give the users tokens (--token-file FILE), or listen on 127.0.0.1"))
+}
+
+/// The authentication of the server: by tokens if there is a file, and none otherwise.
+fn authenticator(root: &Scope, args: &ServeArgs) -> Result<Arc<dyn Authenticator>, CliError> {
+    let Some(path) = &args.token_file else {
+        return Ok(Arc::new(NoAuthentication));
+    };
+    let tokens = TokenFile::open(path).map_err(|error| CliError::usage(error_chain(&error)))?;
+    let watched = tokens.clone();
+    let spec = WorkSpec::new(ItemKind::Thread, "token file");
+    let watching = root.spawn_blocking(spec, move |cx| {
+        while cx.checkpoint("token file").is_ok() {
+            if let Err(error) = watched.reload() {
+                tracing::warn!(error = error_chain(&error), "the tokens are as before");
+            }
+            std::thread::park_timeout(TOKENS_LOOK);
+        }
+    });
+    watching.context("a thread for the token file")?;
+    Ok(Arc::new(tokens))
 }
 
 async fn start(
@@ -108,6 +132,7 @@ async fn start(
     args: &ServeArgs,
     store: StoreChoice,
 ) -> Result<RunningServer, CliError> {
+    let authenticator = authenticator(root, args)?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|error| {
         CliError::failure(format!("cannot listen on {}: {error}", args.listen))
@@ -142,8 +167,8 @@ async fn start(
         grpc_url: Some(address.to_string()),
     });
     let service = Arc::new(A2aService::new(manager.clone()));
-    let router = http_router(&service, card, Arc::new(NoAuthentication))
-        .merge(grpc_router(&service, Arc::new(NoAuthentication)))
+    let router = http_router(&service, card, Arc::clone(&authenticator))
+        .merge(grpc_router(&service, authenticator))
         .merge(health::router(readiness.clone()));
     let spec = WorkSpec::new(ItemKind::Future, "listener");
     let accepting = connections.clone();

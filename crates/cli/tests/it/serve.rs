@@ -201,3 +201,42 @@ fn killed_server_loses_nothing_that_it_has_acknowledged() {
     );
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
+
+/// SHA-256 of `secret`.
+const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+#[test]
+fn token_file_decides_who_is_served() {
+    let place = Place::new();
+    let tokens = place.file("tokens", format!("alice {HASH_OF_SECRET}\n"));
+    let serve = place
+        .allstop()
+        .args("serve --agent echo --listen 127.0.0.1:0 --store");
+    let serve = serve.arg(place.store()).arg("--token-file").arg(&tokens);
+    let running = serve.start();
+    let address = running.line_of_stdout("listening on http://");
+    let with = |token: &str| {
+        let head = format!("GET /tasks HTTP/1.1\r\nauthorization: Bearer {token}\r\nx: ");
+        request(&address, &head, "").map(|(status, _)| status)
+    };
+    assert_eq!(with("secret"), Some(200));
+    assert_eq!(with("wrong"), Some(401));
+    // Another user's hash: the old token is refused as soon as the file is read again.
+    place.file("tokens", format!("bob {}\n", "0".repeat(64)));
+    eventually("the old token is refused", || {
+        (with("secret") == Some(401)).then_some(())
+    });
+    assert_eq!(running.end_by(Signal::TERM).code, 143);
+    let broken = place.file("broken", "alice 12\n");
+    let refused = place
+        .allstop()
+        .args("serve --agent echo --token-file")
+        .arg(broken)
+        .end();
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused.stderr.contains("64 hexadecimal digits"),
+        "{}",
+        refused.stderr
+    );
+}
