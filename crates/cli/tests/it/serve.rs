@@ -53,10 +53,10 @@ impl Server {
                 "/tasks?pageSize=100&historyLength=1&pageToken={token}"
             ));
             tasks.extend(page["tasks"].as_array().cloned().unwrap_or_default());
-            token = page["nextPageToken"]
+            page["nextPageToken"]
                 .as_str()
                 .unwrap_or_default()
-                .to_owned();
+                .clone_into(&mut token);
             if token.is_empty() {
                 return tasks;
             }
