@@ -26,6 +26,8 @@ pub struct TaskSummary {
     pub owner: Arc<str>,
     /// Last durable state.
     pub state: TaskState,
+    /// True from the start of an execution to the record that ends it.
+    pub is_executing: bool,
     /// True if the executor answered with a message, so that clients see no task.
     pub is_reply: bool,
     /// Time of the last durable record.
@@ -39,6 +41,7 @@ impl TaskSummary {
             context_id: task.context_id.clone(),
             owner: Arc::clone(&task.owner),
             state: task.status.state,
+            is_executing: task.is_executing,
             is_reply: task.reply.is_some(),
             updated_at: task.updated_at,
         }
@@ -141,6 +144,10 @@ impl TaskTable {
                 state: summary.state,
             });
         }
+        if summary.is_executing {
+            // By another process, or without a durable end: a stop ends it.
+            return Err(ExecuteError::ExecutionInProgress(id.clone()));
+        }
         if context.is_some_and(|context| *context != summary.context_id) {
             return Err(ExecuteError::OtherContext(id.clone()));
         }
@@ -158,6 +165,12 @@ impl TaskTable {
     pub(crate) fn remember_message(&mut self, owner: &Arc<str>, message: &MessageId, id: &TaskId) {
         self.by_message
             .insert((Arc::clone(owner), message.clone()), id.clone());
+    }
+
+    /// Forgets a message that was not accepted.
+    pub(crate) fn forget_message(&mut self, owner: &Arc<str>, message: &MessageId) {
+        self.by_message
+            .remove(&(Arc::clone(owner), message.clone()));
     }
 
     pub(crate) fn stop_target(&self, id: &TaskId) -> Result<TaskToStop, CancelError> {

@@ -4,6 +4,8 @@ mod cancel;
 mod crash;
 mod execute;
 mod failures;
+mod hostile;
 mod limits;
+mod store_faults;
 mod subscribe;
 mod support;
