@@ -4,6 +4,8 @@ mod ending;
 mod engine;
 mod idle_cancel;
 mod lifecycle;
+#[cfg(test)]
+mod lifecycle_tests;
 mod run_loop;
 pub(crate) mod user_code;
 

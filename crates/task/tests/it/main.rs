@@ -6,6 +6,7 @@ mod execute;
 mod failures;
 mod hostile;
 mod limits;
+mod random;
 mod store_faults;
 mod subscribe;
 mod support;
