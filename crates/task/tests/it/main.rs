@@ -2,6 +2,7 @@
 
 mod cancel;
 mod crash;
+mod crash_everywhere;
 mod execute;
 mod failures;
 mod hostile;

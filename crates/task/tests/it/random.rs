@@ -3,6 +3,7 @@
 //! `ALLSTOP_TASK_SEED` repeats a run; the seed of a failure is in its message. Threads make the order of things, so a
 //! repetition finds a failure again often, not always.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -60,6 +61,31 @@ impl Dice {
             _ => sleep(Duration::from_millis(self.roll(12))).await,
         }
     }
+}
+
+/// Live executors by task.
+type LiveByTask = Arc<Mutex<HashMap<TaskId, usize>>>;
+
+/// A live executor of a task.
+struct Live(LiveByTask, TaskId);
+
+impl Live {
+    fn new(by_task: &LiveByTask, id: &TaskId) -> Self {
+        *by_task.lock().entry(id.clone()).or_default() += 1;
+        Self(Arc::clone(by_task), id.clone())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(count) = self.0.lock().get_mut(&self.1) {
+            *count -= 1;
+        }
+    }
+}
+
+fn live_of(by_task: &LiveByTask, id: &TaskId) -> usize {
+    by_task.lock().get(id).copied().unwrap_or(0)
 }
 
 /// Writes an event, unless the execution has ended.
@@ -209,7 +235,13 @@ fn options(dice: &Dice) -> TaskOptions {
 }
 
 /// One client: sends, repeats, stops, follows, and sometimes goes away.
-async fn client(dice: Dice, manager: TaskManager, tasks: Arc<Mutex<Vec<TaskId>>>, number: u64) {
+async fn client(
+    dice: Dice,
+    manager: TaskManager,
+    tasks: Arc<Mutex<Vec<TaskId>>>,
+    live: LiveByTask,
+    number: u64,
+) {
     for step in 0..1 + dice.roll(5) {
         dice.pause().await;
         let known = {
@@ -240,6 +272,12 @@ async fn client(dice: Dice, manager: TaskManager, tasks: Arc<Mutex<Vec<TaskId>>>
                 );
                 if let Ok(outcome) = stopped {
                     assert!(outcome.task.has_ended(), "{:?}", outcome.task.status);
+                    let live = live_of(&live, &id);
+                    assert!(
+                        live == 0 || !outcome.receipt.quiet(),
+                        "{:?}",
+                        outcome.receipt
+                    );
                 }
             }
             (2, Some(id)) => {
@@ -317,7 +355,16 @@ async fn round(seed: u64) {
     let dice = Dice::new(seed);
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let of_executors = dice.clone();
-    let executor = ScriptedExecutor::new(move |cx| random_executor(of_executors.clone(), cx));
+    let live = LiveByTask::default();
+    let lives = Arc::clone(&live);
+    let executor = ScriptedExecutor::new(move |cx| {
+        let live = Live::new(&lives, &cx.task.id);
+        let run = random_executor(of_executors.clone(), cx);
+        async move {
+            let _live = live;
+            run.await
+        }
+    });
     let root = Scope::root(
         "tasks",
         RootOptions {
@@ -338,7 +385,8 @@ async fn round(seed: u64) {
     let clients = Scope::root("clients", RootOptions::current());
     let mut running = Vec::new();
     for number in 0..CLIENTS {
-        let work = client(dice.clone(), manager.clone(), Arc::clone(&tasks), number);
+        let (tasks, live) = (Arc::clone(&tasks), Arc::clone(&live));
+        let work = client(dice.clone(), manager.clone(), tasks, live, number);
         let spec = WorkSpec::new(ItemKind::Future, "client");
         running.push(clients.spawn(spec, |_| work).expect("open"));
     }
