@@ -99,9 +99,9 @@ impl Lifecycle {
     /// Decides about the next event, at this time.
     pub(crate) fn handle(&mut self, event: LifecycleEvent, at: Timestamp) -> LifecycleEffect {
         match (&mut self.phase, event) {
-            (LifecyclePhase::Decided, _) => LifecycleEffect::None,
-            // The executor has ended the task itself: nothing follows but the receipt.
-            (
+            // Behind the end; or behind the executor's own end, which only waits for the receipt.
+            (LifecyclePhase::Decided, _)
+            | (
                 LifecyclePhase::Stopping {
                     own_end: Some(_), ..
                 },

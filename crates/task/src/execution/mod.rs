@@ -1,5 +1,6 @@
 //! Executions: what runs for a task between two rests, from its acceptance to its end.
 
+mod acceptance;
 mod ending;
 mod engine;
 mod idle_cancel;
@@ -8,6 +9,7 @@ mod lifecycle;
 mod lifecycle_tests;
 mod run_loop;
 pub(crate) mod user_code;
+mod work_scope;
 
 use std::sync::Arc;
 
@@ -20,7 +22,8 @@ use crate::error::{ExecuteError, TaskStoreError};
 use crate::executor::ExecutorError;
 use crate::model::Task;
 
-pub(crate) use engine::{Acceptance, ExecutionEngine, ExecutionJob};
+pub(crate) use acceptance::Acceptance;
+pub(crate) use engine::{ExecutionEngine, ExecutionJob};
 
 /// Handle of an execution: stops it, and waits for its result.
 #[derive(Debug)]

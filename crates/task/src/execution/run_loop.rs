@@ -6,13 +6,10 @@
 //! 2. A stop ends within grace and force, whatever still writes: see [`RunLoop::end_by`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_scope::{
-    Deadline, EngineGuard, FORCE_MAX, Scope, ScopeOptions, StopRequest, WorkHandle, WorkLost,
-    WorkSpec, instant_after,
+    EngineGuard, FORCE_MAX, Scope, StopRequest, WorkHandle, WorkLost, instant_after,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,19 +17,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
-use super::{Execution, ExecutionEngine, user_code};
+use super::work_scope::{ExecutorResult, end_leftover};
+use super::{ExecutionEngine, user_code};
 use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
-use crate::executor::{
-    CancelCx, ExecutionCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts,
-};
+use crate::executor::{CancelCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts};
 use crate::manager::SlotGuard;
-use crate::model::{MessageSender, Task, TaskEvent, TaskMessage, TaskRecord};
-
-/// Time that an executor has after the end of its task before its scope is stopped.
-const LINGER_MAX: Duration = Duration::from_secs(2);
-
-type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
+use crate::model::{TaskEvent, TaskRecord};
 
 /// A running execution.
 struct RunLoop<'a> {
@@ -141,86 +132,6 @@ impl ExecutionEngine {
             drop(slot);
         };
         tokio::join!(self.end(events, end), leftover);
-    }
-
-    fn start_executor(
-        &self,
-        parts: &TaskParts,
-        task: Arc<Task>,
-        events: EventWriter,
-        is_resumed: bool,
-    ) -> Option<(WorkScope, WorkHandle<ExecutorResult>)> {
-        let scope = self.execution.scope();
-        let options = &self.manager.options;
-        if let Some(max) = options.execution_max {
-            scope.arm(Deadline {
-                at: instant_after(Instant::now(), max),
-                stops: None,
-                detail: format!("execution limit of {max:?}").into(),
-                extent: Extent::Subtree,
-                bystanders: Vec::new(),
-            });
-        }
-        let work = WorkScope(scope.child(scope.label(), ScopeOptions::default()).ok()?);
-        let cx = ExecutionCx {
-            message: last_message(&task)?,
-            task,
-            scope: work.0.clone(),
-            events,
-            is_resumed,
-        };
-        let executor = Arc::clone(&parts.executor);
-        let code = async move { executor.execute(cx).await };
-        let code = user_code::reporting_panics("executor", options.on_panic.clone(), code);
-        let spec = WorkSpec::new(ItemKind::Future, "executor").id("executor");
-        let executor = work.0.spawn(spec, |_cx| code).ok()?;
-        Some((work, executor))
-    }
-}
-
-/// The message that the execution answers: the client's last one. A resumed execution has written its own behind it.
-fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
-    let is_of_client = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
-    let last = task.history.iter().rev().find(is_of_client);
-    last.or(task.history.last()).map(Arc::clone)
-}
-
-/// Scope of an executor. Nothing in it outlives its engine.
-struct WorkScope(Scope);
-
-impl Drop for WorkScope {
-    fn drop(&mut self) {
-        self.0.close();
-        if !self.0.is_quiet() {
-            drop(self.0.stop(leftover_stop()));
-        }
-    }
-}
-
-fn leftover_stop() -> StopRequest {
-    let cause = Cause::new(CauseKind::Parent).detail("the task has ended");
-    StopRequest::new(Extent::Subtree, cause)
-}
-
-/// Ends what an executor left running behind the end of its task: at once if a stop waits for it.
-async fn end_leftover(
-    work_scope: &Scope,
-    executor: Option<WorkHandle<ExecutorResult>>,
-    execution: &Execution,
-) {
-    if let Some(executor) = executor {
-        tokio::select! {
-            // Its result changes nothing any more.
-            _late = tokio::time::timeout(LINGER_MAX, executor) => {}
-            () = work_scope.stopped() => {}
-            () = execution.hurried() => {}
-        }
-    }
-    if !work_scope.is_quiet() {
-        let receipt = work_scope.stop(leftover_stop()).await;
-        if !receipt.quiet() {
-            tracing::warn!(?receipt, "work of an ended task still runs");
-        }
     }
 }
 

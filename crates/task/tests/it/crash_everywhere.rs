@@ -53,16 +53,19 @@ async fn whole_lives() -> Vec<(TaskId, Vec<RecordBytes>)> {
     let mut lives = Vec::new();
     for (number, is_stopped) in [(0, false), (1, true)] {
         let message = |step: usize| format!("m{number}{step}");
-        let mut first = manager.execute(request(&message(0))).await.unwrap();
+        let mut first = manager
+            .execute(request(&message(0)))
+            .await
+            .expect("it works");
         let task = ended(&manager, &mut first).await;
         if is_stopped {
-            let _outcome = manager.cancel(&task.id, user()).await.unwrap();
+            let _outcome = manager.cancel(&task.id, user()).await.expect("it works");
         } else {
             let second = manager.execute(follow_up(&message(1), &task.id)).await;
-            ended(&manager, &mut second.unwrap()).await;
+            ended(&manager, &mut second.expect("it works")).await;
         }
         let stream = StreamName::new(format!("task/{}", task.id));
-        let records = log.read(&stream, Version(1), 100).await.unwrap();
+        let records = log.read(&stream, Version(1), 100).await.expect("it works");
         lives.push((
             task.id.clone(),
             records.into_iter().map(|(_, bytes)| bytes).collect(),
@@ -84,10 +87,14 @@ async fn log_behind(id: &TaskId, records: &[RecordBytes]) -> Arc<MemoryLog> {
 async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize) {
     let stream = StreamName::new(format!("task/{id}"));
     let (mut task, mut starts, mut ends) = (None, 0, 0);
-    for (_, bytes) in log.read(&stream, Version(1), 1_000).await.unwrap() {
-        let mut json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-        drop(json.as_object_mut().unwrap().remove("v"));
-        let record: TaskRecord = serde_json::from_value(json).unwrap();
+    for (_, bytes) in log
+        .read(&stream, Version(1), 1_000)
+        .await
+        .expect("it works")
+    {
+        let mut json: serde_json::Value = serde_json::from_slice(&bytes).expect("it works");
+        drop(json.as_object_mut().expect("it works").remove("v"));
+        let record: TaskRecord = serde_json::from_value(json).expect("it works");
         starts += usize::from(matches!(record, TaskRecord::ExecutionStarted { .. }));
         ends += usize::from(record.ends_execution());
         Task::apply(&mut task, &record).expect("a legal record");

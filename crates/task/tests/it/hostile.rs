@@ -340,7 +340,7 @@ async fn parts_that_panic_in_their_drop_leave_the_task_free() {
     ended(&manager, &mut accepted).await;
     for message in ["m2", "m3"] {
         let again = manager.execute(follow_up(message, &accepted.task_id));
-        let again = tokio::time::timeout(Duration::from_secs(60), again).await;
+        let again = tokio::time::timeout(Duration::from_mins(1), again).await;
         let mut again = again.expect("the task is free").unwrap();
         ended(&manager, &mut again).await;
     }
@@ -487,9 +487,9 @@ fn resumed_execution_answers_the_message_of_the_client() {
     });
     runtime().block_on(async {
         let seen = Arc::new(parking_lot::Mutex::new(String::new()));
-        let sees = Arc::clone(&seen);
+        let answered = Arc::clone(&seen);
         let executor = ScriptedExecutor::new(move |cx| {
-            *sees.lock() = cx.message.id.to_string();
+            *answered.lock() = cx.message.id.to_string();
             async move {
                 let end = TaskEvent::state(TaskState::Completed);
                 cx.events.write(end).await.unwrap();

@@ -1,5 +1,6 @@
 //! Tasks through their manager, as a client and an executor see them.
 
+mod blocking;
 mod cancel;
 mod crash;
 mod crash_everywhere;
@@ -8,6 +9,7 @@ mod failures;
 mod hostile;
 mod limits;
 mod random;
+mod scale;
 mod store_faults;
 mod subscribe;
 mod support;
