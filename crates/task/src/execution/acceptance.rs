@@ -2,57 +2,14 @@
 
 use std::sync::Arc;
 
-use allstop_core::MessageId;
-use allstop_log::Version;
 use allstop_scope::EngineGuard;
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::ending::{REPEAT_MAX, REPEAT_MIN};
-use super::{ExecutionEngine, ExecutionJob, ExecutionResult};
+use super::client_answer::ClientAnswer;
+use super::repeat_pause::RepeatPause;
+use super::{ExecutionEngine, ExecutionResult};
 use crate::error::{ExecuteError, TaskStoreError};
-use crate::model::{Task, TaskRecord};
-
-/// Answer for the client whose message started the execution: the task behind the message, and its version.
-pub(crate) type Acceptance = oneshot::Receiver<AcceptanceResult>;
-
-type AcceptanceResult = Result<(Version, Arc<Task>), ExecuteError>;
-
-pub(super) type AcceptanceSender = oneshot::Sender<AcceptanceResult>;
-
-/// The client's side of a message that is not accepted yet.
-pub(super) struct ClientAnswer {
-    sender: Option<AcceptanceSender>,
-    /// Owner and id of a message to an existing task.
-    follow_up: Option<(Arc<str>, MessageId)>,
-}
-
-impl ClientAnswer {
-    pub(super) fn of(sender: AcceptanceSender, job: &ExecutionJob) -> Self {
-        let follow_up = match job {
-            ExecutionJob::Message { owner, message } => {
-                Some((Arc::clone(owner), message.id.clone()))
-            }
-            _ => None,
-        };
-        Self {
-            sender: Some(sender),
-            follow_up,
-        }
-    }
-
-    fn is_answered(&self) -> bool {
-        self.sender.is_none()
-    }
-
-    /// Answers once.
-    fn answer(&mut self, result: AcceptanceResult) {
-        if let Some(sender) = self.sender.take() {
-            // The client may be gone.
-            let _unheard = sender.send(result);
-        }
-    }
-}
+use crate::model::TaskRecord;
 
 impl ExecutionEngine {
     /// Ends an execution whose message was not accepted.
@@ -78,12 +35,11 @@ impl ExecutionEngine {
             let stream = &mut self.stream;
             let mut write = std::pin::pin!(async {
                 let mut written = stream.append(records).await;
-                let mut pause = REPEAT_MIN;
+                let mut pause = RepeatPause::default();
                 while matches!(written, Err(TaskStoreError::Indeterminate)) {
                     // The message may be durable: its id stays taken until the store tells.
                     execution.finish(not_confirmed());
-                    sleep(pause).await;
-                    pause = REPEAT_MAX.min(pause * 2);
+                    pause.wait().await;
                     written = stream.settle().await;
                 }
                 written

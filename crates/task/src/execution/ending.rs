@@ -1,7 +1,6 @@
 //! The end of an execution: its account, and the write that a failing store delays but does not lose.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_log::LogError;
@@ -9,14 +8,10 @@ use allstop_scope::EngineGuard;
 use tokio::time::sleep;
 
 use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, failed};
+use super::repeat_pause::RepeatPause;
 use super::{Execution, ExecutionEngine, ExecutionResult};
 use crate::error::TaskStoreError;
 use crate::model::{TaskRecord, TaskState};
-
-/// First pause before the write of an end is repeated.
-pub(super) const REPEAT_MIN: Duration = Duration::from_millis(50);
-/// Longest pause: a store that comes back is used again within a second.
-pub(super) const REPEAT_MAX: Duration = Duration::from_secs(1);
 
 impl Execution {
     /// Publishes the result.
@@ -74,7 +69,7 @@ impl ExecutionEngine {
         mut events: Vec<TaskRecord>,
         mut end: TaskRecord,
     ) -> Result<(), TaskStoreError> {
-        let mut pause = REPEAT_MIN;
+        let mut pause = RepeatPause::default();
         let mut is_sent = false;
         loop {
             let error = match self.try_write_end(&events, &end, &mut is_sent).await {
@@ -89,10 +84,7 @@ impl ExecutionEngine {
                     events.clear();
                     end = without_events(end, &refusal);
                 }
-                _ => {
-                    sleep(pause).await;
-                    pause = REPEAT_MAX.min(pause * 2);
-                }
+                _ => pause.wait().await,
             }
         }
     }

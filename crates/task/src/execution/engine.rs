@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 
-use super::acceptance::{AcceptanceSender, ClientAnswer};
+use super::client_answer::{AcceptanceSender, ClientAnswer};
 use super::lifecycle::{LifecycleEvent, failed};
 use super::{Execution, ExecutionResult, user_code};
 use crate::error::TaskStoreError;
@@ -101,7 +101,13 @@ impl ExecutionEngine {
         match job {
             ExecutionJob::Cancel(cause) => self.cancel_at_rest(cause, guard).await,
             job => {
-                let client = ClientAnswer::of(accepted, &job);
+                let follow_up = match &job {
+                    ExecutionJob::Message { owner, message } => {
+                        Some((Arc::clone(owner), message.id.clone()))
+                    }
+                    _ => None,
+                };
+                let client = ClientAnswer::new(accepted, follow_up);
                 if !matches!(job, ExecutionJob::NewTask(_))
                     && let Err(error) = self.load().await
                 {

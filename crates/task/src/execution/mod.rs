@@ -1,12 +1,14 @@
 //! Executions: what runs for a task between two rests, from its acceptance to its end.
 
 mod acceptance;
+mod client_answer;
 mod ending;
 mod engine;
 mod idle_cancel;
 mod lifecycle;
 #[cfg(test)]
 mod lifecycle_tests;
+mod repeat_pause;
 mod run_loop;
 pub(crate) mod user_code;
 mod work_scope;
@@ -22,7 +24,7 @@ use crate::error::{ExecuteError, TaskStoreError};
 use crate::executor::ExecutorError;
 use crate::model::Task;
 
-pub(crate) use acceptance::Acceptance;
+pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
 
 /// Handle of an execution: stops it, and waits for its result.

@@ -254,7 +254,7 @@ async fn canceler_is_called_though_no_writer_is_left() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
-/// What comes behind the executor's own end is not stored, stopped or not.
+/// Events behind the executor's own end are not stored, stopped or not.
 #[tokio::test(start_paused = true)]
 async fn events_behind_the_end_are_dropped_during_a_stop() {
     let executor = ScriptedExecutor::new(|cx| async move {

@@ -616,7 +616,7 @@ async fn recovery_keeps_the_limits() {
     assert_eq!(executor.live(), 0);
 }
 
-/// What an executor cannot resume ends at once, and not only when a slot is free.
+/// An executor whose question about resuming panics cannot resume: the task ends at once.
 #[tokio::test(start_paused = true)]
 async fn panicking_can_resume_ends_the_task() {
     struct Panicking(ScriptedExecutor);
