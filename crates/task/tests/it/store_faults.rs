@@ -13,7 +13,7 @@ use allstop_log::{
 use allstop_task::model::Artifact;
 use allstop_task::{
     CancelCx, CancelError, Canceler, ExecuteError, ExecutorError, ExecutorReturn, Task, TaskEvent,
-    TaskManager, TaskOptions, TaskParts, TaskState, WhenFull,
+    TaskManager, TaskOptions, TaskParts, TaskRequest, TaskState, WhenFull,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
@@ -381,6 +381,77 @@ async fn slot_is_free_though_the_end_is_not_stored() {
     wait_until("it is gone", || executor.live() == 0).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
     manager.execute(request("m2")).await.expect("a slot");
+}
+
+/// Canceler that never returns.
+struct HangingCanceler;
+
+impl Canceler for HangingCanceler {
+    fn cancel(&self, _cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        std::future::pending().boxed()
+    }
+}
+
+/// A shutdown with an acceptance, a running and a waiting task, and a stop at rest under way.
+#[tokio::test(start_paused = true)]
+async fn shutdown_is_in_time_whatever_is_under_way() {
+    let log = faulty();
+    let executor = ScriptedExecutor::new(|cx| async move {
+        if cx.message.id.as_str() == "rests" {
+            let event = TaskEvent::state(TaskState::InputRequired);
+            cx.events.write(event).await.unwrap();
+            return Ok(ExecutorReturn::Finished);
+        }
+        std::future::pending().await
+    });
+    let parts = TaskParts {
+        canceler: Some(Arc::new(HangingCanceler)),
+        ..TaskParts::of(executor.clone())
+    };
+    let options = TaskOptions {
+        running_per_owner_max: Some(1),
+        ..TaskOptions::default()
+    };
+    let manager = manager_over(log.clone(), parts, options).await;
+    let of_owner = |owner: &str, message: &str| TaskRequest {
+        owner: owner.into(),
+        ..request(message)
+    };
+    let mut at_rest = manager.execute(of_owner("alice", "rests")).await.unwrap();
+    ended(&manager, &mut at_rest).await;
+    let running = manager.execute(of_owner("bob", "works")).await.unwrap();
+    let waiting = manager.execute(of_owner("bob", "waits")).await.unwrap();
+    wait_until("one works", || executor.live() == 1).await;
+    log.fail_at("task_created", LogFault::Hold);
+    let mut accepting = Box::pin(manager.execute(of_owner("carol", "held")));
+    assert!(futures::poll!(&mut accepting).is_pending());
+    let mut stopping = Box::pin(manager.cancel(&at_rest.task_id, user()));
+    assert!(futures::poll!(&mut stopping).is_pending());
+
+    let began = Instant::now();
+    let report = manager.shutdown(Duration::from_secs(5), "test").await;
+    assert!(
+        began.elapsed() <= Duration::from_millis(5_100),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(report.not_stored, 1, "the message that the store holds");
+    assert!(
+        report.receipts.iter().all(|receipt| receipt.quiet()),
+        "{:?}",
+        report.receipts
+    );
+    assert_eq!(executor.live(), 0);
+    for id in [&running.task_id, &waiting.task_id] {
+        let task = manager.get(id).await.unwrap();
+        assert_eq!(task.status.state, TaskState::Canceled);
+    }
+    assert!(matches!(
+        stopping.await.unwrap_err(),
+        CancelError::Refused(_)
+    ));
+    let accepting = tokio::time::timeout(Duration::from_secs(20), accepting).await;
+    assert!(accepting.expect("it answers").is_err());
 }
 
 /// Appends behind the back of the manager.
